@@ -10,8 +10,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// The built-in generators, which tags can name: gorm:"uid:cached". "default" means Snowflake, because UidGenerator
-// calls it DefaultUidGenerator.
+// The built-in generators, which tags can name: gorm:"uid:cached".
 const (
 	Cached    = "cached"    // [generator.Cached]
 	Snowflake = "snowflake" // [generator.Snowflake]

@@ -63,13 +63,14 @@ var picture = map[string]func(name string) bool{
 	"internal/partition": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/follow", "internal/sqldb", "generator")
 	},
-	"internal/sqldb":    isGORM,
-	"internal/logqueue": func(string) bool { return false },
-	"internal/rounded":  func(string) bool { return false },
-	"generator/foreign": func(name string) bool { return isPackage(name, "generator") },
-	"generator":         func(name string) bool { return isPackage(name, "ringbuffer") },
-	"ringbuffer":        func(string) bool { return false },
-	"publicid":          func(string) bool { return false },
+	"internal/sqldb":     isGORM,
+	"internal/logqueue":  func(string) bool { return false },
+	"internal/rounded":   func(string) bool { return false },
+	"generator/capacity": func(name string) bool { return isPackage(name, "generator") },
+	"generator/foreign":  func(name string) bool { return isPackage(name, "generator") },
+	"generator":          func(name string) bool { return isPackage(name, "ringbuffer") },
+	"ringbuffer":         func(string) bool { return false },
+	"publicid":           func(string) bool { return false },
 	"uidtest": func(name string) bool {
 		return isGORM(name) || name == module || isPackage(name, "internal/config", "internal/supply", "internal/model", "generator")
 	},
@@ -95,7 +96,7 @@ const harness = "integration/internal/harness"
 var users = []string{"examples", "integration"}
 
 // noSQL are the packages below workernode, which know of no database.
-var noSQL = []string{"generator", "generator/foreign", "ringbuffer", "publicid"}
+var noSQL = []string{"generator", "generator/capacity", "generator/foreign", "ringbuffer", "publicid"}
 
 func isGORM(name string) bool {
 	return name == "gorm.io/gorm" || strings.HasPrefix(name, "gorm.io/gorm/")

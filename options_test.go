@@ -42,7 +42,7 @@ var wrong = []struct {
 		uidplugin.ErrOption, []string{"WithDisposable", "WithWorkerID"}},
 	{"a segment as a generator", []uidplugin.Option{uidplugin.WithGenerator("segment", snowflake(generator.SnowflakeConfig{}))}, uidplugin.ErrOption,
 		[]string{`WithGenerator("segment")`, "WithSegments"}},
-	{"a generator that is replaced twice", []uidplugin.Option{uidplugin.WithGenerator("default", snowflake(generator.SnowflakeConfig{})),
+	{"a generator that is replaced twice", []uidplugin.Option{uidplugin.WithGenerator("Snowflake", snowflake(generator.SnowflakeConfig{})),
 		uidplugin.WithGenerator("snowflake", snowflake(generator.SnowflakeConfig{}))}, uidplugin.ErrOption, []string{`WithGenerator("snowflake")`, "already"}},
 	{"a source in place of a generator", []uidplugin.Option{uidplugin.WithSource("cached", nil)}, uidplugin.ErrOption, []string{`WithSource("cached")`, "already"}},
 	{"a worker id that is the backup of another", []uidplugin.Option{uidplugin.WithWorkerID(131075), uidplugin.WithDefaultGenerator(uidplugin.Paired)}, uidplugin.ErrOption, []string{"WithWorkerID(131075)", "131071"}},
@@ -113,9 +113,9 @@ func TestWithGenerator_ConfiguresTheBuiltIn(t *testing.T) {
 	t.Parallel()
 
 	type flaky struct {
-		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:default"`
+		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:snowflake"`
 	}
-	for _, name := range []string{"default", "snowflake"} {
+	for _, name := range []string{" SNOWFLAKE", "snowflake"} {
 		err := plugintest.Bare(t).Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(&flaky{}),
 			uidplugin.WithGenerator(name, snowflake(generator.SnowflakeConfig{MaxClockBackwards: -1, RandomStart: 17}))))
 		if !errors.Is(err, generator.ErrConfig) {
@@ -158,7 +158,7 @@ func TestOptions_ThatMakeSense(t *testing.T) {
 		{"last worker id", []uidplugin.Option{uidplugin.WithWorkerID(1<<18 - 1)}},
 		{"snowflake", []uidplugin.Option{uidplugin.WithLayout(generator.SnowflakeLayout())}},
 		{"JavaScript", []uidplugin.Option{uidplugin.WithLayout(generator.JSSafeLayout())}},
-		{"generator in capitals", []uidplugin.Option{uidplugin.WithDefaultGenerator(" DEFAULT ")}},
+		{"generator in capitals", []uidplugin.Option{uidplugin.WithDefaultGenerator(" SNOWFLAKE ")}},
 		{"the shortest lead", []uidplugin.Option{uidplugin.WithLead(100 * time.Millisecond)}},
 		{"the longest lead", []uidplugin.Option{uidplugin.WithLead(time.Hour)}},
 		{"the shortest lead of a worker id", []uidplugin.Option{uidplugin.WithLead(100 * time.Millisecond), uidplugin.WithWorkerID(1)}},

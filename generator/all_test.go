@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -213,34 +212,6 @@ func TestGenerators_CloseEndsLongFills(t *testing.T) {
 		}
 		if id, err := g.Next(t.Context()); id != 0 || !errors.Is(err, generator.ErrClosed) {
 			t.Errorf("%d, %v", id, err)
-		}
-	})
-}
-
-// Every other kind makes the same ids in a tick as Snowflake, and more only if it borrows.
-func TestGenerators_MakeWhatDefaultMakes(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := ticks(time.Second, 4)
-		lease := lease(l, 100)
-		made := map[string][]int64{}
-		for _, k := range kinds {
-			g := k.must(t, l, lease, nil)
-			for range 3 {
-				made[k.name] = append(made[k.name], fill(t, g, 16)...)
-				time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
-			}
-			g.Close()
-		}
-		// Each began three seconds later than the one before.
-		for i, k := range kinds {
-			ids := slices.Clone(made[k.name])
-			for j := range ids {
-				ids[j] -= int64(3*i) << (l.WorkerBits + l.SequenceBits)
-			}
-			if !slices.Equal(ids, made["Snowflake"]) {
-				t.Errorf("%s makes %v, Snowflake %v", k.name, ids, made["Snowflake"])
-			}
 		}
 	})
 }

@@ -69,8 +69,8 @@ type Buffered struct {
 	ring   *ringbuffer.Stored
 
 	closed    atomic.Bool
-	refilling atomic.Bool // there is a goroutine that fills; set under mu
-	turn      chan struct{}
+	refilling atomic.Bool   // there is a goroutine that fills; set under mu
+	head      chan struct{} // held by the caller that waits first
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -118,7 +118,7 @@ func NewBuffered(c BufferedConfig) (*Buffered, error) {
 	g := &Buffered{
 		config: c, low: max(c.Size*int64(c.RefillBelow)/100, 1),
 		ring: ringbuffer.NewStored(int(min(c.Size, bufferedRuns))),
-		turn: make(chan struct{}, 1), changed: make(chan struct{}),
+		head: make(chan struct{}, 1), changed: make(chan struct{}),
 		last: -1,
 	}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
@@ -225,11 +225,11 @@ func (g *Buffered) wait(ctx context.Context, want int) (first int64, n int, err 
 		g.mu.Unlock()
 	}()
 	select {
-	case g.turn <- struct{}{}:
+	case g.head <- struct{}{}:
 	case <-ctx.Done():
 		return 0, 0, ctx.Err()
 	}
-	defer func() { <-g.turn }()
+	defer func() { <-g.head }()
 	for try := 1; ; try++ {
 		g.mu.Lock()
 		changed, s := g.changed, g.state // before looking for ids

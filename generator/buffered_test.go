@@ -230,26 +230,16 @@ func TestBuffered_HandsOutEachIDOnce(t *testing.T) {
 // refuse is an Empty that gives up at once.
 func refuse(context.Context, int) error { return generator.ErrEmpty }
 
-// An Empty that looks again at once.
+// An Empty that does not look at the context must not keep its caller.
 func TestBufferedNext_EndsWithItsContext(t *testing.T) {
-	g, err := generator.NewBuffered(generator.BufferedConfig{
-		Source: func(ctx context.Context, _ int64) (generator.Run, error) {
-			<-ctx.Done()
-			return generator.Run{}, ctx.Err()
-		},
-		Empty: func(context.Context, int) error { time.Sleep(time.Millisecond); return nil }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	done := make(chan error, 1)
-	go func() { _, err := g.Next(ctx); done <- err }()
-	select {
-	case err := <-done:
-		t.Log(err)
-	case <-time.After(3 * time.Second):
-		t.Error("Next has not returned 3 s after its context ended")
-	}
-	g.Close()
+	bubble(t, func(t *testing.T) {
+		g := buffered(t, generator.BufferedConfig{Source: (&counter{n: 1, takes: time.Hour}).fetch,
+			Empty: func(context.Context, int) error { time.Sleep(time.Millisecond); return nil }})
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		if _, err := g.Next(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 51*time.Millisecond {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+	})
 }

@@ -70,7 +70,7 @@ type Cached struct {
 	// earlier id carries, so ids ascend as well.
 	window atomic.Pointer[window]
 
-	gate
+	queue
 
 	// The borrowing limit is anchor plus what the clock has gained since anchor was set. It never shrinks, and is raised
 	// when the wall clock has run ahead of it. anchor is at most the top of the scale. mu guards it.
@@ -103,10 +103,10 @@ func NewCached(c CachedConfig) (*Cached, error) {
 			ErrConfig, c.MaxBorrow, c.Layout.Tick)
 	}
 	g := &Cached{
-		gate: gate{turn: make(chan struct{}, 1), low: c.OnLow, from: c.Lease.From, leaseWait: leaseWait},
-		last: now.Sub(c.Clock.base),
+		queue: queue{head: make(chan struct{}, 1), onLow: c.OnLow, from: c.Lease.From, leaseWait: leaseWait},
+		last:  now.Sub(c.Clock.base),
 		settings: c.Clock.share(settings{layout: c.Layout, borrow: c.MaxBorrow, noWait: c.NoWait, clock: c.Clock,
-			ahead: c.Layout.LaneAhead()}),
+			laneAhead: c.Layout.LaneAhead()}),
 	}
 	s := scale{layout: &g.layout}
 	next := s.start(c.Lease.From)
@@ -196,7 +196,7 @@ func (g *Cached) end(w *window) uint64 { return g.scale(w).start(w.until + 1) }
 // slow claims 1 to want positions when the window had none. It is where callers wait at the borrowing limit and for a
 // lease, where all errors arise, and where the next window is opened.
 func (g *Cached) slow(ctx context.Context, want uint64, expiry onExpiry) (w *window, position, got uint64, err error) {
-	err = g.take(ctx, func() (o outcome, err error) {
+	err = g.retry(ctx, func() (o outcome, err error) {
 		if g.closed {
 			return o, ErrClosed
 		}
@@ -207,14 +207,15 @@ func (g *Cached) slow(ctx context.Context, want uint64, expiry onExpiry) (w *win
 			}
 		}
 		g.closeWindow()
-		m := g.advanceTo(w, want)
-		m.patient = expiry == waitForRenewal && g.renewable(w)
-		o.low = g.lasts(&g.layout, w.until)
-		switch m.decide() {
+		in := g.inputOf(w, want, g.clock.now())
+		in.mayWait = in.mayWait && expiry == waitForRenewal
+		w.raise(in.next)
+		o.low = g.mayFollow(&g.layout, w.until)
+		switch decide(in) {
 		case handOut:
-			position, got, o.low = g.hand(w, m)
+			position, got, o.low = g.grant(w, in)
 		case waitForClock: // the next position is due when the limit has moved by one
-			o.low, o.wait = false, max(min(g.scale(w).duration(m.next+1-m.limit), maxSleep), 1)
+			o.low, o.wait = false, max(min(g.scale(w).duration(in.next+1-in.limit), maxSleep), 1)
 		case waitForNewer:
 			o.lease, o.wait = true, min(g.leaseWait, maxSleep)
 		case waitForLease:
@@ -223,7 +224,7 @@ func (g *Cached) slow(ctx context.Context, want uint64, expiry onExpiry) (w *win
 			return o, exhausted(&g.layout, w.worker(), w.until, g.cause)
 		case refuseBorrowing:
 			return outcome{}, fmt.Errorf("%w: %d ids wanted, but only %d are left before ids are %v ahead of the clock",
-				ErrBorrowLimit, want, m.free(), g.borrow)
+				ErrBorrowLimit, want, in.free(), g.borrow)
 		}
 		return o, nil
 	})
@@ -233,28 +234,27 @@ func (g *Cached) slow(ctx context.Context, want uint64, expiry onExpiry) (w *win
 	return w, position, got, nil
 }
 
-// advanceTo moves the generator on to the present, and returns the moment to decide on: the borrowing limit follows
-// the clock, and positions of the past are skipped. The window w is closed.
-func (g *Cached) advanceTo(w *window, want uint64) moment {
-	s, end, now := g.scale(w), g.end(w), g.clock.now()
-	limit, at := g.limit(w, now), s.at(now)
-	if at < end {
-		w.raise(at)
+// inputOf returns the input of decide for a caller that wants positions of w. It moves the borrowing limit up to now,
+// and positions of the past count as handed out.
+func (g *Cached) inputOf(w *window, want uint64, now time.Time) input {
+	in := input{want: want, next: w.reached(), at: g.scale(w).at(now), limit: g.limit(w, now), end: g.end(w),
+		noWait: g.noWait, mayWait: g.renewable(w), leaseWaitLeft: g.leaseWait > 0}
+	if in.at < in.end {
+		in.next = max(in.next, in.at)
 	}
-	return moment{want: want, next: w.next, at: at, limit: limit, end: end, noWait: g.noWait, prefersLease: g.leaseWait > 0}
+	return in
 }
 
-// hand takes the positions that m grants from w, which is closed. It reports whether OnLow should be called, and opens
-// the next window if callers come fast.
-func (g *Cached) hand(w *window, m moment) (position, got uint64, low bool) {
-	got = min(m.want, m.free())
-	w.raise(m.next + got)
+// grant takes positions from w, which is closed, as in allows. It reports whether OnLow should be called, and opens the
+// next window if callers come fast.
+func (g *Cached) grant(w *window, in input) (position, got uint64, low bool) {
+	got = min(in.want, in.free())
+	w.raise(in.next + got)
 	g.made += int64(got)
 	g.used = true
-	s := g.scale(w)
-	low = g.needs(w, m.next+got, m.at)
-	if g.quick >= hurried && m.free()-got >= g.reopenAt(s) {
-		g.openWindow(w, m.limit)
+	low = g.isLow(w, in.next+got, in.at)
+	if g.quick >= hurried && in.free()-got >= g.reopenAt(g.scale(w)) {
+		g.openWindow(w, in.limit)
 	}
-	return m.next, got, low
+	return in.next, got, low
 }

@@ -55,27 +55,6 @@ func TestCachedOnLow_AsksForLanes50msAhead(t *testing.T) {
 	})
 }
 
-// Lanes that come for such callers would be worker ids that are kept for nothing.
-func TestCachedOnLow_AsksForNoLanesUpToTheNominalRate(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		l := manyWorkers(4)
-		l.Tick, l.TimeBits = time.Millisecond, 41
-		asked := 0
-		g := cached(t, generator.CachedConfig{Layout: l, OnLow: func() { asked++ }, Lease: lease(l, 10_000)})
-		for range 4 {
-			for range 15_000 {
-				next(t, g)
-				time.Sleep(time.Second / 15_000)
-			}
-			fill(t, g, 600) // a batch
-			time.Sleep(100 * time.Millisecond)
-		}
-		if asked > 0 {
-			t.Errorf("OnLow was called %d times", asked)
-		}
-	})
-}
-
 // A layout with few ids a second would otherwise give lanes to tables with batches of some rows, and one with long
 // ticks to each batch at the end of a tick.
 func TestLayoutLaneAhead_Is50msOr800IDsOrATick(t *testing.T) {

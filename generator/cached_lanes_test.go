@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
@@ -30,7 +29,7 @@ func tickIDs(l generator.Layout, tick int64, workers ...int64) (ids []int64) {
 }
 
 // Within a tick the lanes are used up in the order of their worker ids, one after the other. Then the next tick
-// begins. This holds for Next, and for Fill of any length.
+// begins. This holds for Next, and for Fill of any length, and whether the lease is renewed meanwhile or not.
 func TestCachedLanes_AreUsedUpInOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := manyWorkers(3)
@@ -47,6 +46,8 @@ func TestCachedLanes_AreUsedUpInOrder(t *testing.T) {
 				want = append(want, tickIDs(l, tick, workers...)...)
 			}
 			for r := random(uint64(lanes)); len(got) < len(want); {
+				slices.Reverse(workers) // the same worker ids, so it continues within the tick
+				renew(t, g, leases(now.From, now.From+9, workers...)...)
 				ids, err := some(t.Context(), g, r, min(50, len(want)-len(got)))
 				if err != nil {
 					t.Fatal(err)
@@ -86,63 +87,6 @@ func TestCachedLanes_AChangeBeginsTheNextTick(t *testing.T) {
 			tick = tickOf(l, after) + 1
 			if i%3 == 0 {
 				g.Park()
-			}
-		}
-	})
-}
-
-// A renewal with the same worker ids, in any order, continues in the middle of a tick.
-func TestCachedLanes_OfTheSameWorkersGoOnWithinATick(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		l := manyWorkers(3)
-		now := lease(l, 1)
-		workers := spread(8, 5, 3)
-		g := cached(t, generator.CachedConfig{Layout: l, Lease: now})
-		renew(t, g, leases(now.From, now.Until, workers...)...)
-		want := append(tickIDs(l, now.From, workers...), tickIDs(l, now.From+1, workers...)...)
-		got := fill(t, g, 13)
-		slices.Sort(workers)
-		renew(t, g, leases(now.From, now.From+1, workers...)...)
-		if got = append(got, fill(t, g, 64+64-13)...); !slices.Equal(got, want) {
-			t.Errorf("got %v, want %v", got, want)
-		}
-	})
-}
-
-// An id has the time of its creation, however many ids there are in a tick. Lead is 0, or the time that was borrowed.
-func TestCachedLanes_FollowTheClock(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		l := manyWorkers(4)
-		for k := uint8(0); k <= 4; k++ {
-			now := lease(l, 1000)
-			g := cached(t, generator.CachedConfig{Layout: l, Lease: now})
-			renew(t, g, leases(now.From, now.Until, spread(1<<k, 100, 1)...)...)
-			s := generator.NewScale(l).Lanes(k)
-			for _, pause := range []time.Duration{250 * time.Millisecond, 0, 333 * time.Millisecond, time.Second, 10*time.Second + 1} {
-				time.Sleep(pause)
-				synctest.Wait()
-				if pause > 0 && g.Lead() != 0 {
-					t.Errorf("%d lanes: Lead is %v after %v", 1<<k, g.Lead(), pause)
-				}
-				if pause == 0 {
-					continue
-				}
-				g.Park()
-				p := decompose(t, l, next(t, g))
-				position := uint64(l.TickAt(p.Time))<<(4+k) + uint64(p.WorkerID-100)<<4 + uint64(p.Sequence)
-				if want := s.At(time.Now()); position != want {
-					t.Errorf("%d lanes: after %v an id lies %d positions from the clock", 1<<k, pause, int64(position-want))
-				}
-			}
-			time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
-			g.Park()
-			fill(t, g, 5*16<<k)
-			if got := g.Lead(); got != 5*time.Second {
-				t.Errorf("%d lanes: after 5 s of ids Lead is %v", 1<<k, got)
-			}
-			time.Sleep(2 * time.Second)
-			if got := g.Lead(); got != 3*time.Second {
-				t.Errorf("%d lanes: 2 s later Lead is %v", 1<<k, got)
 			}
 		}
 	})
@@ -212,43 +156,5 @@ func TestCachedLanes_LimitOfTheWidestPositionsDoesNotOverflow(t *testing.T) {
 	}
 	if got := g.Usage(); got.Left != 0 {
 		t.Errorf("at the end: %+v", got)
-	}
-}
-
-// If positions have 63 bits, lanes still reach the last id of the layout.
-func TestCachedLanes_ReachTheLastIDOfTheWidestPositions(t *testing.T) {
-	t.Parallel()
-
-	l := generator.Layout{TimeBits: 52, WorkerBits: 4, SequenceBits: 7, Tick: time.Millisecond, Epoch: date(2000, 1, 1)}
-	now := l.TimeOf(l.MaxTick() - 2)
-	for _, borrow := range []time.Duration{time.Millisecond, 0, math.MaxInt64} {
-		g := cached(t, generator.CachedConfig{Layout: l, Lease: l.FullLease(9, now), MaxBorrow: borrow, NoWait: true,
-			Clock: generator.NewClock(func() time.Time { return now })})
-		workers := spread(16, 0, 1)
-		renew(t, g, leases(l.MaxTick()-2, l.MaxTick(), workers...)...)
-		var want []int64
-		for tick := l.MaxTick() - 2; tick <= l.MaxTick(); tick++ {
-			want = append(want, tickIDs(l, tick, workers...)...)
-		}
-		if borrow == time.Millisecond {
-			if got := fill(t, g, 16*128); !slices.Equal(got, want[:16*128]) {
-				t.Errorf("with MaxBorrow %v, ids of the third last tick are wrong", borrow)
-			}
-			refused(t, g)
-			continue
-		}
-		if got := fill(t, g, 3*16*128); !slices.Equal(got, want) {
-			t.Errorf("with MaxBorrow %v, ids of the last three ticks are wrong", borrow)
-		}
-		if got := g.Usage(); got != (generator.Usage{Tick: l.MaxTick() + 1, Used: true, Lanes: 16}) {
-			t.Errorf("with MaxBorrow %v, at the end: %+v", borrow, got)
-		}
-		if _, err := g.Next(t.Context()); !errors.Is(err, generator.ErrTimeExhausted) {
-			t.Errorf("with MaxBorrow %v, after the last id: %v", borrow, err)
-		}
-		renew(t, g, leases(l.MaxTick(), l.MaxTick(), 3)...)
-		if _, err := g.Next(t.Context()); !errors.Is(err, generator.ErrTimeExhausted) {
-			t.Errorf("with MaxBorrow %v, with another worker after the last tick: %v", borrow, err)
-		}
 	}
 }

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// How far a Cached may stamp: the borrowing limit, which follows the clock, and the end of the lease; and when it calls
-// OnLow before that.
+// This file bounds how far ahead a Cached may stamp, and decides when it asks for a renewal.
 
 // LaneAhead returns how many ticks the ids of a generator may be ahead of the clock until it needs more lanes. They
 // last 50 ms, at least a tick, and a worker id makes at least 800 ids in them.
@@ -25,12 +24,12 @@ func (l Layout) MaxLanes() int {
 	return most
 }
 
-// needs reports whether the generator needs lanes or a renewal of the lease of w. next is the position of the next id,
+// isLow reports whether the generator needs lanes or a renewal of the lease of w. next is the position of the next id,
 // and at the clock's.
-func (g *Cached) needs(w *window, next, at uint64) bool {
+func (g *Cached) isLow(w *window, next, at uint64) bool {
 	s := g.scale(w)
-	lanes := g.low != nil && s.tick(next) > max(s.tick(at), g.from)+g.ahead
-	return lanes || g.lasts(&g.layout, w.until) && scarce(s.start(g.from), g.end(w), next, at)
+	lanes := g.onLow != nil && s.tick(next) > max(s.tick(at), g.from)+g.laneAhead
+	return lanes || g.mayFollow(&g.layout, w.until) && scarce(s.start(g.from), g.end(w), next, at)
 }
 
 // reopenAt returns how many positions must be free before a window opens: those of a tick, or half of those that may
@@ -39,14 +38,10 @@ func (g *Cached) reopenAt(s scale) uint64 {
 	return max(min(s.start(1), s.count(g.borrow)/2), 1)
 }
 
-// limit returns the first position of the window w that must not be handed out yet.
+// limit moves the borrowing limit up to now, and returns the first position of the window w that must not be handed out
+// yet. now must have been read under mu, because a stale reading would count the time since then twice.
 func (g *Cached) limit(w *window, now time.Time) uint64 {
-	return min(g.advance(g.scale(w), now), g.end(w))
-}
-
-// advance moves the borrowing limit up to now, and returns it. now must have been read under mu, because a stale
-// reading would count the time since then twice.
-func (g *Cached) advance(s scale, now time.Time) uint64 {
+	s := g.scale(w)
 	// A monotonic reading, which time.Now has, makes Sub independent of the wall clock. Without one, a step back must
 	// not count.
 	reading := now.Sub(g.clock.base)
@@ -71,5 +66,5 @@ func (g *Cached) advance(s scale, now time.Time) uint64 {
 			g.anchor, g.elapsed = limit, 0
 		}
 	}
-	return limit
+	return min(limit, g.end(w))
 }

@@ -1,7 +1,6 @@
 package generator_test
 
 import (
-	"context"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -62,89 +61,6 @@ func TestCachedLimit_NoIDLiesBeyondIt(t *testing.T) {
 			})
 		})
 	}
-}
-
-// One caller that stays ahead of the clock gets all positions, one after the other. Refused and cancelled calls,
-// closed windows and visits skip no id.
-func TestCachedLimit_LeavesNoGap(t *testing.T) {
-	t.Run("refuse", func(t *testing.T) { bubble(t, func(t *testing.T) { gapless(t, true) }) })
-	t.Run("wait", func(t *testing.T) { bubble(t, func(t *testing.T) { gapless(t, false) }) })
-}
-
-func gapless(t *testing.T, noWait bool) {
-	l := ticks(time.Second, 10)
-	g := cached(t, generator.CachedConfig{Layout: l, MaxBorrow: time.Minute, NoWait: noWait})
-	cancelled, cancel := context.WithCancel(t.Context())
-	cancel()
-	want := position(l, fill(t, g, 40*1024)[0]) + 40*1024
-	refusals := 0
-	got := func(ids []int64, err error, expected error) {
-		t.Helper()
-		if err != nil {
-			if !errors.Is(err, expected) {
-				t.Fatal(err)
-			}
-			refusals++
-			return
-		}
-		for _, id := range ids {
-			if position(l, id) != want {
-				t.Fatalf("got position %d, want %d", position(l, id), want)
-			}
-			want++
-		}
-	}
-	refuse := error(nil)
-	if noWait {
-		refuse = generator.ErrBorrowLimit
-	}
-	for r := random(5); r.IntN(20000) > 0; {
-		switch r.IntN(8) {
-		case 0:
-			g.Park()
-		case 1:
-			g.Visit()
-		case 2:
-			time.Sleep(time.Duration(r.Int64N(int64(3 * time.Millisecond))))
-		case 3: // meets the window, or sees that its context has ended
-			id, err := g.Next(cancelled)
-			got([]int64{id}, err, context.Canceled)
-		case 4:
-			if noWait { // more than there can ever be
-				if err := g.Fill(t.Context(), make([]int64, 61*1024)); !errors.Is(err, refuse) {
-					t.Fatal(err)
-				}
-			}
-		default:
-			ids, err := some(t.Context(), g, r, 30)
-			got(ids, err, refuse)
-		}
-	}
-	if refusals < 100 {
-		t.Errorf("only %d calls were refused or cancelled", refusals)
-	}
-}
-
-// TestCachedLimit_RestAllowsToBorrowAgain: a generator that was at the limit and then rests can borrow again: the more,
-// the longer it has rested, up to the full limit.
-func TestCachedLimit_RestAllowsToBorrowAgain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		l := ticks(time.Second, 10)
-		g := cached(t, generator.CachedConfig{Layout: l, MaxBorrow: 4 * time.Second, NoWait: true})
-		after := ascending(t, l, -1, fill(t, g, 4*1024)...)
-		for _, rest := range []int{1, 2, 3, 4, 5, 100, 100000} {
-			refused(t, g)
-			time.Sleep(time.Duration(rest) * time.Second)
-			after = ascending(t, l, after, fill(t, g, min(rest, 4)*1024)...)
-			// A generator that has rested for longer than it borrowed is at the present.
-			if rest > 4 {
-				if lead := g.Lead(); lead != 4*time.Second {
-					t.Errorf("after a rest of %d s and a full burst Lead is %v", rest, lead)
-				}
-			}
-		}
-		refused(t, g)
-	})
 }
 
 // A visit that is delayed between reading the clock and using the reading must not count the same span twice.

@@ -83,21 +83,6 @@ func TestCachedWaits_CountsCallsThatWait(t *testing.T) {
 	})
 }
 
-// A call that waits for a lease counts, whether one comes or not.
-func TestCachedWaits_CountsCallsThatWaitForALease(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		l := ticks(time.Millisecond, 4)
-		g := cached(t, generator.CachedConfig{Layout: l, Lease: lease(l, 1), OnLow: func() {}})
-		fill(t, g, 16)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := g.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatal(err)
-		}
-		counts(t, g, 16, 1)
-	})
-}
-
 func TestSnowflakeMade_CountsIDsAndWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Millisecond, 4)

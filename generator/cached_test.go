@@ -13,34 +13,6 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// The position of the first id within its tick depends on the time. Otherwise the ids of tables with few rows would
-// all be divisible by the same power of two.
-func TestCached_FirstIDLiesWhereTheInstantDoes(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		for _, tt := range []struct {
-			tick  time.Duration
-			bits  uint8
-			pause time.Duration
-			want  int64 // sequence
-		}{
-			{time.Second, 13, 0, 0},
-			{time.Second, 13, time.Second / 2, 4096},
-			{time.Second, 13, time.Second / 4, 6144},
-			{time.Second, 13, time.Second/4 - 1, 8191},
-			{time.Second, 1, time.Second / 2, 0}, // 500 ms less 1 ns
-			{time.Second, 1, 1, 1},
-			{time.Hour, 12, 30*time.Minute - 1500*time.Millisecond, 2048},
-		} {
-			time.Sleep(tt.pause)
-			l := ticks(tt.tick, tt.bits)
-			p := decompose(t, l, next(t, cached(t, generator.CachedConfig{Layout: l})))
-			if p.Sequence != tt.want || !p.Time.Equal(time.Now().Truncate(tt.tick)) {
-				t.Errorf("first id at %v is of %v with sequence %d, want %d", time.Now(), p.Time, p.Sequence, tt.want)
-			}
-		}
-	})
-}
-
 // An id has the present time: exactly after a pause of several visits, and at most one visit late while ids are taken
 // from a window.
 func TestCached_FollowsTheClock(t *testing.T) {
@@ -119,87 +91,33 @@ func TestCachedNext_IsExactWhenUsedSlowly(t *testing.T) {
 	})
 }
 
-// TestCachedLead_IsHowFarIDsAreAhead is 0 for ids of the past and present, else what they are ahead.
+// Lead is 0 for ids of the past and present, else what they are ahead. Callers that wait do not count.
 func TestCachedLead_IsHowFarIDsAreAhead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 10)
 		g := cached(t, generator.CachedConfig{Layout: l, MaxBorrow: time.Minute})
-		if got := g.Lead(); got != 0 {
-			t.Errorf("before any use Lead is %v", got)
-		}
-		fill(t, g, 10*1024)
-		if got := g.Lead(); got != 10*time.Second {
-			t.Errorf("after 10 s of ids Lead is %v", got)
-		}
-		for _, left := range []time.Duration{7 * time.Second, 4 * time.Second, time.Second, 0, 0} {
-			time.Sleep(3 * time.Second)
-			if got := g.Lead(); got != left {
-				t.Errorf("Lead is %v, want %v", got, left)
+		want := func(lead time.Duration) {
+			t.Helper()
+			if got := g.Lead(); got != lead {
+				t.Errorf("Lead is %v, want %v", got, lead)
 			}
 		}
-		next(t, g)
-		fill(t, g, 60*1024-1)
-		if got := g.Lead(); got != time.Minute {
-			t.Errorf("at the limit Lead is %v", got)
+		want(0)
+		fill(t, g, 10*1024)
+		want(10 * time.Second)
+		for _, left := range []time.Duration{7 * time.Second, 4 * time.Second, time.Second, 0, 0} {
+			time.Sleep(3 * time.Second)
+			want(left)
 		}
-		// Callers that wait do not count as ahead.
+		fill(t, g, 60*1024)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		for range 10 {
 			go g.Next(ctx)
 		}
 		synctest.Wait()
-		if got := g.Lead(); got != time.Minute {
-			t.Errorf("with callers waiting Lead is %v", got)
-		}
+		want(time.Minute)
 		<-ctx.Done()
-	})
-}
-
-// A lease whose last tick has passed still hands out its ids, from the first to the last, because they are as unique
-// as any.
-func TestCached_HandsOutALeaseThatHasPassed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		l := ticks(time.Second, 4)
-		for _, tt := range []struct {
-			name        string
-			from, until int64 // ticks from now
-			before      int   // ids taken before the pause
-			pause       time.Duration
-			left        int // ids after the pause
-		}{
-			{"before the start", -20, -11, 0, 0, 160},
-			{"while in use", 0, 4, 10, time.Minute, 70},
-			{"in use until the end", 0, 4, 10, 100 * time.Millisecond, 70},
-			{"in the middle of the last tick", 0, 4, 10, 4500 * time.Millisecond, 8},
-			{"just over", 0, 4, 10, 5 * time.Second, 70},
-		} {
-			time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
-			now := l.TickAt(time.Now())
-			g := cached(t, generator.CachedConfig{Layout: l, Lease: generator.Lease{
-				WorkerID: 9, From: now + tt.from, Until: now + tt.until}})
-			first := l.TimeOf(now + tt.from)
-			after := int64(-1)
-			for range tt.before {
-				after = ascending(t, l, after, next(t, g))
-			}
-			time.Sleep(tt.pause)
-			for range tt.left {
-				after = ascending(t, l, after, next(t, g))
-				if p := decompose(t, l, after); p.Time.Before(first) || p.Time.After(l.TimeOf(now+tt.until)) {
-					t.Fatalf("%s: id of %v outside the lease", tt.name, p.Time)
-				}
-			}
-			if want := l.TimeOf(now + tt.until); !decompose(t, l, after).Time.Equal(want) || after&l.MaxSequence() != 15 {
-				t.Errorf("%s: last id is %v, want the last of %v", tt.name, decompose(t, l, after), want)
-			}
-			for range 3 {
-				if id, err := g.Next(t.Context()); !errors.Is(err, generator.ErrLeaseExpired) {
-					t.Errorf("%s: after the last id comes %d, %v", tt.name, id, err)
-				}
-				time.Sleep(time.Minute)
-			}
-		}
 	})
 }
 
@@ -207,38 +125,25 @@ func TestCached_HandsOutALeaseThatHasPassed(t *testing.T) {
 func TestNewCached_ChecksMaxBorrow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(10*time.Second, 4)
-		for _, tt := range []struct {
-			borrow time.Duration
-			ids    int // available at once; 0 for ErrConfig
-		}{
-			{0, 16 * 360}, // an hour
-			{10 * time.Second, 16},
-			{10*time.Second - 1, 0},
-			{1, 0},
-			{-1, 0},
-			{math.MinInt64, 0},
-			{15 * time.Second, 24},
-			{time.Hour, 16 * 360},
-			{math.MaxInt64, 20000},
+		for borrow, ids := range map[time.Duration]int{ // available at once
+			0: 16 * 360, 10 * time.Second: 16, 15 * time.Second: 24, time.Hour: 16 * 360,
+			10*time.Second - 1: 0, 1: 0, -1: 0, math.MinInt64: 0, // refused
 		} {
-			c := generator.CachedConfig{Layout: l, Lease: l.FullLease(9, time.Now()), MaxBorrow: tt.borrow, NoWait: true}
-			g, err := generator.NewCached(c)
-			if tt.ids == 0 {
+			g, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: l.FullLease(9, time.Now()), MaxBorrow: borrow, NoWait: true})
+			if ids == 0 {
 				if !errors.Is(err, generator.ErrConfig) {
-					t.Errorf("MaxBorrow %v: got %v, want ErrConfig", tt.borrow, err)
+					t.Errorf("MaxBorrow %v: got %v, want ErrConfig", borrow, err)
 				}
 				continue
 			}
 			if err != nil {
-				t.Errorf("MaxBorrow %v: %v", tt.borrow, err)
-				continue
+				t.Fatalf("MaxBorrow %v: %v", borrow, err)
 			}
-			fill(t, g, tt.ids)
-			if tt.borrow != math.MaxInt64 {
-				refused(t, g)
-			}
+			fill(t, g, ids)
+			refused(t, g)
 			g.Close()
 		}
+		fill(t, cached(t, generator.CachedConfig{Layout: l, MaxBorrow: math.MaxInt64, NoWait: true}), 20_000)
 		// The default never is less than a tick.
 		l.Tick, l.TimeBits = 5*time.Hour, 30
 		fill(t, cached(t, generator.CachedConfig{Layout: l, NoWait: true}), 16)

@@ -75,7 +75,7 @@ func (g *Cached) visit() bool {
 		} else {
 			g.note(w, w.ring.Taken())
 		}
-		low = g.needs(w, w.ring.Taken(), at)
+		low = g.isLow(w, w.ring.Taken(), at)
 		if at >= end && g.leaseWait > 0 && g.renewable(w) {
 			g.closeWindow() // so that the next caller waits for a lease
 		}
@@ -87,7 +87,7 @@ func (g *Cached) visit() bool {
 	visited := g.visited
 	g.mu.Unlock()
 	if low {
-		g.low()
+		g.onLow()
 	}
 	return visited
 }

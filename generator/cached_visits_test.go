@@ -115,27 +115,6 @@ func TestCachedVisit_ExtendsTheWindow(t *testing.T) {
 	})
 }
 
-// One of two generators with the same clock stays in use, and the other one's window is closed. Its next id has the
-// present time.
-func TestCachedVisit_DropsTheIdle(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		l := ticks(time.Second, 18)
-		clock := generator.NewClock(nil)
-		busy := cached(t, generator.CachedConfig{Layout: l, Clock: clock})
-		idle := cached(t, generator.CachedConfig{Layout: l, Clock: clock})
-		s := generator.NewScale(l)
-		window(t, idle)
-		window(t, busy)
-		for range 1000 {
-			fill(t, busy, 2)
-			time.Sleep(1001 * time.Microsecond)
-		}
-		if got, want := position(l, next(t, idle)), s.At(time.Now()); got != want {
-			t.Errorf("after a second without use an id lies at %d, want %d", got, want)
-		}
-	})
-}
-
 // If the lease of a generator in use ends, its callers wait for another lease from the next visit on, for up to
 // leaseWait.
 func TestCachedVisit_SeesTheEndOfTheLease(t *testing.T) {
@@ -163,80 +142,6 @@ func TestCachedVisit_SeesTheEndOfTheLease(t *testing.T) {
 		}
 		if waited != 100*time.Millisecond || asked.Load() < 10 {
 			t.Errorf("callers waited for %v, and Low was called %d times", waited, asked.Load())
-		}
-	})
-}
-
-// The lease is renewed even if no caller takes the slow path.
-func TestCachedVisit_AsksForARenewal(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		l := ticks(time.Second, 10)
-		var asked atomic.Int64
-		g := cached(t, generator.CachedConfig{Layout: l, Lease: lease(l, 2), OnLow: func() { asked.Add(1) }})
-		fill(t, g, 1024-window(t, g))
-		time.Sleep(generator.ClockEvery + 1)
-		if asked.Load() != 0 {
-			t.Error("Low was called for a lease of which half is left")
-		}
-		fill(t, g, 20)
-		time.Sleep(generator.ClockEvery + 1)
-		if asked.Load() == 0 {
-			t.Error("Low was not called for a lease of which less than half is left")
-		}
-	})
-}
-
-// If an unused generator's lease ends, it does not call OnLow. Usage does not count as use.
-func TestCachedVisit_AsksForNothingWhileIdle(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		l := ticks(time.Second, 10)
-		asked, readings := 0, 0
-		g := cached(t, generator.CachedConfig{Layout: l, Lease: lease(l, 5), OnLow: func() { asked++ },
-			Clock: generator.NewClock(func() time.Time { readings++; return time.Now() })})
-		n := window(t, g)
-		for range 10 {
-			time.Sleep(time.Second)
-			synctest.Wait()
-			g.Usage()
-		}
-		if asked != 0 || readings > 1+n+generator.ClockIdle+2*10 {
-			t.Errorf("Low was called %d times, the clock read %d times", asked, readings)
-		}
-	})
-}
-
-// Skipped positions do not count as used, and every id that was taken does.
-func TestCachedUsage_CountsNothingThatVisitsPassOver(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		l := ticks(time.Second, 10)
-		g := cached(t, generator.CachedConfig{Layout: l})
-		r := random(6)
-		taken := false
-		for range 5000 {
-			switch r.IntN(8) {
-			case 0:
-				g.Park()
-			case 1:
-				g.Visit()
-			case 2:
-				time.Sleep(time.Duration(r.IntN(10)) * time.Millisecond)
-			case 3:
-				if next(t, g); r.IntN(2) == 0 {
-					window(t, g)
-				}
-				taken = true
-			case 4:
-				time.Sleep(time.Second)
-			case 5:
-				fill(t, g, 1+r.IntN(2000))
-				taken = true
-			default:
-				synctest.Wait()
-				if got := g.Usage().Used; got != taken {
-					t.Fatalf("Used is %v, ids were taken is %v", got, taken)
-				}
-				taken = false
-			}
 		}
 	})
 }

@@ -40,11 +40,11 @@ type Clock struct {
 
 // settings are shared by the generators with the same configuration, because they never change.
 type settings struct {
-	layout Layout
-	borrow time.Duration // MaxBorrow
-	noWait bool
-	ahead  int64 // LaneAhead of the layout
-	clock  *Clock
+	layout    Layout
+	borrow    time.Duration // MaxBorrow
+	noWait    bool
+	laneAhead int64 // of the layout
+	clock     *Clock
 }
 
 // NewClock returns a clock that reads the time from now; nil means [time.Now]. Tests pass another function, to move the

@@ -1,47 +1,47 @@
 package generator
 
-// A move is the next step of a [Cached] for a caller.
-type move int
+// An action is what a [Cached] does next for a caller.
+type action int
 
 const (
-	handOut         move = iota // hand out free positions
-	waitForNewer                // for a newer lease, although this one has positions: the clock has passed its end
-	waitForLease                // for a lease that has positions
-	waitForClock                // until the borrowing limit has moved on
-	refuseLease                 // the lease is used up, and no other is waited for
-	refuseBorrowing             // the borrowing limit is reached, and the generator does not wait
+	handOut         action = iota // hand out free positions
+	waitForNewer                  // for a newer lease, although this one has positions: the clock has passed its end
+	waitForLease                  // for a lease that has positions
+	waitForClock                  // until the borrowing limit has moved on
+	refuseLease                   // the lease is used up, and no other is waited for
+	refuseBorrowing               // the borrowing limit is reached, and the generator does not wait
 )
 
-// A moment has everything that decides the next move. The positions are those in one window.
-type moment struct {
+// An input is the input of decide. The positions are those in one window.
+type input struct {
 	want  uint64 // how many positions the caller wants, at least 1
 	next  uint64 // the first that was not handed out
 	at    uint64 // of the clock
 	limit uint64 // the first that must not be handed out now: of the borrowing limit or the lease
 	end   uint64 // the first that the lease does not allow
 
-	noWait       bool // the generator refuses instead of waiting for the clock, and a Fill as a whole
-	patient      bool // the caller may wait for a lease, and one may come
-	prefersLease bool // a newer lease is worth a wait
+	noWait        bool // the generator refuses instead of waiting for the clock, and a Fill as a whole
+	mayWait       bool // the caller may wait for a lease, and one may come
+	leaseWaitLeft bool // a newer lease is worth a wait
 }
 
 // free returns how many positions may be handed out now.
-func (m moment) free() uint64 { return m.limit - min(m.next, m.limit) }
+func (in input) free() uint64 { return in.limit - min(in.next, in.limit) }
 
-// decide returns the next move. It is pure.
-func (m moment) decide() move {
-	got := min(m.want, m.free())
+// decide returns the next action. It is pure.
+func decide(in input) action {
+	got := min(in.want, in.free())
 	switch {
-	case m.at >= m.end && m.next < m.end && m.prefersLease && m.patient:
+	case in.at >= in.end && in.next < in.end && in.leaseWaitLeft && in.mayWait:
 		return waitForNewer
-	case got == m.want || got > 0 && !m.noWait:
+	case got == in.want || got > 0 && !in.noWait:
 		return handOut
-	case m.next >= m.end || m.noWait && m.want > m.end-m.next:
-		if m.patient {
+	case in.next >= in.end || in.noWait && in.want > in.end-in.next:
+		if in.mayWait {
 			return waitForLease
 		}
 		return refuseLease
-	case m.noWait:
+	case in.noWait:
 		return refuseBorrowing
 	}
 	return waitForClock

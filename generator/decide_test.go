@@ -2,39 +2,39 @@ package generator
 
 import "testing"
 
-// Each line is a moment in which a wrong move hands out an id too early, or makes a caller wait in vain.
-func TestMomentDecide_SaysWhatACallerGets(t *testing.T) {
+// Each line is an input for which a wrong action hands out an id too early, or makes a caller wait in vain.
+func TestDecide_SaysWhatACallerGets(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
 		name string
-		m    moment
-		want move
+		in   input
+		want action
 		free uint64
 	}{
-		{"all is free", moment{want: 3, next: 100, at: 100, limit: 200, end: 300}, handOut, 100},
-		{"some is free", moment{want: 3, next: 198, at: 150, limit: 200, end: 300}, handOut, 2},
-		{"some is free, and a Fill is refused as a whole", moment{want: 3, next: 198, at: 150, limit: 200, end: 300, noWait: true}, refuseBorrowing, 2},
-		{"the borrowing limit", moment{want: 1, next: 200, at: 150, limit: 200, end: 300, patient: true}, waitForClock, 0},
-		{"the borrowing limit has gone back", moment{want: 1, next: 250, at: 150, limit: 200, end: 300}, waitForClock, 0},
-		{"the borrowing limit, without waiting", moment{want: 1, next: 200, at: 150, limit: 200, end: 300, noWait: true}, refuseBorrowing, 0},
-		{"the end of the lease", moment{want: 1, next: 300, at: 150, limit: 300, end: 300, patient: true}, waitForLease, 0},
-		{"the end of the lease, and none comes", moment{want: 1, next: 300, at: 150, limit: 300, end: 300}, refuseLease, 0},
-		{"the end of the lease, without waiting", moment{want: 1, next: 300, at: 150, limit: 300, end: 300, noWait: true}, refuseLease, 0},
-		{"a Fill beyond the lease, without waiting", moment{want: 5, next: 298, at: 150, limit: 300, end: 300, noWait: true}, refuseLease, 2},
-		{"the lease has passed, and the rest of it is free", moment{want: 1, next: 290, at: 310, limit: 300, end: 300}, handOut, 10},
-		{"the lease has passed, and a newer one is worth a wait", moment{want: 1, next: 290, at: 310, limit: 300, end: 300, patient: true, prefersLease: true}, waitForNewer, 10},
-		{"the lease has passed, and the wait for a newer one is over", moment{want: 1, next: 290, at: 310, limit: 300, end: 300, patient: true}, handOut, 10},
+		{"all is free", input{want: 3, next: 100, at: 100, limit: 200, end: 300}, handOut, 100},
+		{"some is free", input{want: 3, next: 198, at: 150, limit: 200, end: 300}, handOut, 2},
+		{"some is free, and a Fill is refused as a whole", input{want: 3, next: 198, at: 150, limit: 200, end: 300, noWait: true}, refuseBorrowing, 2},
+		{"the borrowing limit", input{want: 1, next: 200, at: 150, limit: 200, end: 300, mayWait: true}, waitForClock, 0},
+		{"the borrowing limit has gone back", input{want: 1, next: 250, at: 150, limit: 200, end: 300}, waitForClock, 0},
+		{"the borrowing limit, without waiting", input{want: 1, next: 200, at: 150, limit: 200, end: 300, noWait: true}, refuseBorrowing, 0},
+		{"the end of the lease", input{want: 1, next: 300, at: 150, limit: 300, end: 300, mayWait: true}, waitForLease, 0},
+		{"the end of the lease, and none comes", input{want: 1, next: 300, at: 150, limit: 300, end: 300}, refuseLease, 0},
+		{"the end of the lease, without waiting", input{want: 1, next: 300, at: 150, limit: 300, end: 300, noWait: true}, refuseLease, 0},
+		{"a Fill beyond the lease, without waiting", input{want: 5, next: 298, at: 150, limit: 300, end: 300, noWait: true}, refuseLease, 2},
+		{"the lease has passed, and the rest of it is free", input{want: 1, next: 290, at: 310, limit: 300, end: 300}, handOut, 10},
+		{"the lease has passed, and a newer one is worth a wait", input{want: 1, next: 290, at: 310, limit: 300, end: 300, mayWait: true, leaseWaitLeft: true}, waitForNewer, 10},
+		{"the lease has passed, and the wait for a newer one is over", input{want: 1, next: 290, at: 310, limit: 300, end: 300, mayWait: true}, handOut, 10},
 	} {
-		if got := tt.m.decide(); got != tt.want || tt.m.free() != tt.free {
-			t.Errorf("%s: move %d, %d free; want %d, %d", tt.name, got, tt.m.free(), tt.want, tt.free)
+		if got := decide(tt.in); got != tt.want || tt.in.free() != tt.free {
+			t.Errorf("%s: action %d, %d free; want %d, %d", tt.name, got, tt.in.free(), tt.want, tt.free)
 		}
 	}
 }
 
-// In every moment: nothing is handed out beyond the limit, a generator that does not wait never waits, and nobody waits
+// For every input: nothing is handed out beyond the limit, a generator that does not wait never waits, and nobody waits
 // for a lease that cannot come.
-func TestMomentDecide_HoldsInEveryMoment(t *testing.T) {
+func TestDecide_HoldsForEveryInput(t *testing.T) {
 	t.Parallel()
 
 	n := 0
@@ -44,19 +44,19 @@ func TestMomentDecide_HoldsInEveryMoment(t *testing.T) {
 				for end := range uint64(6) {
 					for limit := range end + 1 { // the lease bounds the limit
 						for flags := range 8 {
-							m := moment{want: want, next: next, at: at, limit: limit, end: end, noWait: flags&1 != 0, patient: flags&2 != 0, prefersLease: flags&4 != 0}
-							if m.noWait && m.patient {
+							in := input{want: want, next: next, at: at, limit: limit, end: end, noWait: flags&1 != 0, mayWait: flags&2 != 0, leaseWaitLeft: flags&4 != 0}
+							if in.noWait && in.mayWait {
 								continue // renewable excludes it
 							}
 							n++
-							switch move := m.decide(); {
-							case move == handOut && (m.free() == 0 || m.next+min(m.want, m.free()) > m.limit),
-								move == handOut && m.noWait && m.free() < m.want,
-								move == waitForClock && (m.noWait || m.next >= m.end),
-								(move == waitForLease || move == waitForNewer) && !m.patient,
-								move == refuseLease && m.patient,
-								move == refuseBorrowing && (!m.noWait || m.free() >= m.want):
-								t.Fatalf("move %d in %+v", move, m)
+							switch got := decide(in); {
+							case got == handOut && (in.free() == 0 || in.next+min(in.want, in.free()) > in.limit),
+								got == handOut && in.noWait && in.free() < in.want,
+								got == waitForClock && (in.noWait || in.next >= in.end),
+								(got == waitForLease || got == waitForNewer) && !in.mayWait,
+								got == refuseLease && in.mayWait,
+								got == refuseBorrowing && (!in.noWait || in.free() >= in.want):
+								t.Fatalf("action %d for %+v", got, in)
 							}
 						}
 					}
@@ -65,6 +65,6 @@ func TestMomentDecide_HoldsInEveryMoment(t *testing.T) {
 		}
 	}
 	if n < 10_000 {
-		t.Errorf("%d moments", n)
+		t.Errorf("%d inputs", n)
 	}
 }

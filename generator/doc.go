@@ -5,8 +5,8 @@
 //
 // A [Layout] has the widths of the time, the worker id and the sequence, the length of a tick, and the epoch, from
 // which ticks are counted. [DefaultLayout] is for new ids, [JSSafeTablesLayout] for ids that a JavaScript number holds.
-// [Layout.Decompose] splits an id, [Layout.Range] finds the ids of a time span, [Layout.Picture] draws the bits, and
-// [Plan] computes how long a layout lasts and how many processes it serves.
+// [Layout.Decompose] splits an id, and [Layout.Range] finds the ids of a time span. Package capacity computes how long
+// a layout lasts and how many processes it serves, and draws the bits of an id.
 //
 // # Who may make an id
 //

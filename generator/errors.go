@@ -5,7 +5,7 @@ import "errors"
 // Errors that a caller can act on. Every error of this package wraps one of them, or is a context's.
 var (
 	// ErrLayout reports a layout that cannot hold ids, has ended or has not begun. It also reports a value that does
-	// not fit the layout. The constructors, Plan and the methods of [Layout] return it.
+	// not fit the layout. The constructors and the methods of [Layout] return it.
 	ErrLayout = errors.New("generator: layout")
 
 	// ErrConfig reports a setting of a generator that makes no sense. The constructors and Renew return it.

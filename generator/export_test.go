@@ -55,11 +55,8 @@ func (g *Cached) Visit() {
 	g.visit()
 }
 
-// Hold takes the turn, as a caller that waits does, and returns what gives it back.
+// Hold stands at the head of the queue, as a caller that waits does, and returns what leaves it.
 func (g *Cached) Hold() (release func()) {
-	g.turn <- struct{}{}
-	return func() { <-g.turn }
+	g.head <- struct{}{}
+	return func() { <-g.head }
 }
-
-// Carrier is the layout that String advises.
-func (f Forecast) Carrier() (Layout, bool) { return f.carrier() }

@@ -97,8 +97,7 @@ func (l Layout) FullLease(worker int64, now time.Time) Lease {
 	return Lease{WorkerID: worker, From: max(l.TickAt(now), 0), Until: l.MaxTick()}
 }
 
-// validate returns an error wrapping [ErrLayout] if a field of the lease does
-// not fit l.
+// validate returns an error wrapping [ErrLayout] if a field of the lease does not fit layout.
 func (l Lease) validate(layout Layout) error {
 	switch {
 	case l.WorkerID < 0 || l.WorkerID > layout.MaxWorkerID():
@@ -111,8 +110,8 @@ func (l Lease) validate(layout Layout) error {
 	return nil
 }
 
-// workers returns the worker ids of leases in ascending order, or an error that
-// wraps [ErrConfig] or [ErrLayout] if one generator cannot hold them all.
+// workers returns the worker ids of leases in ascending order, or an error that wraps [ErrConfig] or [ErrLayout] if one
+// generator cannot hold them all.
 func workers(layout Layout, leases []Lease) ([]int64, error) {
 	n := len(leases)
 	if n == 0 || n&(n-1) != 0 || n > MaxLanes || int64(n) > layout.MaxWorkerID()+1 {

@@ -48,20 +48,6 @@ func looking(h *hammer) {
 	}
 }
 
-// TestHammer_WindowsOpenAndClose opens and closes windows under callers who take from them.
-func TestHammer_WindowsOpenAndClose(t *testing.T) {
-	onProcs(t, func(t *testing.T) {
-		for _, ordered := range []bool{true, false} {
-			l := wideLayout()
-			h := hammer{
-				g: cached(t, generator.CachedConfig{Layout: l}), layout: l, ids: scaled(2_000_000), most: 10, ordered: ordered,
-				meanwhile: []func(*hammer){parking, visiting, looking},
-			}
-			h.run(t)
-		}
-	})
-}
-
 // Callers are at the borrowing limit, where a window closes soon after it opens, or does not open because it would be
 // too short.
 func TestHammer_CallersAtTheLimit(t *testing.T) {

@@ -1,7 +1,6 @@
 package generator_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -178,42 +177,6 @@ func TestHammer_RenewKeepsToTheLeases(t *testing.T) {
 					}
 				})
 			}
-		}
-	})
-}
-
-// TestHammer_CloseEndsTheWaitForALease closes generators whose callers wait for leases, or do not.
-func TestHammer_CloseEndsTheWaitForALease(t *testing.T) {
-	onProcs(t, func(t *testing.T) {
-		before := runtime.NumGoroutine()
-		for _, e := range engines {
-			for round := range 10 {
-				a := newRenewer(millis(6))
-				a.g = e.renewable(t, a.layout, a.first(), a.asked, nil)
-				h := hammer{
-					g: a.g, layout: a.layout, ids: 1_000_000, most: 20, end: generator.ErrClosed, retry: []error{errCause},
-					context: func(r *rand.Rand) (context.Context, context.CancelFunc) {
-						if r.IntN(10) > 0 {
-							return context.Background(), nil
-						}
-						return context.WithTimeout(context.Background(), time.Duration(r.IntN(500))*time.Microsecond)
-					},
-				}
-				h.retry = append(h.retry, context.DeadlineExceeded, generator.ErrClockBackwards)
-				h.meanwhile = []func(*hammer){func(h *hammer) {
-					r := random(uint64(round))
-					for range 5 * round {
-						a.renew(r)
-						time.Sleep(time.Duration(r.IntN(100)) * time.Microsecond)
-					}
-					a.g.Close()
-					h.closed.Store(true)
-				}}
-				a.account(t, h.takeAll(t))
-			}
-		}
-		if n := goroutines(before); n > before {
-			t.Errorf("%d goroutines are left", n-before)
 		}
 	})
 }

@@ -298,8 +298,9 @@ func wideLayout() generator.Layout {
 	return generator.Layout{TimeBits: 28, WorkerBits: 4, SequenceBits: 31, Tick: time.Second, Epoch: time.Now().Add(-year)}
 }
 
-// TestHammer_MakesNoIDTwice takes ids as fast as it can. Without Fill, because claims of many ids are more easily apart.
-// With few ids in a tick, because then callers of Snowflake wait for the next one, and those of Cached borrow it.
+// TestHammer_MakesNoIDTwice takes ids as fast as it can. Without Fill, because claims of many ids are more easily
+// apart. With few ids in a tick, because then callers of Snowflake wait for the next one, and those of Cached borrow
+// it. And under windows that open and close.
 func TestHammer_MakesNoIDTwice(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, tt := range []struct {
@@ -308,16 +309,22 @@ func TestHammer_MakesNoIDTwice(t *testing.T) {
 			ids     int
 			most    int
 			ordered bool
+
+			disturbed bool
 		}{
-			{"ordered=true", wideLayout(), scaled(2_000_000), 10, true},
-			{"ordered=false", wideLayout(), scaled(2_000_000), 10, false},
-			{"Next", wideLayout(), scaled(1_000_000), 0, false},
-			{"full ticks", millis(8), paced(100_000), 20, true},
+			{"ordered=true", wideLayout(), scaled(2_000_000), 10, true, true},
+			{"ordered=false", wideLayout(), scaled(2_000_000), 10, false, true},
+			{"alone", wideLayout(), scaled(2_000_000), 10, false, false},
+			{"Next", wideLayout(), scaled(1_000_000), 0, false, false},
+			{"full ticks", millis(8), paced(100_000), 20, true, false},
 		} {
 			for _, e := range engines {
 				t.Run(e.name+"/"+tt.name, func(t *testing.T) {
 					l := tt.layout
 					h := hammer{g: e.must(t, l, l.FullLease(9, time.Now()), nil), layout: l, ids: tt.ids, most: tt.most, ordered: tt.ordered}
+					if tt.disturbed && e.name == "Cached" {
+						h.meanwhile = []func(*hammer){parking, visiting, looking}
+					}
 					if got := h.run(t); got != h.ids/hammerers*hammerers && !t.Failed() {
 						t.Errorf("%d ids were made, want %d", got, h.ids)
 					}

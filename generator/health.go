@@ -21,15 +21,12 @@ func (g *Cached) Health() error {
 	case g.open && w.ring.Has(1):
 		return nil
 	}
-	s, end, now, quick := g.scale(w), g.end(w), g.clock.now(), g.quick
-	m := moment{want: 1, next: w.reached(), at: s.at(now), limit: g.limit(w, now), end: end, noWait: g.noWait, prefersLease: g.leaseWait > 0}
+	now, quick := g.clock.now(), g.quick
+	in := g.inputOf(w, 1, now)
 	g.quick = quick
-	if m.at < end {
-		m.next = max(m.next, m.at)
-	}
 	over := now.Compare(g.layout.Expires()) >= 0 // no lease comes any more
-	m.patient = g.renewable(w) && !over
-	switch m.decide() {
+	in.mayWait = in.mayWait && !over
+	switch decide(in) {
 	case refuseLease:
 		if over {
 			return exhausted(&g.layout, w.worker(), g.layout.MaxTick(), nil)
@@ -38,7 +35,7 @@ func (g *Cached) Health() error {
 	case refuseBorrowing:
 		return fmt.Errorf("%w: ids are %v ahead of the clock", ErrBorrowLimit, g.borrow)
 	case waitForClock:
-		return g.layout.late(s.duration(m.next + 1 - m.limit))
+		return g.layout.late(g.scale(w).duration(in.next + 1 - in.limit))
 	}
 	return nil
 }

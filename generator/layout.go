@@ -66,7 +66,7 @@ func JSSafeLayout() Layout {
 // ids for one per process and table: 37/13/3 bits and ticks of 10 ms, from 2018-01-01 until 2061-07-21 (UTC).
 //
 // With 50 tables, its 7,680 worker ids are enough for 153 processes at once, or for 76 if all of these may crash and
-// restart within 70 s ([DefaultGrace]). [JSSafeLayout] has 30 worker ids, too few for one such process. Processes must
+// restart within 70 s. [JSSafeLayout] has 30 worker ids, too few for one such process. Processes must
 // reuse worker ids: if each start took new ones, 20 processes that restart 12 times a day would use up all of them in
 // 16 hours.
 //
@@ -80,8 +80,7 @@ func JSSafeTablesLayout() Layout {
 // overflow.
 const maxSeconds = 1 << 53
 
-// Validate returns an error wrapping [ErrLayout] if l cannot hold ids. It looks
-// at no clock; see [Layout.ValidAt].
+// Validate returns an error wrapping [ErrLayout] if l cannot hold ids. It looks at no clock; see [Layout.ValidAt].
 func (l Layout) Validate() error {
 	sum := int(l.TimeBits) + int(l.WorkerBits) + int(l.SequenceBits)
 	switch {
@@ -135,8 +134,8 @@ func (l Layout) MaxFixedWorkerID() int64 {
 	return min(1024, l.MaxWorkerID()/16)
 }
 
-// MaxSequence returns the largest sequence that fits: one less than the number
-// of ids that one worker id carries in a tick.
+// MaxSequence returns the largest sequence that fits: one less than the number of ids that one worker id carries in a
+// tick.
 func (l Layout) MaxSequence() int64 { return 1<<l.SequenceBits - 1 }
 
 // MaxTick returns the number of the last tick.
@@ -179,7 +178,7 @@ func (l Layout) Compose(p Parts) (int64, error) {
 		return 0, fmt.Errorf("%w: sequence %d is outside 0 to %d, the range of %d bits",
 			ErrLayout, p.Sequence, l.MaxSequence(), l.SequenceBits)
 	}
-	return tick<<(l.WorkerBits+l.SequenceBits) | p.WorkerID<<l.SequenceBits | p.Sequence, nil
+	return tick<<l.timeShift() | p.WorkerID<<l.SequenceBits | p.Sequence, nil
 }
 
 // Decompose splits id into its parts. It fails only for an id that l cannot have made: a negative one, or one with
@@ -191,7 +190,7 @@ func (l Layout) Decompose(id int64) (Parts, error) {
 	if id < 0 {
 		return Parts{}, fmt.Errorf("%w: id %d is negative, but no layout makes negative ids", ErrLayout, id)
 	}
-	tick := id >> (l.WorkerBits + l.SequenceBits)
+	tick := id >> l.timeShift()
 	if tick > l.MaxTick() {
 		return Parts{}, fmt.Errorf("%w: id %d needs more than the %d bits of the layout",
 			ErrLayout, id, l.TimeBits+l.WorkerBits+l.SequenceBits)
@@ -210,8 +209,8 @@ func (l Layout) TickAt(t time.Time) int64 {
 	return tick
 }
 
-// TimeOf returns the start of a tick, in UTC. It is the inverse of
-// [Layout.TickAt]; l must be valid, and tick from 0 to MaxTick()+1.
+// TimeOf returns the start of a tick, in UTC. It is the inverse of [Layout.TickAt]; l must be valid, and tick from 0 to
+// MaxTick()+1.
 func (l Layout) TimeOf(tick int64) time.Time { return l.timeOf(uint64(tick)) }
 
 // split returns the tick of t and the nanoseconds that have passed in it.
@@ -252,3 +251,6 @@ func quotient(hi, lo, y uint64) uint64 {
 
 // format writes an instant so that a person can read it.
 func format(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999 MST") }
+
+// exact writes an instant with all the digits that it has.
+func exact(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999999999 MST") }

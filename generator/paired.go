@@ -93,7 +93,7 @@ func (g *Paired) Next(ctx context.Context) (int64, error) {
 func (g *Paired) Fill(ctx context.Context, ids []int64) error {
 	sorted := true
 	for done := 0; done < len(ids); {
-		n, err := g.part(ctx, ids[done:])
+		n, err := g.fillSome(ctx, ids[done:])
 		if err != nil {
 			clear(ids)
 			return err
@@ -107,8 +107,8 @@ func (g *Paired) Fill(ctx context.Context, ids []int64) error {
 	return nil
 }
 
-// part sets some of ids, of one lane, and returns how many. It is where callers wait.
-func (g *Paired) part(ctx context.Context, ids []int64) (n int, err error) {
+// fillSome sets some of ids, of one lane, and returns how many. It is where callers wait.
+func (g *Paired) fillSome(ctx context.Context, ids []int64) (n int, err error) {
 	n, o, err := g.main.claim(ids)
 	if errors.Is(err, ErrClosed) || n > 0 {
 		return n, err

@@ -302,7 +302,8 @@ func TestPairedFill_GoesOnWithTheMainLane(t *testing.T) {
 	}
 }
 
-// Near the end of the layout the backup lane, which borrows, is used up before the main lane. Callers wait for that one.
+// Near the end of the layout the backup lane, which borrows, is used up before the main lane. Callers wait for that
+// one.
 func TestPaired_UsesUpItsMainLaneAtTheEndOfTheLayout(t *testing.T) {
 	t.Parallel()
 

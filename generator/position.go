@@ -17,14 +17,14 @@ type scale struct {
 	laneBits uint8 // k
 }
 
-// tickBits returns how many bits of a position are below its tick.
-func (s scale) tickBits() uint8 { return s.layout.SequenceBits + s.laneBits }
+// tickShift returns how many bits of a position are below its tick.
+func (s scale) tickShift() uint8 { return s.layout.SequenceBits + s.laneBits }
 
 // start returns the first position of a tick.
-func (s scale) start(tick int64) uint64 { return uint64(tick) << s.tickBits() }
+func (s scale) start(tick int64) uint64 { return uint64(tick) << s.tickShift() }
 
 // tick returns the tick of a position.
-func (s scale) tick(position uint64) int64 { return int64(position >> s.tickBits()) }
+func (s scale) tick(position uint64) int64 { return int64(position >> s.tickShift()) }
 
 // ceil returns the first tick that begins at a position or after it.
 func (s scale) ceil(position uint64) int64 { return s.tick(position + s.start(1) - 1) }
@@ -46,7 +46,7 @@ func (s scale) at(t time.Time) uint64 {
 
 // fraction returns how many positions correspond to ns nanoseconds, which are less than a tick, rounded down.
 func (s scale) fraction(ns uint64) uint64 {
-	hi, lo := bits.Mul64(ns, 1<<s.tickBits())
+	hi, lo := bits.Mul64(ns, 1<<s.tickShift())
 	return quotient(hi, lo, uint64(s.layout.Tick))
 }
 
@@ -57,7 +57,7 @@ func (s scale) count(d time.Duration) uint64 {
 	if ticks > uint64(s.layout.MaxTick()) {
 		return s.top()
 	}
-	return ticks<<s.tickBits() + s.fraction(rest)
+	return ticks<<s.tickShift() + s.fraction(rest)
 }
 
 // duration returns the time that corresponds to n positions, rounded up; at most the longest Duration.
@@ -65,10 +65,10 @@ func (s scale) duration(n uint64) time.Duration {
 	hi, lo := bits.Mul64(n, uint64(s.layout.Tick))
 	lo, carry := bits.Add64(lo, s.start(1)-1, 0)
 	hi += carry
-	if hi>>s.tickBits() != 0 {
+	if hi>>s.tickShift() != 0 {
 		return math.MaxInt64
 	}
-	return time.Duration(min(hi<<(64-s.tickBits())|lo>>s.tickBits(), math.MaxInt64))
+	return time.Duration(min(hi<<(64-s.tickShift())|lo>>s.tickShift(), math.MaxInt64))
 }
 
 // convert returns the position of s at the same time as a position of the scale from, rounded down.

@@ -112,34 +112,3 @@ func FuzzPositionCount(f *testing.F) {
 		}
 	})
 }
-
-// Across the border between two ticks positions are consecutive. So are their ids, apart from the bits of the worker
-// id.
-func TestScaleID_GoesOnAcrossTheBorderOfTicks(t *testing.T) {
-	t.Parallel()
-
-	for name, l := range layouts {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			s := generator.NewScale(l)
-			border := s.Start(l.MaxTick()) // to the last tick
-			worker := l.MaxWorkerID() / 3
-			for _, step := range []struct {
-				position   uint64
-				tick, sequ int64
-			}{
-				{0, 0, 0}, {1, 0, 1}, {border - 1, l.MaxTick() - 1, l.MaxSequence()},
-				{border, l.MaxTick(), 0}, {s.Last(), l.MaxTick(), l.MaxSequence()},
-			} {
-				want, err := l.Compose(generator.Parts{Time: l.TimeOf(step.tick), WorkerID: worker, Sequence: step.sequ})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got := s.ID(step.position, worker); got != want {
-					t.Errorf("position %d is id %d, want %d", step.position, got, want)
-				}
-			}
-		})
-	}
-}

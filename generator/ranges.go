@@ -5,21 +5,18 @@ import (
 	"time"
 )
 
-// maxJSSafe is JavaScript's Number.MAX_SAFE_INTEGER.
-const maxJSSafe = 1<<53 - 1
-
-// MaxID returns the largest id that l can make, which has its last tick, worker
-// id and sequence; the smallest one is 0. l must be valid.
+// MaxID returns the largest id that l can make, which has its last tick, worker id and sequence; the smallest one is 0.
+// l must be valid.
 func (l Layout) MaxID() int64 {
-	return 1<<(l.TimeBits+l.WorkerBits+l.SequenceBits) - 1
+	return 1<<(l.TimeBits+l.timeShift()) - 1
 }
 
 // JSSafe reports whether MaxID is at most 2^53-1, so that a JavaScript number holds every id of l without loss, now
 // and in the future. l must be valid.
-func (l Layout) JSSafe() bool { return l.MaxID() <= maxJSSafe }
+func (l Layout) JSSafe() bool { return l.MaxID() < 1<<53 }
 
-// tickBits is how far the time field of an id is shifted.
-func (l Layout) tickBits() uint8 { return l.WorkerBits + l.SequenceBits }
+// timeShift returns how many bits of an id are below its time field.
+func (l Layout) timeShift() uint8 { return l.WorkerBits + l.SequenceBits }
 
 // Range returns the smallest and the largest id that can carry a time from from, included, to to, excluded. Worker id
 // and sequence may be any. The ids from first to last are exactly those whose Time, as [Layout.Decompose] returns it,
@@ -50,7 +47,7 @@ func (l Layout) Range(from, to time.Time) (first, last int64, err error) {
 		}
 		return 0, 0, fmt.Errorf("%w: no id has a time from %s until %s: %s", ErrLayout, exact(from), exact(to), why)
 	}
-	return begin << l.tickBits(), (end-1)<<l.tickBits() | (1<<l.tickBits() - 1), nil
+	return begin << l.timeShift(), (end-1)<<l.timeShift() | (1<<l.timeShift() - 1), nil
 }
 
 // tickFrom returns the first tick that does not begin before t.
@@ -72,15 +69,15 @@ func (l Layout) Above(largest int64, now time.Time) error {
 	if err := l.ValidAt(now); err != nil {
 		return err
 	}
-	if largest < 0 || l.TickAt(now) > largest>>l.tickBits() {
+	if largest < 0 || l.TickAt(now) > largest>>l.timeShift() {
 		return nil
 	}
 	// The tick in largest is too early, because worker id 0 has an id in it that is not above largest.
-	tick := largest>>l.tickBits() + 1
+	tick := largest>>l.timeShift() + 1
 	if tick > l.MaxTick() {
 		return fmt.Errorf("%w: no id of the layout %v is ever above %d; its last tick begins with %d",
-			ErrLayout, l, largest, l.MaxTick()<<l.tickBits())
+			ErrLayout, l, largest, l.MaxTick()<<l.timeShift())
 	}
 	return fmt.Errorf("%w: ids made from %s on begin with %d; they are above %d only from %s on, so choose an earlier epoch, or more bits for worker id and sequence",
-		ErrLayout, format(now), l.TickAt(now)<<l.tickBits(), largest, exact(l.TimeOf(tick)))
+		ErrLayout, format(now), l.TickAt(now)<<l.timeShift(), largest, exact(l.TimeOf(tick)))
 }

@@ -6,7 +6,8 @@ func (g *Cached) Renew(leases ...Lease) error {
 	if err != nil {
 		return err
 	}
-	return g.renew(ids, func(ids []int64) { g.accept(newMapping(g.layout, ids...), leases[0].From, leases[0].Until) })
+	m := newMapping(g.layout, ids...)
+	return g.renew(func() { g.accept(m, leases[0].From, leases[0].Until) })
 }
 
 // accept replaces the lease by the ticks from from to until with the worker ids of m. It leaves the window closed,
@@ -17,7 +18,7 @@ func (g *Cached) accept(m mapping, from, until int64) {
 	if w.same(&m) {
 		if until > w.until {
 			w.until = until
-			g.begin()
+			g.refillLeaseWait()
 		}
 		g.from = max(g.from, from)
 		if from <= s.tick(w.reached()) {
@@ -36,12 +37,12 @@ func (g *Cached) accept(m mapping, from, until int64) {
 	g.anchor = s.convert(g.anchor, old)
 	g.window.Store(newWindow(m, s.start(tick), until))
 	g.from = from
-	g.begin()
+	g.refillLeaseWait()
 }
 
 // renewable reports whether a caller may wait for the lease of w to be renewed.
 func (g *Cached) renewable(w *window) bool {
-	return g.lasts(&g.layout, w.until) && !g.noWait && g.cause == nil
+	return g.mayFollow(&g.layout, w.until) && !g.noWait && g.cause == nil
 }
 
 // Usage implements [Renewable].

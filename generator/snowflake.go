@@ -43,12 +43,12 @@ type SnowflakeConfig struct {
 // Renew, in the order of their arrival. A Snowflake has no goroutine and no timer except for waiting callers.
 // Create it with [NewSnowflake].
 type Snowflake struct {
-	gate
+	queue
 
-	layout    Layout
-	tolerance time.Duration
-	random    int64
-	now       func() time.Time
+	layout      Layout
+	tolerance   time.Duration
+	randomStart int64
+	now         func() time.Time
 
 	// mu guards the fields below.
 	worker   int64 // of the lease
@@ -86,14 +86,14 @@ func NewSnowflake(c SnowflakeConfig) (*Snowflake, error) {
 		return nil, err
 	}
 	g := &Snowflake{
-		gate:      gate{turn: make(chan struct{}, 1), low: c.OnLow},
-		layout:    c.Layout,
-		tolerance: c.MaxClockBackwards,
-		random:    c.RandomStart,
-		now:       c.Now,
-		worker:    -1, // no lease yet
-		tick:      -1,
-		sequence:  c.Layout.MaxSequence() + 1,
+		queue:       queue{head: make(chan struct{}, 1), onLow: c.OnLow},
+		layout:      c.Layout,
+		tolerance:   c.MaxClockBackwards,
+		randomStart: c.RandomStart,
+		now:         c.Now,
+		worker:      -1, // no lease yet
+		tick:        -1,
+		sequence:    c.Layout.MaxSequence() + 1,
 	}
 	g.accept(c.Lease)
 	return g, nil
@@ -110,7 +110,7 @@ func (g *Snowflake) Next(ctx context.Context) (int64, error) {
 func (g *Snowflake) Fill(ctx context.Context, ids []int64) error {
 	n, _, err := g.claim(ids)
 	if rest := ids[n:]; err == nil && len(rest) > 0 {
-		err = g.take(ctx, func() (o outcome, err error) {
+		err = g.retry(ctx, func() (o outcome, err error) {
 			for low := false; err == nil && len(rest) > 0 && o.wait == 0; low = o.low {
 				n, o, err = g.attempt(rest)
 				rest = rest[n:]
@@ -142,14 +142,13 @@ func (g *Snowflake) Close() {
 
 // Renew implements [Renewable] for one lease.
 func (g *Snowflake) Renew(leases ...Lease) error {
-	ids, err := workers(g.layout, leases)
-	if err != nil {
+	if _, err := workers(g.layout, leases); err != nil {
 		return err
 	}
 	if len(leases) > 1 {
 		return fmt.Errorf("%w: got %d leases, need 1, because this generator has one lane", ErrConfig, len(leases))
 	}
-	return g.renew(ids, func([]int64) { g.accept(leases[0]) })
+	return g.renew(func() { g.accept(leases[0]) })
 }
 
 // accept makes l the lease.
@@ -167,7 +166,7 @@ func (g *Snowflake) accept(l Lease) {
 		}
 	}
 	if !same || l.Until > g.until {
-		g.begin()
+		g.refillLeaseWait()
 	}
 	if same {
 		l.From, l.Until = max(l.From, g.from), max(l.Until, g.until)
@@ -201,7 +200,7 @@ func (g *Snowflake) claim(ids []int64) (n int, o outcome, err error) {
 	n, o, err = g.attempt(ids)
 	g.mu.Unlock()
 	if o.low {
-		g.low()
+		g.onLow()
 	}
 	return n, o, err
 }
@@ -226,7 +225,7 @@ func (g *Snowflake) attempt(ids []int64) (n int, o outcome, err error) {
 		o.wait, err = g.backwards(now)
 		return 0, o, err
 	}
-	low := g.lasts(&g.layout, g.until)
+	low := g.mayFollow(&g.layout, g.until)
 	renewable := low && g.cause == nil
 	tick := max(present, next)
 	if over && low {
@@ -244,11 +243,11 @@ func (g *Snowflake) attempt(ids []int64) (n int, o outcome, err error) {
 	}
 	if tick > g.tick {
 		g.tick, g.sequence = tick, 0
-		if g.random > 1 {
-			g.sequence = rand.Int64N(g.random)
+		if g.randomStart > 1 {
+			g.sequence = rand.Int64N(g.randomStart)
 		}
 	}
-	id := tick<<(g.layout.WorkerBits+g.layout.SequenceBits) | g.worker<<g.layout.SequenceBits
+	id := tick<<g.layout.timeShift() | g.worker<<g.layout.SequenceBits
 	for n < len(ids) && g.sequence <= g.layout.MaxSequence() {
 		ids[n] = id | g.sequence
 		g.sequence++

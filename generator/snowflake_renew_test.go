@@ -2,9 +2,7 @@ package generator_test
 
 import (
 	"errors"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
@@ -75,39 +73,6 @@ func TestSnowflakeRenew_ALeaseAheadIsStampedAtOnce(t *testing.T) {
 			if id := next(t, g); tickOf(l, id) != l.TickAt(time.Now()) || time.Now().Equal(start) {
 				t.Errorf("with the clock at %v an id is of %v", time.Now(), decompose(t, l, id).Time)
 			}
-		}
-	})
-}
-
-// TestSnowflakeRenew_ALeaseAheadEndsAndIsRenewed: a lease ahead of the clock can be used up before the clock
-// has reached it. Its end holds, and the next one is usable at once.
-func TestSnowflakeRenew_ALeaseAheadEndsAndIsRenewed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		l := ticks(time.Second, 4)
-		now := l.TickAt(time.Now())
-		g := defaults(t, generator.SnowflakeConfig{Layout: l, Lease: generator.Lease{WorkerID: 9, From: now + 10, Until: now + 11}, OnLow: nobody})
-		after := ascending(t, l, -1, fill(t, g, 32)...) // until 1 s
-		if got := g.Usage(); got != (generator.Usage{Tick: now + 12, Used: true, Lanes: 1, MaxLanes: 1}) {
-			t.Errorf("used up: %+v", got)
-		}
-		var all sync.WaitGroup
-		all.Go(func() {
-			start := time.Now()
-			id := next(t, g)
-			if got := time.Since(start); got != 5*time.Second || tickOf(l, id) != now+16 {
-				t.Errorf("after %v came an id of tick %d", got, tickOf(l, id)-now)
-			}
-			after = ascending(t, l, after, id)
-		})
-		synctest.Wait()
-		if !g.Usage().Waiting {
-			t.Error("the caller does not wait for a lease")
-		}
-		time.Sleep(5 * time.Second)
-		renew(t, g, generator.Lease{WorkerID: 9, From: now + 16, Until: now + 20})
-		all.Wait()
-		if got := g.Usage(); got != (generator.Usage{Tick: now + 16, Left: 4*16 + 15, Used: true, Lanes: 1, MaxLanes: 1}) {
-			t.Errorf("renewed: %+v", got)
 		}
 	})
 }

@@ -1,10 +1,8 @@
 package generator_test
 
 import (
-	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,30 +20,6 @@ func defaults(t *testing.T, c generator.SnowflakeConfig) *generator.Snowflake {
 	}
 	t.Cleanup(g.Close)
 	return g
-}
-
-// An id has the tick in which it was made, neither earlier nor later, however many ids are requested.
-func TestSnowflake_StampsThePresent(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		l := ticks(10*time.Millisecond, 5)
-		g := defaults(t, generator.SnowflakeConfig{Layout: l})
-		after := int64(-1)
-		for r := random(2); r.IntN(500) > 0; {
-			began := l.TickAt(time.Now())
-			ids, err := some(t.Context(), g, r, 100)
-			if err != nil {
-				t.Fatal(err)
-			}
-			after = ascending(t, l, after, ids...)
-			first, last := decompose(t, l, ids[0]), decompose(t, l, after)
-			if l.TickAt(first.Time) < began || l.TickAt(last.Time) != l.TickAt(time.Now()) {
-				t.Fatalf("ids of %v to %v, taken from tick %d until %v", first.Time, last.Time, began, time.Now())
-			}
-			if r.IntN(3) == 0 {
-				time.Sleep(time.Duration(r.Int64N(int64(30 * time.Millisecond))))
-			}
-		}
-	})
 }
 
 // A caller that finds no sequence left waits exactly for the next tick. A Fill that is longer than a tick uses as
@@ -80,77 +54,32 @@ func TestSnowflake_WaitsForTheNextTickWhenOneIsFull(t *testing.T) {
 	})
 }
 
-// At the full rate no id is lost.
-func TestSnowflake_ManyCallersGetEveryID(t *testing.T) {
+// The sequences of 4,000 ticks begin everywhere below RandomStart, and each tick is used up to its end.
+func TestSnowflake_TicksBeginBelowRandomStart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		l := ticks(time.Second, 6)
-		g := defaults(t, generator.SnowflakeConfig{Layout: l})
-		start := time.Now()
-		positions := make(chan uint64, 64*64)
-		var callers sync.WaitGroup
-		for range 64 {
-			callers.Go(func() {
-				for range 64 {
-					id, err := g.Next(context.Background())
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					positions <- position(l, id)
+		l := ticks(time.Second, 7)
+		for _, start := range []int64{0, 1, 2, 100, 128} {
+			g := defaults(t, generator.SnowflakeConfig{Layout: l, RandomStart: start})
+			seen := map[int64]bool{}
+			for range 4000 {
+				id := next(t, g)
+				first := decompose(t, l, id).Sequence
+				seen[first] = true
+				if rest := fill(t, g, int(l.MaxSequence()-first)); len(rest) > 0 && rest[len(rest)-1] != id|127 {
+					t.Fatalf("the tick of %d, from sequence %d on, ends with %d", id, first, rest[len(rest)-1])
 				}
-			})
-		}
-		callers.Wait()
-		close(positions)
-		first := generator.NewScale(l).At(start)
-		seen := map[uint64]bool{}
-		for p := range positions {
-			if seen[p] || p-first >= 64*64 {
-				t.Fatalf("position %d comes twice or does not belong to the first 64 ticks", p-first)
+				time.Sleep(time.Second)
 			}
-			seen[p] = true
-		}
-		if got := time.Since(start); got != 63*time.Second {
-			t.Errorf("64 ticks full of ids took %v", got)
+			most := int64(0)
+			for first := range seen {
+				most = max(most, first)
+			}
+			// The odds of fewer are below 1e-12.
+			if want := max(start, 1); int64(len(seen)) != want || most != want-1 {
+				t.Errorf("with %d, ticks begin with %d different sequences up to %d", start, len(seen), most)
+			}
 		}
 	})
-}
-
-// TestSnowflake_TicksBeginBelowRandomStart looks at where the sequence of 4,000 ticks begins.
-func TestSnowflake_TicksBeginBelowRandomStart(t *testing.T) {
-	tests := []struct {
-		start int64
-		least int // different starts that must come up; the odds of fewer are below 1e-12
-	}{{0, 1}, {1, 1}, {2, 2}, {100, 100}, {128, 128}}
-	for _, tt := range tests {
-		t.Run(time.Duration(tt.start).String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				l := ticks(time.Second, 7)
-				g := defaults(t, generator.SnowflakeConfig{Layout: l, RandomStart: tt.start})
-				seen := map[int64]bool{}
-				after := int64(-1)
-				for range 4000 {
-					first := decompose(t, l, next(t, g)).Sequence
-					if first >= max(tt.start, 1) {
-						t.Fatalf("a tick begins with sequence %d", first)
-					}
-					seen[first] = true
-					// The rest of the tick is there, to its end.
-					ids := fill(t, g, int(l.MaxSequence()-first))
-					if len(ids) > 0 {
-						after = ascending(t, l, after, ids...)
-						if p := decompose(t, l, after); !p.Time.Equal(time.Now()) || p.Sequence != l.MaxSequence() {
-							t.Fatalf("the last id at %v is %v", time.Now(), p)
-						}
-					}
-					time.Sleep(time.Second)
-				}
-				if len(seen) < tt.least {
-					t.Errorf("ticks begin with %d different sequences, want %d", len(seen), tt.least)
-				}
-			})
-		})
-	}
 }
 
 // A RandomStart beyond the sequence, or a negative tolerance, is refused and not cut.
@@ -238,65 +167,20 @@ func TestSnowflake_WaitsForAClockSetBackWithinItsTolerance(t *testing.T) {
 // been used up.
 func TestSnowflake_WaitsForTheEpochWithinItsTolerance(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		l := ticks(time.Second, 4)
+		l, c := ticks(time.Second, 4), &wall{}
 		l.Epoch = time.Now()
-		for _, tolerance := range []time.Duration{0, time.Minute - 1, time.Minute} {
-			c := &wall{}
-			g := defaults(t, generator.SnowflakeConfig{
+		open := func(tolerance time.Duration) generator.Generator {
+			return defaults(t, generator.SnowflakeConfig{
 				Layout: l, Lease: generator.Lease{WorkerID: 9, Until: 1e6}, MaxClockBackwards: tolerance, Now: c.now,
 			})
-			since := time.Since(l.Epoch)
-			c.step(-since - time.Minute)
-			id, err := g.Next(t.Context())
-			if tolerance < time.Minute {
-				if id != 0 || !errors.Is(err, generator.ErrClockBackwards) {
-					t.Errorf("a minute before the epoch, with a tolerance of %v: %d, %v", tolerance, id, err)
-				}
-				continue
-			}
-			if err != nil || id != 9<<4 || time.Since(l.Epoch) != since+time.Minute {
-				t.Errorf("after %v, first id of the layout is %d, %v; want %d after a minute", time.Since(l.Epoch)-since, id, err, 9<<4)
-			}
 		}
-	})
-}
-
-// While many callers wait for the clock, it is set back further, and then beyond the tolerance.
-func TestSnowflake_ManyCallersWaitForAClockSetBack(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var c wall
-		l := ticks(time.Second, 4)
-		g := defaults(t, generator.SnowflakeConfig{Layout: l, MaxClockBackwards: 10 * time.Second, Now: c.now})
-		after := next(t, g)
-		c.step(-5 * time.Second)
-		time.AfterFunc(2*time.Second, func() { c.step(-5 * time.Second) })
-		time.AfterFunc(20*time.Second-1, func() { c.step(-20 * time.Second) })
-		var mu sync.Mutex
-		var ids []int64
-		var callers sync.WaitGroup
-		for range 300 {
-			callers.Go(func() {
-				id, err := g.Next(context.Background())
-				mu.Lock()
-				defer mu.Unlock()
-				if err == nil {
-					ids = append(ids, id)
-				} else if !errors.Is(err, generator.ErrClockBackwards) {
-					t.Error(err)
-				}
-			})
+		refuses, waits := open(time.Minute-1), open(time.Minute)
+		c.step(-time.Minute)
+		if id, err := refuses.Next(t.Context()); id != 0 || !errors.Is(err, generator.ErrClockBackwards) {
+			t.Errorf("a minute before the epoch: %d, %v", id, err)
 		}
-		callers.Wait()
-		seen := map[int64]bool{}
-		for _, id := range ids {
-			if ascending(t, l, after, id); seen[id] {
-				t.Fatalf("%d comes twice", id)
-			}
-			seen[id] = true
-		}
-		// The clock catches up at 10 s. Until 20 s there are ten ticks of 16 ids, minus the one id from before.
-		if len(ids) != 10*16-1 {
-			t.Errorf("%d of 300 callers got an id, want %d", len(ids), 10*16-1)
+		if id := next(t, waits); id != 9<<4 || time.Since(l.Epoch) != time.Minute {
+			t.Errorf("after %v, the first id of the layout is %d", time.Since(l.Epoch), id)
 		}
 	})
 }

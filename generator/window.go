@@ -51,8 +51,7 @@ func (m *mapping) idIn(bases *[MaxLanes]uint64, position uint64) int64 {
 	return int64(position&m.tickMask<<(m.shift&63) + bases[position>>(m.sequenceBits&63)%MaxLanes] + low)
 }
 
-// fill writes the ids of consecutive positions, lane by lane: within a lane they
-// are consecutive numbers.
+// fill writes the ids of consecutive positions, lane by lane: within a lane they are consecutive numbers.
 func (m *mapping) fill(ids []int64, position uint64) {
 	bases, low := m.bases, m.sequenceMask
 	for len(ids) > 0 {
@@ -92,7 +91,7 @@ func (m *mapping) same(n *mapping) bool {
 // positions a tick has, so a caller that loads the window sees values that belong together. The ring's cursor has a
 // cache line of its own. The rest shares another one, which is hardly ever written while the ring is in use.
 //
-// A window is open or closed, as gate.open shows. From an open one every caller takes, out of the ring. From a closed
+// A window is open or closed, as queue.open shows. From an open one every caller takes, out of the ring. From a closed
 // one only the slow path takes, by raising next.
 type window struct {
 	ring ringbuffer.Computed

@@ -7,7 +7,7 @@ const cacheLine = 64
 // A Computed ring hands out the positions from its cursor up to its tail, each to exactly one caller, in ascending
 // order. Its slots are not stored: the taker computes them from their positions.
 //
-// Any number of goroutines may call Take, TakeOne, Raise, Has and Cursor at once. Extend and Close belong to one owner
+// Any number of goroutines may call Take, TakeOne, Taken, Raise and Has at once. Extend and Close belong to one owner
 // at a time. The zero Computed is closed; [Computed.Open] opens it, once. A closed ring stays closed. Its successor is
 // a new ring that begins at the result of Close. So a caller that still holds the old ring can never interfere with the
 // new one. A Computed must not be copied.
@@ -22,8 +22,8 @@ type Computed struct {
 	tail atomic.Uint64
 }
 
-// Open makes the positions from cursor up to, not including, tail available. It
-// must be called at most once, before the ring is shared.
+// Open makes the positions from cursor up to, not including, tail available. It must be called at most once, before the
+// ring is shared.
 func (r *Computed) Open(cursor, tail uint64) {
 	r.cursor.Store(cursor)
 	r.tail.Store(tail)
@@ -52,9 +52,6 @@ func (r *Computed) Has(n uint64) bool {
 	return cursor < tail && tail-cursor >= n
 }
 
-// Cursor returns the position at which the next claim starts, even if that claim will not count.
-func (r *Computed) Cursor() uint64 { return r.cursor.Load() }
-
 // Taken returns a position above all positions handed out so far; 0 for a closed ring.
 func (r *Computed) Taken() uint64 { return min(r.cursor.Load(), r.tail.Load()) }
 
@@ -81,8 +78,7 @@ func (r *Computed) Extend(position uint64) {
 // next ring can start there.
 func (r *Computed) Close() uint64 {
 	tail := r.tail.Swap(0)
-	// A claim that counted loaded the tail before the Swap, so its Add came
-	// before this Load and is included. Claims that did not count may have
-	// pushed the cursor beyond the tail.
+	// A claim that counted loaded the tail before the Swap, so its Add came before this Load and is included. Claims that
+	// did not count may have pushed the cursor beyond the tail.
 	return min(r.cursor.Load(), tail)
 }

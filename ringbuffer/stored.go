@@ -27,9 +27,9 @@ type Stored struct {
 
 	// tail is the position of the next run to come. It only grows. The producer writes it after the slot, because a
 	// taker that sees the tail must see the run.
-	tail atomic.Uint64
-	put  atomic.Uint64 // ids of all runs below tail
-	_    [cacheLine - 16]byte
+	tail  atomic.Uint64
+	total atomic.Uint64 // ids of all runs below tail
+	_     [cacheLine - 16]byte
 
 	slots []slot
 	mask  uint64
@@ -44,8 +44,7 @@ type slot struct {
 	before atomic.Uint64
 }
 
-// NewStored returns an empty ring with room for a number of runs, rounded up to a
-// power of two, from 1 to 1,048,576.
+// NewStored returns an empty ring with room for a number of runs, rounded up to a power of two, from 1 to 1,048,576.
 func NewStored(runs int) *Stored {
 	n := 1
 	for n < runs && n < maxSlots {
@@ -54,18 +53,18 @@ func NewStored(runs int) *Stored {
 	return &Stored{slots: make([]slot, n), mask: uint64(n - 1)}
 }
 
-// Put appends the ids from first to first+n-1, n from 1 to [MaxRun]. It reports
-// false, and changes nothing, if the ring is full, or n is not in that range.
+// Put appends the ids from first to first+n-1, n from 1 to [MaxRun]. It reports false, and changes nothing, if the ring
+// is full, or n is not in that range.
 func (r *Stored) Put(first int64, n int) bool {
 	tail := r.tail.Load()
 	if n < 1 || n > MaxRun || tail-r.cursor.Load()>>offsetBits == uint64(len(r.slots)) {
 		return false
 	}
-	s, put := &r.slots[tail&r.mask], r.put.Load()
+	s, total := &r.slots[tail&r.mask], r.total.Load()
 	s.first.Store(first)
 	s.n.Store(uint64(n))
-	s.before.Store(put)
-	r.put.Store(put + uint64(n))
+	s.before.Store(total)
+	r.total.Store(total + uint64(n))
 	r.tail.Store(tail + 1) // publishes the slot
 	return true
 }
@@ -117,9 +116,9 @@ func (r *Stored) Len() int64 {
 		if position == r.tail.Load() {
 			return 0
 		}
-		before, put := r.slots[position&r.mask].before.Load(), r.put.Load()
+		before, total := r.slots[position&r.mask].before.Load(), r.total.Load()
 		if r.cursor.Load() == cursor { // so before is this run's
-			return int64(put - before - offset)
+			return int64(total - before - offset)
 		}
 	}
 }

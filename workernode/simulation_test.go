@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/generator/capacity"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // This file runs days of deployments, crashes and outages of 100 processes in memory, and compares the slots and worker
-// ids that they take with generator.Plan. The processes decide with the functions of lease.go and with missing. The
+// ids that they take with capacity.Plan. The processes decide with the functions of lease.go and with missing. The
 // database is a list of rows, and the clock is a number of ms. Lost answers, lost commits and clocks that jump are for
 // model_test.go.
 
@@ -314,7 +315,7 @@ func (s *simulation) days(n float64) {
 // check compares what the application has taken with the forecast.
 func (s *simulation) check(t *testing.T) {
 	t.Helper()
-	f, err := generator.Plan(s.layout, generator.Demand{Processes: simProcesses, Tables: simTables, Imports: simImports, Reserved: 2*simSurge + simCrashed})
+	f, err := capacity.Plan(s.layout, capacity.Demand{Processes: simProcesses, Tables: simTables, Imports: simImports, Reserved: 2*simSurge + simCrashed})
 	testkit.Must(t, err)
 	workers := s.given()
 	if slots := int64(len(s.slots)); slots > f.Leased.Slots || workers > f.Leased.Held {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/generator/capacity"
 	"github.com/uidplugin/uidplugin/internal/admin"
 )
 
@@ -201,7 +202,7 @@ func (d decoding) by(s system, id int64) (decoded, error) {
 	}
 	if s.SequenceFirst {
 		one.Note = "the sequence is above the worker id"
-	} else if one.picture, err = l.Picture(id); err != nil {
+	} else if one.picture, err = capacity.Picture(l, id); err != nil {
 		return decoded{}, err
 	}
 	if p.Time.Sub(d.now) > ahead {

@@ -4,13 +4,13 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/generator/capacity"
 	"github.com/uidplugin/uidplugin/internal/admin"
 )
 
 func (a *app) planCommand() *cobra.Command {
 	var layout string
-	var demand generator.Demand
+	var demand capacity.Demand
 	c := &cobra.Command{
 		Use:   "plan",
 		Short: "Calculate how long a layout lasts and how much it carries",
@@ -30,7 +30,7 @@ share of the worker ids, so multiply the processes of the busiest region by the 
 			if err != nil {
 				return err
 			}
-			f, err := generator.Plan(s.Layout, demand)
+			f, err := capacity.Plan(s.Layout, demand)
 			if err != nil {
 				return err
 			}
@@ -57,12 +57,12 @@ share of the worker ids, so multiply the processes of the busiest region by the 
 		"layout more than 800 at a time, or more than 16,000 a second")
 	flags.IntVar(&demand.Reserved, "reserved", 0, "slots in addition to one per process: two for each process that a "+
 		"rolling deployment starts at a time; --processes if all start at once")
-	flags.Var(durationVar(&demand.Grace, generator.DefaultGrace), "grace", "time for which the slot of a crashed process "+
+	flags.Var(durationVar(&demand.Grace, capacity.DefaultGrace), "grace", "time for which the slot of a crashed process "+
 		"is kept")
 	return c
 }
 
-// A forecast is a [generator.Forecast] in JSON.
+// A forecast is a [capacity.Forecast] in JSON.
 type forecast struct {
 	Layout             string        `json:"layout"`
 	From               admin.Instant `json:"from"`
@@ -89,7 +89,7 @@ type disposable struct {
 	PerSecond float64 `json:"ids_per_second"`
 }
 
-func forecastOf(f generator.Forecast) forecast {
+func forecastOf(f capacity.Forecast) forecast {
 	l, d := f.Leased, f.Disposable
 	return forecast{
 		Layout:             f.Layout.String(),

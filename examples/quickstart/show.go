@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator/capacity"
 	"gorm.io/gorm"
 )
 
@@ -95,7 +96,7 @@ func (t *tour) decode(context.Context) error {
 	if err != nil {
 		return err
 	}
-	picture, err := t.plugin.Layout().Picture(t.last)
+	picture, err := capacity.Picture(t.plugin.Layout(), t.last)
 	if err != nil {
 		return err
 	}

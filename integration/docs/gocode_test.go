@@ -26,7 +26,7 @@ var imports = []string{
 	"github.com/DATA-DOG/go-sqlmock", "github.com/glebarez/sqlite", "github.com/prometheus/client_golang/prometheus",
 	"gorm.io/driver/mysql", "gorm.io/driver/postgres", "gorm.io/gorm", "gorm.io/gorm/clause",
 	"github.com/uidplugin/uidplugin", "github.com/uidplugin/uidplugin/generator",
-	"github.com/uidplugin/uidplugin/generator/foreign", "github.com/uidplugin/uidplugin/inspector", "github.com/uidplugin/uidplugin/migrations",
+	"github.com/uidplugin/uidplugin/generator/capacity", "github.com/uidplugin/uidplugin/generator/foreign", "github.com/uidplugin/uidplugin/inspector", "github.com/uidplugin/uidplugin/migrations",
 	"github.com/uidplugin/uidplugin/publicid", "github.com/uidplugin/uidplugin/segment",
 	"github.com/uidplugin/uidplugin/uidprom", "github.com/uidplugin/uidplugin/uidtest", "github.com/uidplugin/uidplugin/workernode",
 }

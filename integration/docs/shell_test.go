@@ -178,8 +178,8 @@ func TestCode_WrongCommandsAreNoticed(t *testing.T) {
 	failed := errors.New("it was run")
 	for _, command := range []string{
 		"go test -run TestNoSuch ./generator/",
-		"go test -run 'TestPlan|TestNoSuch' -v ./generator/",
-		"go test -run TestPlan ./nowhere/",
+		"go test -run 'TestLayout|TestNoSuch' -v ./generator/",
+		"go test -run TestLayout ./nowhere/",
 		"go test -run '^$' -bench 'CachedFill1000|NoSuch' ./generator/",
 		"make nothing",
 		"integration/nothing.sh run",
@@ -189,7 +189,7 @@ func TestCode_WrongCommandsAreNoticed(t *testing.T) {
 			t.Errorf("nothing is wrong with: %s", command)
 		}
 	}
-	for _, command := range []string{"make test", "go test -run TestPlan ./generator/", "go test -run '^$' -bench CachedFill1000 ./generator/"} {
+	for _, command := range []string{"make test", "go test -run TestLayout ./generator/", "go test -run '^$' -bench CachedFill1000 ./generator/"} {
 		if err := check(command, "\ntest: ## all", nil); err != nil {
 			t.Errorf("%s: %v", command, err)
 		}

@@ -20,8 +20,8 @@ type (
 	OfCached struct {
 		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:cached"`
 	}
-	OfDefault struct {
-		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:default"`
+	OfSnowflake struct {
+		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:snowflake"`
 	}
 	OfPaired struct {
 		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:paired"`
@@ -60,7 +60,7 @@ func TestGenerators_KeepTheSameLaws(t *testing.T) {
 			}),
 		}
 		db := d.Open(t, nil)
-		testkit.Must(t, db.AutoMigrate(&OfCached{}, &OfDefault{}, &OfPaired{}, &OfSegment{}, &OfMine{}, &OfSource{}))
+		testkit.Must(t, db.AutoMigrate(&OfCached{}, &OfSnowflake{}, &OfPaired{}, &OfSegment{}, &OfMine{}, &OfSource{}))
 		for _, k := range []struct {
 			name     string
 			model    func() any
@@ -71,7 +71,7 @@ func TestGenerators_KeepTheSameLaws(t *testing.T) {
 			ofLayout bool
 		}{
 			{"cached", func() any { return &OfCached{} }, func(m any) int64 { return m.(*OfCached).ID }, "of_cacheds", true, true, true},
-			{"default", func() any { return &OfDefault{} }, func(m any) int64 { return m.(*OfDefault).ID }, "of_defaults", true, true, true},
+			{"snowflake", func() any { return &OfSnowflake{} }, func(m any) int64 { return m.(*OfSnowflake).ID }, "of_snowflakes", true, true, true},
 			{"paired", func() any { return &OfPaired{} }, func(m any) int64 { return m.(*OfPaired).ID }, "of_paireds", false, true, true},
 			{"segment", func() any { return &OfSegment{} }, func(m any) int64 { return m.(*OfSegment).ID }, "of_segments", true, false, false},
 			{"mine", func() any { return &OfMine{} }, func(m any) int64 { return m.(*OfMine).ID }, "of_mines", true, true, true},

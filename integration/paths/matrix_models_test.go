@@ -128,7 +128,7 @@ type (
 	}
 	mSeveral[K key] struct {
 		ID     K       `gorm:"primaryKey;uid"`
-		Code   K       `gorm:"uid:default"`
+		Code   K       `gorm:"uid:snowflake"`
 		Ref    *int64  `gorm:"uid"`
 		Text   string  `gorm:"uid;size:24"`
 		Number uint64  `gorm:"uid"`

@@ -74,7 +74,7 @@ func TestHooks_NextIDIsTheKeyOfARowToCome(t *testing.T) {
 
 	type traced struct {
 		Trace int64 `gorm:"uid"`
-		ID    int64 `gorm:"primaryKey;autoIncrement:false;uid:default"`
+		ID    int64 `gorm:"primaryKey;autoIncrement:false;uid:snowflake"`
 	}
 	db := plugintest.Open(t)
 	plugintest.Migrate(t, db, &plugintest.Part{}, &traced{})

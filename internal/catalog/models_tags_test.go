@@ -130,7 +130,7 @@ func TestTag_AllTaggedFieldsOfARowGetIDsOfTheirOwn(t *testing.T) {
 	type pair struct {
 		ID     int64        `gorm:"primaryKey;autoIncrement:false;uid"`
 		Trace  uidplugin.ID `gorm:"uid"`
-		Public string       `gorm:"uid:default;size:20"`
+		Public string       `gorm:"uid:snowflake;size:20"`
 	}
 	db := plugintest.Open(t)
 	plugintest.Migrate(t, db, &pair{})
@@ -189,7 +189,7 @@ func TestTag_TheTagNamesTheGenerator(t *testing.T) {
 			ID int64 `gorm:"primaryKey;autoIncrement:false;uid:true"`
 		}
 		named struct {
-			ID int64 `gorm:"primaryKey;autoIncrement:false;uid:default"`
+			ID int64 `gorm:"primaryKey;autoIncrement:false;uid:snowflake"`
 		}
 		spaced struct {
 			ID int64 `gorm:"primaryKey;autoIncrement:false;UID : Cached "`
@@ -250,7 +250,7 @@ func TestTag_WithWorkerIDThereIsOneGenerator(t *testing.T) {
 	t.Parallel()
 
 	type other struct {
-		ID int64 `gorm:"primaryKey;uid:default"`
+		ID int64 `gorm:"primaryKey;uid:snowflake"`
 	}
 	err := plugintest.Bare(t).Use(uidplugin.New(uidplugin.WithWorkerID(7), uidplugin.WithModels(&other{})))
 	if !errors.Is(err, uidplugin.ErrField) {

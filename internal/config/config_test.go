@@ -109,7 +109,7 @@ func TestConfigAddGenerator_RefusesNamesAndFunctionsThatMakeNoSense(t *testing.T
 		name, says string // says "": accepted
 		spec       supply.Spec
 	}{
-		{"mine", "", made}, {" Mine ", "", made}, {"a-b_1", "", made}, {"cached", "", made}, {"default", "", made},
+		{"mine", "", made}, {" Mine ", "", made}, {"a-b_1", "", made}, {"cached", "", made},
 		{"", "a name must have only", made}, {"1st", "a name must have only", made}, {"a b", "a name must have only", made},
 		{"a;b", "a name must have only", made}, {"ä", "a name must have only", made},
 		{"uid", "not be uid, true or false", made}, {"TRUE", "not be uid, true or false", made},
@@ -142,7 +142,7 @@ func TestConfigAddGenerator_KeepsTheLanesOfWhatItReplaces(t *testing.T) {
 	c := config.New()
 	made := supply.Spec{Lanes: 1, Make: supply.Builtin()[supply.Cached].Make}
 	c.AddGenerator("WithGenerator", "paired", made)
-	c.AddGenerator("WithGenerator", "default", made)
+	c.AddGenerator("WithGenerator", "snowflake", made)
 	if got := []int{c.Specs["paired"].Lanes, c.Specs["snowflake"].Lanes}; !slices.Equal(got, []int{2, 1}) {
 		t.Errorf("the lanes are %v", got)
 	}

@@ -22,7 +22,7 @@ var must, saysAll = testkit.Must, testkit.SaysAll
 // sheet has ids of all generators.
 type sheet struct {
 	ID      int64 `gorm:"primaryKey;autoIncrement:false;uid"`
-	Default int64 `gorm:"uid:default"`
+	Reads   int64 `gorm:"uid:snowflake"`
 	Paired  int64 `gorm:"uid:paired"`
 	Segment int64 `gorm:"uid:segment"`
 	Mine    int64 `gorm:"uid:mine"`
@@ -86,7 +86,7 @@ func TestGenerators_InOneModel(t *testing.T) {
 		if s.Segment != int64(i+1) || s.Even != int64(2*i+2) {
 			t.Errorf("row %d: segment %d, even %d", i, s.Segment, s.Even)
 		}
-		for name, id := range map[string]int64{"ID": s.ID, "Default": s.Default, "Paired": s.Paired, "Mine": s.Mine} {
+		for name, id := range map[string]int64{"ID": s.ID, "Reads": s.Reads, "Paired": s.Paired, "Mine": s.Mine} {
 			if seen[id] {
 				t.Errorf("id %d twice", id)
 			}

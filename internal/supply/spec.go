@@ -13,7 +13,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// The names of the built-in generators. "default" is another name for Snowflake.
+// The names of the built-in generators.
 const (
 	Cached    = "cached"
 	Snowflake = "snowflake"
@@ -22,13 +22,7 @@ const (
 )
 
 // NameOf returns the name of a generator as in [Specs].
-func NameOf(name string) string {
-	name = strings.ToLower(strings.TrimSpace(name))
-	if name == "default" {
-		return Snowflake
-	}
-	return name
-}
+func NameOf(name string) string { return strings.ToLower(strings.TrimSpace(name)) }
 
 // A GeneratorConfig configures a generator. The root package documents it.
 type GeneratorConfig struct {

@@ -13,8 +13,7 @@ func TestNameOf_IsOneForAllSpellings(t *testing.T) {
 	t.Parallel()
 
 	for name, want := range map[string]string{
-		"": "", " ": "", "Cached": Cached, " CACHED\t": Cached, "default": Snowflake,
-		" Default ": Snowflake, "defaults": "defaults",
+		"": "", " ": "", "Cached": Cached, " CACHED\t": Cached, " Mine": "mine", "default": "default",
 	} {
 		if got := NameOf(name); got != want {
 			t.Errorf("%q: %q", name, got)

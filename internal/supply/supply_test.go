@@ -113,7 +113,7 @@ func TestSupplySource_IsSharedByThoseWhoseIDsMustDiffer(t *testing.T) {
 		{"a table each", perTable, of{"a", "id", ""}, of{"b", "id", ""}, false},
 		{"two columns", perTable, of{"a", "id", ""}, of{"a", "trace", ""}, true},
 		{"two spellings", perTable, of{"a", "id", ""}, of{"a", "id", " CACHED "}, true},
-		{"two generators", perTable, of{"a", "id", ""}, of{"a", "id", "default"}, false},
+		{"two generators", perTable, of{"a", "id", ""}, of{"a", "id", "snowflake"}, false},
 		{"a worker id each", oneEach, of{"a", "id", ""}, of{"b", "id", ""}, true},
 		{"a worker id each, two generators", oneEach, of{"a", "id", ""}, of{"b", "id", "snowflake"}, false},
 		{"a fixed worker id", func(*Config) {}, of{"a", "id", ""}, of{"b", "trace", "cached"}, true},
@@ -147,7 +147,9 @@ func TestSupplySource_RefusesGeneratorsThatThereAreNot(t *testing.T) {
 	testkit.IsError(t, err, nil, `names the generator "nosuch"`,
 		`but only these exist: cached, mine, paired, segment, snowflake`,
 		`gorm:"uid" means cached`)
-	_, err = s.Source("orders", Column{Name: "id"}, "default")
+	_, err = s.Source("orders", Column{Name: "id"}, "default") // UidGenerator's name for snowflake is none of ours
+	testkit.IsError(t, err, nil, `names the generator "default"`, `but only these exist: cached`)
+	_, err = s.Source("orders", Column{Name: "id"}, "snowflake")
 	testkit.IsError(t, err, nil, `names the generator "snowflake"`,
 		`but with WithWorkerID there is one for all tables, "cached": set it with WithDefaultGenerator("`)
 	if len(s.sources) != 0 {

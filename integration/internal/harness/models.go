@@ -19,7 +19,7 @@ type (
 		ID string `gorm:"primaryKey;uid;size:20"`
 	}
 	T5 struct {
-		Key uidplugin.ID `gorm:"primaryKey;uid:default"`
+		Key uidplugin.ID `gorm:"primaryKey;uid:snowflake"`
 	}
 )
 

@@ -1,4 +1,4 @@
-package generator_test
+package capacity_test
 
 import (
 	"errors"
@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/generator/capacity"
 )
 
-func ExampleLayout_Picture() {
-	picture, err := generator.DefaultLayout().Picture(1_113_799_104_921_619_749)
+func ExamplePicture() {
+	picture, err := capacity.Picture(generator.DefaultLayout(), 1_113_799_104_921_619_749)
 	if err != nil {
 		panic(err)
 	}
@@ -25,8 +26,8 @@ func ExampleLayout_Picture() {
 	// time   2018-01-01 00:00:00 UTC + 265550400000 x 1ms = 2026-06-01 12:00:00 UTC
 }
 
-func ExampleLayout_Picture_unused() {
-	picture, err := generator.JSSafeLayout().Picture(6_755_399_441_055_751)
+func ExamplePicture_unused() {
+	picture, err := capacity.Picture(generator.JSSafeLayout(), 6_755_399_441_055_751)
 	if err != nil {
 		panic(err)
 	}
@@ -40,9 +41,9 @@ func ExampleLayout_Picture_unused() {
 	// time   2019-01-01 00:00:00 UTC + 3221225472 x 1s = 2121-01-28 16:51:12 UTC
 }
 
-// TestLayoutPicture_DrawsNarrowFieldsAndLongInstants looks at fields that are too narrow for their names, and at
+// TestPicture_DrawsNarrowFieldsAndLongInstants looks at fields that are too narrow for their names, and at
 // instants that are too long for a line.
-func TestLayoutPicture_DrawsNarrowFieldsAndLongInstants(t *testing.T) {
+func TestPicture_DrawsNarrowFieldsAndLongInstants(t *testing.T) {
 	t.Parallel()
 
 	epoch := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -85,7 +86,7 @@ time   2026-01-01 00:00:00 UTC
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 
-			got, err := tt.layout.Picture(tt.id)
+			got, err := capacity.Picture(tt.layout, tt.id)
 			if err != nil || got != tt.want[1:] {
 				t.Errorf("Picture(%d) = %v\n%s\nwant\n%s", tt.id, err, got, tt.want[1:])
 			}
@@ -94,7 +95,7 @@ time   2026-01-01 00:00:00 UTC
 }
 
 // A number that is no id of the layout has no picture. The error is that of Decompose.
-func TestLayoutPicture_ReturnsTheErrorOfDecompose(t *testing.T) {
+func TestPicture_ReturnsTheErrorOfDecompose(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
@@ -107,7 +108,7 @@ func TestLayoutPicture_ReturnsTheErrorOfDecompose(t *testing.T) {
 		{generator.Layout{}, 1},
 	} {
 		_, want := tt.layout.Decompose(tt.id)
-		got, err := tt.layout.Picture(tt.id)
+		got, err := capacity.Picture(tt.layout, tt.id)
 		if got != "" || !errors.Is(err, generator.ErrLayout) || err.Error() != want.Error() {
 			t.Errorf("%v: Picture(%d) = %q, %v; want the error of Decompose, %v", tt.layout, tt.id, got, err, want)
 		}

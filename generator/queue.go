@@ -12,17 +12,17 @@ import (
 // the lease can be renewed.
 const leaseWait = 100 * time.Millisecond
 
-// maxSleep bounds how long a waiting caller goes without looking up.
+// maxSleep is how often a waiting caller checks again.
 const maxSleep = 20 * time.Millisecond
 
-// A gate is the part of [Cached] and [Snowflake] where callers wait and leases arrive.
-type gate struct {
-	// turn is held, by a value in it, by the caller that waits. It is a channel instead of a mutex because a channel
-	// serves the callers behind in the order of their arrival, and because a context can end their wait.
-	turn chan struct{}
+// A queue is the part of [Cached] and [Snowflake] where callers wait and leases arrive.
+type queue struct {
+	// head is held, by a value in it, by the caller at the head of the queue. It is a channel instead of a mutex because
+	// a channel serves the callers behind in the order of their arrival, and because a context can end their wait.
+	head chan struct{}
 
 	waits atomic.Int64 // calls that waited
-	low   func()       // OnLow of the configuration; immutable
+	onLow func()       // of the configuration; immutable
 
 	// mu guards the fields below, and the state of the generator. A caller releases it before it waits or calls OnLow,
 	// because Renew, Suspend and Usage must never wait for a caller, and OnLow may call them.
@@ -37,10 +37,10 @@ type gate struct {
 	leaseWait time.Duration // how long callers may still wait when the clock has passed the lease
 	made      int64         // ids, ever
 
-	waiting bool  // the caller that has the turn waits for Renew
+	waiting bool  // the caller at the head waits for Renew
 	used    bool  // ids were taken since Usage was called
 	closed  bool  // by Close
-	term    uint8 // counts the times that leaseWait began anew
+	refills uint8 // of leaseWait; a caller compares them to see whether its wait was for an earlier lease
 
 	// These belong to Cached. They are here because they fill the word of used.
 	open    bool  // window has not been closed
@@ -53,75 +53,75 @@ type gate struct {
 type outcome struct {
 	wait  time.Duration // how long until it is worth trying again
 	lease bool          // the wait is for another lease
-	alone bool          // the wait needs no turn, because the order of those who wait does not matter
-	low   bool          // the lease should be renewed
+	alone bool          // callers wait next to each other, because their order does not matter
+	low   bool          // OnLow should be called
 }
 
-// take tries until an attempt succeeds or fails, and waits in between. It calls try with mu.
-func (g *gate) take(ctx context.Context, try func() (outcome, error)) error {
+// retry calls try, with mu, until it succeeds or fails, and waits in between.
+func (g *queue) retry(ctx context.Context, try func() (outcome, error)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	turn, waited := false, false
+	atHead, waited := false, false
 	defer func() {
-		if turn {
+		if atHead {
 			g.leave()
 		}
 	}()
-	queue := len(g.turn) > 0
+	lineUp := len(g.head) > 0
 	for {
-		if queue {
-			if len(g.turn) > 0 && !waited {
+		if lineUp {
+			if len(g.head) > 0 && !waited {
 				waited = true
 				g.waits.Add(1)
 			}
 			select {
-			case g.turn <- struct{}{}:
-				turn = true
+			case g.head <- struct{}{}:
+				atHead = true
 			case <-ctx.Done():
 				return ctx.Err()
 			}
 		}
 		g.mu.Lock()
 		o, err := try()
-		queue = err == nil && o.wait > 0 && !turn && !o.alone
+		lineUp = err == nil && o.wait > 0 && !atHead && !o.alone
 		var changed chan struct{}
-		if err == nil && o.wait > 0 && !queue {
+		if err == nil && o.wait > 0 && !lineUp {
 			if g.changed == nil {
 				g.changed = make(chan struct{})
 			}
 			changed = g.changed
-			if turn {
+			if atHead {
 				g.waiting = o.lease
 			}
 		}
-		term := g.term
+		refills := g.refills
 		g.mu.Unlock()
 		if o.low {
-			g.low()
+			g.onLow()
 		}
 		switch {
 		case err != nil || o.wait == 0:
 			return err
-		case queue:
+		case lineUp:
 			continue
 		case !waited:
 			waited = true
 			g.waits.Add(1)
 		}
-		if err := g.pause(ctx, o, changed, term); err != nil {
+		if err := g.pause(ctx, o, changed, refills); err != nil {
 			return err
 		}
 	}
 }
 
 // pause waits as o asks for, or until changed is closed.
-func (g *gate) pause(ctx context.Context, o outcome, changed <-chan struct{}, term uint8) error {
+func (g *queue) pause(ctx context.Context, o outcome, changed <-chan struct{}, refills uint8) error {
 	start := time.Now()
 	err := sleep(ctx, o.wait, changed)
 	if o.lease {
 		g.mu.Lock()
-		if g.term == term { // else the wait was for the lease before
+		if g.refills == refills { // else the wait was for the lease before
 			g.leaseWait -= time.Since(start)
 		}
 		g.mu.Unlock()
@@ -129,16 +129,16 @@ func (g *gate) pause(ctx context.Context, o outcome, changed <-chan struct{}, te
 	return err
 }
 
-// leave gives the turn to the next caller.
-func (g *gate) leave() {
+// leave lets the next caller be the head.
+func (g *queue) leave() {
 	g.mu.Lock()
 	g.waiting = false
 	g.mu.Unlock()
-	<-g.turn
+	<-g.head
 }
 
 // wake makes the callers that wait look again. It needs mu.
-func (g *gate) wake() {
+func (g *queue) wake() {
 	g.waiting = false
 	if g.changed != nil {
 		close(g.changed)
@@ -146,27 +146,27 @@ func (g *gate) wake() {
 	}
 }
 
-// renew has accept take leases over, and lifts a suspension. ids are the worker ids of leases in ascending order.
-func (g *gate) renew(ids []int64, accept func(ids []int64)) error {
+// renew calls accept, which replaces the lease, with mu. It lifts a suspension.
+func (g *queue) renew(accept func()) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
 		return ErrClosed
 	}
-	accept(ids)
+	accept()
 	g.cause = nil
 	g.wake()
 	return nil
 }
 
-// begin lets callers wait once for a lease that is newer than the one that was just accepted.
-func (g *gate) begin() {
+// refillLeaseWait lets callers wait once for a lease that is newer than the one that was just accepted.
+func (g *queue) refillLeaseWait() {
 	g.leaseWait = leaseWait
-	g.term++
+	g.refills++
 }
 
 // Suspend implements [Renewable].
-func (g *gate) Suspend(cause error) {
+func (g *queue) Suspend(cause error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.cause = cause
@@ -176,13 +176,13 @@ func (g *gate) Suspend(cause error) {
 // Waits returns how many calls have waited, from 0: for the clock, for a tick, at the borrowing limit, or for the lease
 // to be renewed. Calls behind one that waits have waited, too. A call counts once, also if its context has ended. It
 // never goes back, and never waits.
-func (g *gate) Waits() int64 { return g.waits.Load() }
+func (g *queue) Waits() int64 { return g.waits.Load() }
 
-// lasts reports whether a lease until the tick until may be followed by another one.
-func (g *gate) lasts(l *Layout, until int64) bool { return g.low != nil && until < l.MaxTick() }
+// mayFollow reports whether a lease until the tick until may be followed by another one.
+func (g *queue) mayFollow(l *Layout, until int64) bool { return g.onLow != nil && until < l.MaxTick() }
 
 // usage is Usage for a lease up to end, of which next is not used.
-func (g *gate) usage(s scale, next, end uint64) Usage {
+func (g *queue) usage(s scale, next, end uint64) Usage {
 	next = min(next, end)
 	u := Usage{Tick: s.tick(next), Left: end - next, Waiting: g.waiting, Used: g.used, Lanes: 1 << s.laneBits}
 	g.used = false

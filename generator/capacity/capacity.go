@@ -1,4 +1,6 @@
-package generator
+// Package capacity computes how long a layout lasts and how many processes it carries ([Plan]), and draws the bits of
+// an id ([Picture]). Programs that only make ids do not need it.
+package capacity
 
 import (
 	"fmt"
@@ -8,6 +10,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
 )
 
 const (
@@ -31,12 +35,12 @@ type Demand struct {
 	RestartsPerDay float64
 
 	// Lanes is how many worker ids a slot owns for each table under the leased policy,
-	// from 1 to [MaxLanes]; 0 means 1.
+	// from 1 to [generator.MaxLanes]; 0 means 1.
 	Lanes int
 
 	// Imports is how many of Tables rows are imported into: their ids run ahead of the
-	// clock by [Layout.LaneAhead], in the default layout with a batch of more than 800 rows or
-	// with more than 16,000 rows a second. For these a slot owns [Layout.MaxLanes] worker
+	// clock by [generator.Layout.LaneAhead], in the default layout with a batch of more than 800 rows or
+	// with more than 16,000 rows a second. For these a slot owns [generator.Layout.MaxLanes] worker
 	// ids instead of Lanes.
 	Imports int
 
@@ -64,14 +68,14 @@ const DefaultGrace = 70 * time.Second
 
 // A Forecast is the answer of [Plan]. A year has 365.2425 days.
 type Forecast struct {
-	Layout Layout
+	Layout generator.Layout
 	Demand Demand // with the defaults in place of zeros
 
 	Years     float64 // from Epoch to Expires: how long the time bits last
-	WorkerIDs int64   // that a registry gives out: all above [Layout.MaxFixedWorkerID]
+	WorkerIDs int64   // that a registry gives out: all above [generator.Layout.MaxFixedWorkerID]
 
-	// PerWorker is how many ids a second one worker id carries. For a short time a [Cached] generator hands out more,
-	// by borrowing from future ticks.
+	// PerWorker is how many ids a second one worker id carries. For a short time a [generator.Cached] hands out more, by
+	// borrowing from future ticks.
 	PerWorker float64
 
 	Disposable DisposableForecast
@@ -112,9 +116,9 @@ type LeasedForecast struct {
 }
 
 // Plan returns how long l lasts and how much it carries under the demand d. Too few worker ids are an answer, not an
-// error. An error wraps [ErrLayout] if l is not valid. It wraps [ErrConfig] if a field of d is out of its range. It
-// also wraps [ErrConfig] if d asks for more than 2^62 worker ids at once, because they cannot be counted.
-func Plan(l Layout, d Demand) (Forecast, error) {
+// error. An error wraps [generator.ErrLayout] if l is not valid. It wraps [generator.ErrConfig] if a field of d is out
+// of its range, or if d asks for more than 2^62 worker ids at once, because they cannot be counted.
+func Plan(l generator.Layout, d Demand) (Forecast, error) {
 	if err := l.Validate(); err != nil {
 		return Forecast{}, err
 	}
@@ -131,7 +135,7 @@ func Plan(l Layout, d Demand) (Forecast, error) {
 	held := many.times(slots, slot)
 	if many {
 		return Forecast{}, fmt.Errorf("%w: %d processes, %d tables, %d lanes and %d reserved slots are more than 2^62 worker ids at once",
-			ErrConfig, d.Processes, d.Tables, d.Lanes, d.Reserved)
+			generator.ErrConfig, d.Processes, d.Tables, d.Lanes, d.Reserved)
 	}
 
 	f := Forecast{Layout: l, Demand: d, WorkerIDs: l.MaxWorkerID() - l.MaxFixedWorkerID()}
@@ -177,16 +181,16 @@ func (d Demand) validate() error {
 	switch {
 	case d.Processes < 0 || d.Tables < 0 || d.Reserved < 0 || d.Grace < 0:
 		return fmt.Errorf("%w: %d processes, %d tables, %d reserved slots and a grace of %v must not be negative",
-			ErrConfig, d.Processes, d.Tables, d.Reserved, d.Grace)
-	case d.Lanes < 0 || d.Lanes > MaxLanes:
-		return fmt.Errorf("%w: %d lanes are outside 1 to %d", ErrConfig, d.Lanes, MaxLanes)
+			generator.ErrConfig, d.Processes, d.Tables, d.Reserved, d.Grace)
+	case d.Lanes < 0 || d.Lanes > generator.MaxLanes:
+		return fmt.Errorf("%w: %d lanes are outside 1 to %d", generator.ErrConfig, d.Lanes, generator.MaxLanes)
 	case d.Imports < 0 || d.Imports > d.Tables:
-		return fmt.Errorf("%w: %d tables with imports are outside 0 to %d, the tables", ErrConfig, d.Imports, d.Tables)
+		return fmt.Errorf("%w: %d tables with imports are outside 0 to %d, the tables", generator.ErrConfig, d.Imports, d.Tables)
 	case !(d.RestartsPerDay >= 0 && d.RestartsPerDay <= secondsPerDay): // NaN, too
-		return fmt.Errorf("%w: %v restarts a day are outside 0 to %d", ErrConfig, d.RestartsPerDay, secondsPerDay)
+		return fmt.Errorf("%w: %v restarts a day are outside 0 to %d", generator.ErrConfig, d.RestartsPerDay, secondsPerDay)
 	case !(d.CrashesPerDay >= 0 && d.CrashesPerDay <= d.RestartsPerDay):
 		return fmt.Errorf("%w: %v crashes a day are outside 0 to %v, the restarts a day",
-			ErrConfig, d.CrashesPerDay, d.RestartsPerDay)
+			generator.ErrConfig, d.CrashesPerDay, d.RestartsPerDay)
 	}
 	return nil
 }
@@ -230,7 +234,7 @@ func (f Forecast) String() string {
 	var out strings.Builder
 	d := f.Demand
 	fmt.Fprintf(&out, "layout    %v\n", f.Layout)
-	fmt.Fprintf(&out, "lasts     %s, until %s\n", span(f.Years), format(f.Layout.Expires()))
+	fmt.Fprintf(&out, "lasts     %s, until %s\n", span(f.Years), f.Layout.Expires().Format("2006-01-02 15:04:05.999 MST"))
 	fmt.Fprintf(&out, "carries   %s ids a second for each of %s worker ids\n", number(f.PerWorker), number(float64(f.WorkerIDs)))
 	fmt.Fprintf(&out, "demand    %s x %s", several(d.Processes, "process", "processes"), several(d.Tables, "table", "tables"))
 	if d.Lanes > 1 {
@@ -280,7 +284,7 @@ func (f Forecast) advice() string {
 // f.Layout leaves free, then sequence bits, then time bits with coarser ticks, up to a second. Each bit of the last two
 // halves the rate of a worker id. The layout stays safe for JavaScript if it was. carrier reports false if too few bits
 // are left. Use it before a database is begun, because later the layout is pinned.
-func (f Forecast) carrier() (Layout, bool) {
+func (f Forecast) carrier() (generator.Layout, bool) {
 	l := f.Layout
 	most := 63
 	if l.JSSafe() {
@@ -295,7 +299,7 @@ func (f Forecast) carrier() (Layout, bool) {
 		case l.TimeBits > 1 && l.Tick <= time.Second/2:
 			l.TimeBits, l.Tick = l.TimeBits-1, 2*l.Tick
 		default:
-			return Layout{}, false
+			return generator.Layout{}, false
 		}
 		l.WorkerBits++
 	}

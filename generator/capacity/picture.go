@@ -1,10 +1,12 @@
-package generator
+package capacity
 
 import (
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
 )
 
 // pictureWidth is the most columns of a picture, because a plain terminal has as many.
@@ -22,8 +24,8 @@ const pictureWidth = 80
 //	time   2018-01-01 00:00:00 UTC + 265550400000 x 1ms = 2026-06-01 12:00:00 UTC
 //
 // Bits that the layout does not use are a field of their own, between sign and time. A name that is too long for its
-// field is shortened, if necessary to its first letter. Errors are as in [Layout.Decompose].
-func (l Layout) Picture(id int64) (string, error) {
+// field is shortened, if necessary to its first letter. Errors are as in [generator.Layout.Decompose].
+func Picture(l generator.Layout, id int64) (string, error) {
 	p, err := l.Decompose(id)
 	if err != nil {
 		return "", err

@@ -1,4 +1,4 @@
-package generator_test
+package capacity_test
 
 import (
 	"errors"
@@ -9,17 +9,20 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/generator/capacity"
 )
+
+var date = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // seconds is a layout with ticks of a second.
 func seconds(timeBits, workerBits, sequenceBits uint8) generator.Layout {
-	return generator.Layout{TimeBits: timeBits, WorkerBits: workerBits, SequenceBits: sequenceBits, Tick: time.Second, Epoch: date(2026, 1, 1)}
+	return generator.Layout{TimeBits: timeBits, WorkerBits: workerBits, SequenceBits: sequenceBits, Tick: time.Second, Epoch: date}
 }
 
-func plan(t *testing.T, l generator.Layout, d generator.Demand) generator.Forecast {
+func plan(t *testing.T, l generator.Layout, d capacity.Demand) capacity.Forecast {
 	t.Helper()
 
-	f, err := generator.Plan(l, d)
+	f, err := capacity.Plan(l, d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +46,7 @@ func TestPlan_AgreesWithUidGeneratorsExamples(t *testing.T) {
 		{seconds(30, 27, 6), 24 * 12, 37, 2_368, 34},
 	}
 	for _, tt := range tests {
-		d := generator.Demand{Processes: int(tt.processes), RestartsPerDay: tt.restarts}
+		d := capacity.Demand{Processes: int(tt.processes), RestartsPerDay: tt.restarts}
 		f := plan(t, tt.layout, d)
 		if f.Disposable.Processes != tt.processes || f.Disposable.PerSecond != tt.rate || math.Floor(f.Years) != tt.years || f.Disposable.Years != f.Years {
 			t.Errorf("%v with %v restarts a day: %d processes, %v ids a second, %v of %v years; want %d, %v, %v",
@@ -72,7 +75,7 @@ func TestPlan_TablesUseUpWorkerIDs(t *testing.T) {
 		{27, 1, 24855}, {27, 20, 19973}, {27, 50, 7989}, {27, 100, 3995},
 	}
 	for _, tt := range tests {
-		f := plan(t, seconds(31, tt.workerBits, 5), generator.Demand{Processes: 28, RestartsPerDay: 12, Tables: tt.tables})
+		f := plan(t, seconds(31, tt.workerBits, 5), capacity.Demand{Processes: 28, RestartsPerDay: 12, Tables: tt.tables})
 		if got := math.Round(f.Disposable.Years * days); got != tt.days {
 			t.Errorf("%d tables use up %d bits in %v days, want %v", tt.tables, tt.workerBits, got, tt.days)
 		}
@@ -87,15 +90,15 @@ func TestPlan_CountsDisposableWorkerIDs(t *testing.T) {
 	t.Parallel()
 
 	l := seconds(28, 10, 13) // 960 worker ids
-	f := plan(t, l, generator.Demand{Processes: 320, Tables: 3})
+	f := plan(t, l, capacity.Demand{Processes: 320, Tables: 3})
 	if f.Disposable.Years != f.Years || f.Disposable.PerDay != 0 || f.Disposable.Processes != 320 {
 		t.Errorf("as many as there are, never restarted: %+v", f.Disposable)
 	}
-	f = plan(t, l, generator.Demand{Processes: 321, Tables: 3})
+	f = plan(t, l, capacity.Demand{Processes: 321, Tables: 3})
 	if f.Disposable.Years != 0 || f.Leased.Fits || f.Leased.Processes != 320 {
 		t.Errorf("more than there are: %+v, %+v", f.Disposable, f.Leased)
 	}
-	if f := plan(t, l, generator.Demand{}); f.Demand != (generator.Demand{Processes: 1, Tables: 1, Lanes: 1, Grace: generator.DefaultGrace}) ||
+	if f := plan(t, l, capacity.Demand{}); f.Demand != (capacity.Demand{Processes: 1, Tables: 1, Lanes: 1, Grace: capacity.DefaultGrace}) ||
 		f.Disposable.PerSecond != 8192 || f.Leased.PerSecond != 8192 || f.Leased.Held != 1 || f.Layout != l || f.WorkerIDs != 960 {
 		t.Errorf("the zero Demand: %+v", f)
 	}
@@ -107,25 +110,25 @@ func TestPlan_CountsLeasedWorkerIDs(t *testing.T) {
 
 	tests := []struct {
 		name      string
-		demand    generator.Demand
+		demand    capacity.Demand
 		held      int64
 		processes int64 // of 261,119 worker ids
 		rate      float64
 	}{
-		{"processes and tables", generator.Demand{Processes: 20, Tables: 50}, 1000, 5222, 1000 * 16000},
-		{"restarts in good order", generator.Demand{Processes: 20, Tables: 50, RestartsPerDay: 12, Grace: time.Hour}, 1000, 5222, 1000 * 16000},
-		{"crashes with the default grace", generator.Demand{Processes: 20, Tables: 50, RestartsPerDay: 12, CrashesPerDay: 12}, 2000, 2611, 1000 * 16000},
-		{"lanes", generator.Demand{Processes: 20, Tables: 50, Lanes: 16}, 16000, 326, 16000 * 16000},
-		{"imports", generator.Demand{Processes: 20, Tables: 50, Imports: 3}, 1900, 2748, 1900 * 16000},
-		{"imports and lanes", generator.Demand{Processes: 20, Tables: 50, Imports: 50, Lanes: 2}, 16000, 326, 16000 * 16000},
-		{"all crash at once", generator.Demand{Processes: 20, Tables: 50, RestartsPerDay: 12, CrashesPerDay: 0.1, Grace: 80 * time.Second}, 2000, 2611, 1000 * 16000},
-		{"a rolling deployment of 2 at a time", generator.Demand{Processes: 20, Tables: 50, Reserved: 4}, 1200, 5218, 1000 * 16000},
-		{"all restarted at once", generator.Demand{Processes: 20, Tables: 50, Reserved: 20, Lanes: 2}, 4000, 2591, 2000 * 16000},
-		{"more reserved than there are", generator.Demand{Processes: 20, Tables: 50, Reserved: 5243}, 263150, 0, 1000 * 16000},
-		{"reserved, and all crash", generator.Demand{Processes: 20, Tables: 50, Reserved: 5, RestartsPerDay: 1, CrashesPerDay: 1}, 2250, 2608, 1000 * 16000},
-		{"one a grace", generator.Demand{Processes: 20, Tables: 50, RestartsPerDay: 24, CrashesPerDay: 24, Grace: time.Hour}, 2000, 2611, 1000 * 16000},
-		{"a crash loop", generator.Demand{Processes: 20, Tables: 50, RestartsPerDay: 1440, CrashesPerDay: 1440, Grace: time.Hour}, 61000, 85, 1000 * 16000},
-		{"too many", generator.Demand{Processes: 5243, Tables: 50}, 262150, 5222, 262150 * 16000},
+		{"processes and tables", capacity.Demand{Processes: 20, Tables: 50}, 1000, 5222, 1000 * 16000},
+		{"restarts in good order", capacity.Demand{Processes: 20, Tables: 50, RestartsPerDay: 12, Grace: time.Hour}, 1000, 5222, 1000 * 16000},
+		{"crashes with the default grace", capacity.Demand{Processes: 20, Tables: 50, RestartsPerDay: 12, CrashesPerDay: 12}, 2000, 2611, 1000 * 16000},
+		{"lanes", capacity.Demand{Processes: 20, Tables: 50, Lanes: 16}, 16000, 326, 16000 * 16000},
+		{"imports", capacity.Demand{Processes: 20, Tables: 50, Imports: 3}, 1900, 2748, 1900 * 16000},
+		{"imports and lanes", capacity.Demand{Processes: 20, Tables: 50, Imports: 50, Lanes: 2}, 16000, 326, 16000 * 16000},
+		{"all crash at once", capacity.Demand{Processes: 20, Tables: 50, RestartsPerDay: 12, CrashesPerDay: 0.1, Grace: 80 * time.Second}, 2000, 2611, 1000 * 16000},
+		{"a rolling deployment of 2 at a time", capacity.Demand{Processes: 20, Tables: 50, Reserved: 4}, 1200, 5218, 1000 * 16000},
+		{"all restarted at once", capacity.Demand{Processes: 20, Tables: 50, Reserved: 20, Lanes: 2}, 4000, 2591, 2000 * 16000},
+		{"more reserved than there are", capacity.Demand{Processes: 20, Tables: 50, Reserved: 5243}, 263150, 0, 1000 * 16000},
+		{"reserved, and all crash", capacity.Demand{Processes: 20, Tables: 50, Reserved: 5, RestartsPerDay: 1, CrashesPerDay: 1}, 2250, 2608, 1000 * 16000},
+		{"one a grace", capacity.Demand{Processes: 20, Tables: 50, RestartsPerDay: 24, CrashesPerDay: 24, Grace: time.Hour}, 2000, 2611, 1000 * 16000},
+		{"a crash loop", capacity.Demand{Processes: 20, Tables: 50, RestartsPerDay: 1440, CrashesPerDay: 1440, Grace: time.Hour}, 61000, 85, 1000 * 16000},
+		{"too many", capacity.Demand{Processes: 5243, Tables: 50}, 262150, 5222, 262150 * 16000},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -133,7 +136,7 @@ func TestPlan_CountsLeasedWorkerIDs(t *testing.T) {
 
 			got := plan(t, generator.DefaultLayout(), tt.demand).Leased
 			perSlot := int64(tt.demand.Tables-tt.demand.Imports)*int64(max(tt.demand.Lanes, 1)) + 16*int64(tt.demand.Imports)
-			want := generator.LeasedForecast{Slots: tt.held / perSlot, Held: tt.held, PerSecond: tt.rate, Fits: tt.held <= 261119, Processes: tt.processes}
+			want := capacity.LeasedForecast{Slots: tt.held / perSlot, Held: tt.held, PerSecond: tt.rate, Fits: tt.held <= 261119, Processes: tt.processes}
 			if got != want {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
@@ -145,10 +148,10 @@ func TestPlan_CountsLeasedWorkerIDs(t *testing.T) {
 func TestPlan_RefusesWhatMeansNothing(t *testing.T) {
 	t.Parallel()
 
-	if _, err := generator.Plan(generator.Layout{}, generator.Demand{}); !errors.Is(err, generator.ErrLayout) {
+	if _, err := capacity.Plan(generator.Layout{}, capacity.Demand{}); !errors.Is(err, generator.ErrLayout) {
 		t.Errorf("the zero Layout: %v", err)
 	}
-	for _, d := range []generator.Demand{
+	for _, d := range []capacity.Demand{
 		{Processes: -1}, {Tables: -1}, {Lanes: -1}, {Lanes: 17}, {Imports: -1}, {Tables: 2, Imports: 3}, {Reserved: -1}, {Grace: -1},
 		{RestartsPerDay: -1}, {RestartsPerDay: 86401}, {RestartsPerDay: math.NaN()}, {RestartsPerDay: math.Inf(1)},
 		{CrashesPerDay: 1}, {RestartsPerDay: 1, CrashesPerDay: 2}, {RestartsPerDay: 1, CrashesPerDay: -1},
@@ -157,7 +160,7 @@ func TestPlan_RefusesWhatMeansNothing(t *testing.T) {
 		{Reserved: math.MaxInt32, Tables: math.MaxInt32, Lanes: 16},
 		{Processes: math.MaxInt, Tables: math.MaxInt, Lanes: 16, RestartsPerDay: 86400, CrashesPerDay: 86400, Grace: math.MaxInt64},
 	} {
-		if f, err := generator.Plan(generator.DefaultLayout(), d); !errors.Is(err, generator.ErrConfig) || f != (generator.Forecast{}) {
+		if f, err := capacity.Plan(generator.DefaultLayout(), d); !errors.Is(err, generator.ErrConfig) || f != (capacity.Forecast{}) {
 			t.Errorf("Plan(%+v) = %+v, %v; want ErrConfig", d, f, err)
 		}
 	}
@@ -166,15 +169,29 @@ func TestPlan_RefusesWhatMeansNothing(t *testing.T) {
 // FuzzPlan checks that an answer has no infinite or negative numbers, that the number of processes in it fits, and
 // that one more does not.
 func FuzzPlan(f *testing.F) {
-	for _, l := range layouts {
+	for _, l := range []generator.Layout{
+		generator.DefaultLayout(), generator.SnowflakeLayout(), generator.JSSafeLayout(), generator.JSSafeTablesLayout(), seconds(28, 22, 13),
+		{TimeBits: 1, WorkerBits: 1, SequenceBits: 1, Tick: time.Millisecond, Epoch: date},
+		{TimeBits: 61, WorkerBits: 1, SequenceBits: 1, Tick: time.Millisecond, Epoch: date},
+		{TimeBits: 1, WorkerBits: 61, SequenceBits: 1, Tick: time.Hour, Epoch: date},
+		{TimeBits: 1, WorkerBits: 1, SequenceBits: 61, Tick: time.Hour, Epoch: date},
+		{TimeBits: 19, WorkerBits: 10, SequenceBits: 10, Tick: math.MaxInt64, Epoch: date},
+	} {
 		f.Add(l.TimeBits-1, l.WorkerBits-1, l.SequenceBits-1, int64(l.Tick), 28, 50, 1, 6, 12., 1., int64(time.Hour))
 		f.Add(l.TimeBits-1, l.WorkerBits-1, l.SequenceBits-1, int64(l.Tick), math.MaxInt32, 1, 16, 0, 1e-300, 1e-300, int64(math.MaxInt64))
 	}
 	f.Fuzz(func(t *testing.T, timeBits, workerBits, sequenceBits uint8, tick int64, processes, tables, lanes, reserved int, restarts, crashes float64, grace int64) {
-		l := anyLayout(t, timeBits, workerBits, sequenceBits, tick, 0, 0)
-		d := generator.Demand{Processes: processes, Tables: tables, Lanes: lanes, Reserved: reserved,
+		l := generator.Layout{TimeBits: 1 + timeBits%61, Epoch: date}
+		l.WorkerBits = 1 + workerBits%(62-l.TimeBits)
+		l.SequenceBits = 1 + sequenceBits%(63-l.TimeBits-l.WorkerBits)
+		for l.Tick = max(time.Duration(tick&(1<<63-1)), time.Millisecond); l.Validate() != nil; l.Tick = max(l.Tick/2, time.Millisecond) {
+			if l.Tick == time.Millisecond {
+				t.Skip("no tick makes it valid")
+			}
+		}
+		d := capacity.Demand{Processes: processes, Tables: tables, Lanes: lanes, Reserved: reserved,
 			RestartsPerDay: restarts, CrashesPerDay: crashes, Grace: time.Duration(grace)}
-		f, err := generator.Plan(l, d)
+		f, err := capacity.Plan(l, d)
 		if err != nil {
 			if !errors.Is(err, generator.ErrConfig) {
 				t.Fatal(err)
@@ -224,16 +241,16 @@ func TestForecastCarrier_HasEnoughWorkerIDs(t *testing.T) {
 	tests := []struct {
 		name   string
 		layout generator.Layout
-		demand generator.Demand
+		demand capacity.Demand
 		want   generator.Layout // the zero Layout: none
 	}{
-		{"it fits", large, generator.Demand{Processes: 1000, Tables: 200}, large},
-		{"10,000 x 200", large, generator.Demand{Processes: 10_000, Tables: 200}, shifted(large, 3, -3)},
-		{"10,000 x 200, deployed", large, generator.Demand{Processes: 10_000, Tables: 200, Reserved: 2000}, coarser},
-		{"too many for ticks of a second", seconds(41, 18, 4), generator.Demand{Processes: 10_500, Tables: 200}, generator.Layout{}},
-		{"safe for JavaScript", tables, generator.Demand{Processes: 200, Tables: 50}, shifted(tables, 1, -1)},
-		{"free bits go first", seconds(30, 8, 4), generator.Demand{Processes: 100, Tables: 50}, shifted(seconds(30, 8, 4), 5, 0)},
-		{"free bits, and then those of the sequence", seconds(44, 13, 4), generator.Demand{Processes: 5000, Tables: 50}, shifted(seconds(44, 13, 4), 5, -3)},
+		{"it fits", large, capacity.Demand{Processes: 1000, Tables: 200}, large},
+		{"10,000 x 200", large, capacity.Demand{Processes: 10_000, Tables: 200}, shifted(large, 3, -3)},
+		{"10,000 x 200, deployed", large, capacity.Demand{Processes: 10_000, Tables: 200, Reserved: 2000}, coarser},
+		{"too many for ticks of a second", seconds(41, 18, 4), capacity.Demand{Processes: 10_500, Tables: 200}, generator.Layout{}},
+		{"safe for JavaScript", tables, capacity.Demand{Processes: 200, Tables: 50}, shifted(tables, 1, -1)},
+		{"free bits go first", seconds(30, 8, 4), capacity.Demand{Processes: 100, Tables: 50}, shifted(seconds(30, 8, 4), 5, 0)},
+		{"free bits, and then those of the sequence", seconds(44, 13, 4), capacity.Demand{Processes: 5000, Tables: 50}, shifted(seconds(44, 13, 4), 5, -3)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -261,7 +278,7 @@ func TestForecastCarrier_HasEnoughWorkerIDs(t *testing.T) {
 func TestForecastString_SaysOnlyWhatThereIs(t *testing.T) {
 	t.Parallel()
 
-	d := generator.Demand{Tables: 3, Lanes: 4, Imports: 1, RestartsPerDay: 1. / 7, CrashesPerDay: 0.01, Grace: 80 * time.Second}
+	d := capacity.Demand{Tables: 3, Lanes: 4, Imports: 1, RestartsPerDay: 1. / 7, CrashesPerDay: 0.01, Grace: 80 * time.Second}
 	l := seconds(12, 4, 4)
 	l.Tick = time.Minute
 	want := `layout    44-12-4-4/1m0s@1767225600
@@ -279,7 +296,7 @@ carrier   43-12-5-4/1m0s@1767225600 has 30 worker ids, each for 0.267 ids a seco
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	for years, text := range map[float64]string{0: "too few", 1.5: "547.9 days", 2: "2 years", 1 / days: "24 hours", 1 / days / 24: "3,600 seconds", 1e15: "1e+15 years"} {
-		f := generator.Forecast{Layout: l, Years: years, Leased: generator.LeasedForecast{Fits: true}}
+		f := capacity.Forecast{Layout: l, Years: years, Leased: capacity.LeasedForecast{Fits: true}}
 		if got := f.String(); !strings.Contains(got, "lasts     "+text+", until") {
 			t.Errorf("%v years are written as\n%s\nwant %s", years, got, text)
 		}
@@ -287,7 +304,7 @@ carrier   43-12-5-4/1m0s@1767225600 has 30 worker ids, each for 0.267 ids a seco
 }
 
 func ExamplePlan() {
-	forecast, err := generator.Plan(generator.DefaultLayout(), generator.Demand{
+	forecast, err := capacity.Plan(generator.DefaultLayout(), capacity.Demand{
 		Processes:      28,
 		Tables:         50,
 		RestartsPerDay: 12,
