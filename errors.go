@@ -1,9 +1,8 @@
 package uidplugin
 
 import (
-	"errors"
-
 	"github.com/uidplugin/uidplugin/internal/catalog"
+	"github.com/uidplugin/uidplugin/internal/core"
 	"github.com/uidplugin/uidplugin/internal/follow"
 	"github.com/uidplugin/uidplugin/internal/lookup"
 	"github.com/uidplugin/uidplugin/internal/model"
@@ -20,7 +19,7 @@ var (
 
 	// ErrNotRegistered reports a handle without the plugin, or a plugin that db.Use has not initialized. All methods of
 	// [Plugin] with an error return it, except Close.
-	ErrNotRegistered = errors.New("uidplugin: not registered")
+	ErrNotRegistered = core.ErrNotRegistered
 
 	// ErrField reports a field with the uid tag that cannot hold an id, or whose tag names an unknown generator. It
 	// also reports a foreign key that cannot hold the ids it refers to, and an id that does not fit into its column.
@@ -66,7 +65,7 @@ var (
 	// ErrNegativeID, ErrFutureID, ErrUnknownID, ErrOtherLayout, ErrNotDecodable, ErrOtherDatabase, ErrNoModel,
 	// ErrNotKey, [generator.ErrLayout] of an id, and [gorm.ErrRecordNotFound] of Find. Errors of the database do not
 	// wrap it. Decode, Locate, Find and FindAll return it; see [IDError].
-	ErrNoSuchID = errors.New("uidplugin: no such id")
+	ErrNoSuchID = lookup.ErrNoSuchID
 
 	// ErrNegativeID reports a negative number, which is never an id. Decode, Locate and Find return it.
 	ErrNegativeID = lookup.ErrNegativeID

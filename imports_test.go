@@ -20,7 +20,10 @@ const module = "github.com/uidplugin/uidplugin"
 // here and in docs/architecture.md.
 var picture = map[string]func(name string) bool{
 	".": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/catalog", "internal/lookup", "internal/follow", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "generator", "workernode", "segment", "migrations", "publicid", "internal/rounded")
+		return isGORM(name) || isPackage(name, "internal/catalog", "internal/core", "internal/lookup", "internal/follow", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "generator", "workernode", "segment", "migrations", "publicid", "internal/rounded")
+	},
+	"internal/core": func(name string) bool {
+		return isGORM(name) || isPackage(name, "internal/catalog", "internal/lookup", "internal/model", "internal/sqldb", "workernode")
 	},
 	"internal/lookup": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/catalog", "internal/follow", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "workernode", "generator", "publicid")

@@ -44,7 +44,7 @@ func (f *regionFilter) learn(ctx context.Context, db *gorm.DB, ids []int64) erro
 	if len(unknown) == 0 {
 		return nil
 	}
-	regions, err := f.loc.workersFor(db).Regions(ctx, unknown...)
+	regions, err := f.loc.WorkersFor(db).Regions(ctx, unknown...)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for worker, region := range regions {
