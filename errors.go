@@ -1,9 +1,7 @@
 package uidplugin
 
 import (
-	"github.com/uidplugin/uidplugin/internal/catalog"
 	"github.com/uidplugin/uidplugin/internal/core"
-	"github.com/uidplugin/uidplugin/internal/follow"
 	"github.com/uidplugin/uidplugin/internal/lookup"
 	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/supply"
@@ -97,18 +95,7 @@ var (
 	// field, or several rows share the id as part of their key. Find and FindAs return it.
 	ErrNotKey = lookup.ErrNotKey
 
-	// ErrTooLate reports that a followed table has refused a row, because its id was older than the slack of
-	// [Plugin.EnableFollow] allows. The row was not inserted. Fields that the plugin had set are zero again, so create
-	// the same structs again. Rows created before it in the same transaction keep theirs, also earlier batches of
-	// CreateInBatches, so repeat a transaction with new structs. If the process's clock is behind, the plugin
-	// has set its own to the database's, so the next try succeeds. Ids that the application has set stay refused.
-	// Creates and Exec return it.
-	ErrTooLate = catalog.ErrTooLate
-
-	// ErrNotFollowed reports a table without [Plugin.EnableFollow], or whose trigger was dropped or replaced since.
-	// Follow and Settled return it.
-	ErrNotFollowed = follow.ErrNotEnabled
-
-	// ErrClause reports a handle with a clause that a query by key does not allow. Find, FindAll, FindAs and Follow return it.
+	// ErrClause reports a handle with a clause that a query by key does not allow. Find, FindAll and FindAs return it, and
+	// Rows of package follow.
 	ErrClause = lookup.ErrClause
 )

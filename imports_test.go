@@ -20,19 +20,19 @@ const module = "github.com/uidplugin/uidplugin"
 // here and in docs/architecture.md.
 var picture = map[string]func(name string) bool{
 	".": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/catalog", "internal/core", "internal/lookup", "internal/follow", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "generator", "workernode", "segment", "migrations", "publicid", "internal/rounded")
+		return isGORM(name) || isPackage(name, "internal/catalog", "internal/core", "internal/lookup", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "generator", "workernode", "segment", "migrations", "publicid", "internal/rounded")
 	},
 	"internal/core": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/catalog", "internal/lookup", "internal/model", "internal/sqldb", "workernode")
 	},
 	"internal/lookup": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/catalog", "internal/follow", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "workernode", "generator", "publicid")
+		return isGORM(name) || isPackage(name, "internal/catalog", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "workernode", "generator", "publicid")
 	},
 	"internal/admin": func(name string) bool {
 		return isGORM(name) || name == module || isPackage(name, "internal/follow", "internal/partition", "internal/rounded", "internal/sqldb", "internal/supply", "workernode", "generator", "segment")
 	},
 	"internal/catalog": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/config", "internal/follow", "internal/upsert", "internal/supply", "internal/model", "internal/sqldb", "generator", "publicid")
+		return isGORM(name) || isPackage(name, "internal/config", "internal/upsert", "internal/supply", "internal/model", "internal/sqldb", "generator", "publicid")
 	},
 	"internal/config": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/supply", "generator", "workernode", "segment")
@@ -51,9 +51,12 @@ var picture = map[string]func(name string) bool{
 	"workernode": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/logqueue", "generator")
 	},
+	"follow": func(name string) bool {
+		return isGORM(name) || name == module || isPackage(name, "internal/core", "internal/follow", "internal/sqldb")
+	}, // wing: follow
 	"internal/follow": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/logqueue", "workernode", "generator")
-	},
+	}, // wing: follow
 	"internal/partition": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/follow", "internal/sqldb", "generator")
 	},
@@ -74,6 +77,12 @@ var picture = map[string]func(name string) bool{
 		return isGORM(name) || strings.HasPrefix(name, "gorm.io/driver/") || name == "github.com/glebarez/sqlite" || name == "github.com/DATA-DOG/go-sqlmock"
 	},
 }
+
+// wired are packages with the code of a wing that runs inside a create. Of the root, only the file wiring imports them, so
+// a wing can be taken out there; integration/wings.sh does so.
+var wired = []string{"internal/follow"}
+
+const wiring = "plugin.go"
 
 // kit has helpers of the tests. Only tests import it, also those of users.
 const kit = "internal/testkit"
@@ -127,6 +136,9 @@ func TestImportsGoDownwardsOnly_FindsWhatIsForbidden(t *testing.T) {
 		{"integration/leases/main_test.go", module + "/" + kit, 0},
 		{harness + "/main.go", module + "/" + kit, 0},
 		{"find.go", module + "/" + kit, 1},
+		{"find.go", module + "/internal/follow", 1},
+		{"find.go", module + "/follow", 1},
+		{wiring, module + "/internal/follow", 0},
 		{"examples/quickstart/main.go", module + "/" + kit, 1},
 		{kit + "/must.go", module + "/generator", 1},
 		{kit + "/must.go", "gorm.io/gorm", 0},
@@ -202,6 +214,10 @@ func checkFile(tb testing.TB, root fs.FS, name string) error {
 		case isPackage(imported, kit) && dir != harness:
 			tb.Errorf("%s imports %s; only tests may", name, imported)
 		case user:
+		case dir == "." && isPackage(imported, wired...):
+			if name != wiring {
+				tb.Errorf("%s imports %s; only %s may", name, imported, wiring)
+			}
 		case strings.Contains(first, "."): // not the standard library's
 			if !may(imported) {
 				tb.Errorf("%s imports %s", name, imported)

@@ -59,6 +59,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/catalog"
 	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/core"
+	"github.com/uidplugin/uidplugin/internal/follow" // wing: follow
 	"github.com/uidplugin/uidplugin/internal/lookup"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/supply"
@@ -94,7 +95,6 @@ type shared struct {
 	catalog  *catalog.Catalog
 	locator  atomic.Pointer[lookup.Locator] // set from the start, because Decode works before Initialize
 	core     *core.Core
-	marks    sync.Map // *follow.Mark by follow.Table
 }
 
 // New returns a plugin for db.Use. It does nothing yet; db.Use reports invalid options. Call db.Use before AutoMigrate
@@ -244,6 +244,7 @@ func (s *shared) open(db *gorm.DB) error {
 	loc.Supply, loc.Catalog = s.supply, s.catalog
 	s.locator.Store(loc)
 	s.core = core.New(loc, s.home)
+	s.catalog.OnInsertError = core.Value[follow.Handle](s.core).OnInsertError(s.supply.ReachClock) // wing: follow
 	ctx := context.Background()
 	if err := s.catalog.Add(ctx, db, s.Models); err != nil {
 		return err

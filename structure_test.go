@@ -16,7 +16,7 @@ import (
 
 // packages are those of this module that are no examples or tests.
 var packages = []string{
-	".", "generator", "generator/foreign", "segment", "migrations", "publicid", "uidtest", "inspector", "uidprom",
+	".", "generator", "generator/foreign", "segment", "follow", "migrations", "publicid", "uidtest", "inspector", "uidprom",
 	"internal/admin", "internal/catalog", "internal/core", "internal/lookup", "workernode", "ringbuffer", "internal/config",
 	"internal/follow", "internal/model", "internal/partition", "internal/supply", "internal/upsert", "internal/sqldb", "internal/logqueue", "internal/rounded",
 }

@@ -66,7 +66,7 @@ func (a *app) followEnableCommand() *cobra.Command {
 		Use:   "enable TABLE",
 		Short: "Install the trigger with which a table can be followed",
 		Long: `enable installs a trigger in the table, and creates the tables UID_FOLLOW and UID_FOLLOW_GATE, and on
-PostgreSQL and MariaDB a sequence. The application may do the same by EnableFollow, and "uid sql --follow" prints
+PostgreSQL and MariaDB a sequence. The application may do the same by follow.Enable, and "uid sql --follow" prints
 the statements. For an enabled table it only changes the slack.
 
 From then on the table refuses rows whose ids are older than the slack while somebody follows it. It waits for
@@ -78,7 +78,7 @@ log_bin_trust_function_creators = 1.`,
   uid follow enable shop_events --key event_id --slack 200ms`,
 		Args: cobra.ExactArgs(1),
 	}, func(ctx context.Context, d *database, args []string) error {
-		if err := d.EnableFollow(ctx, args[0], key, slack); err != nil {
+		if err := d.follow.Enable(ctx, args[0], key, slack); err != nil {
 			return err
 		}
 		return a.showFollowed(ctx, d, args[0])
@@ -102,7 +102,7 @@ table is enabled again, rows that came meanwhile may have ids below those that f
 It also works after the tables of the plugin were dropped, or the table was renamed: pass the old name.`,
 		Args: cobra.ExactArgs(1),
 	}, func(ctx context.Context, d *database, args []string) error {
-		if err := d.DisableFollow(ctx, args[0]); err != nil {
+		if err := d.follow.Disable(ctx, args[0]); err != nil {
 			return err
 		}
 		if a.json {

@@ -206,7 +206,7 @@ func (c *Catalog) afterExec(db *gorm.DB) {
 		c.forgetColumns()
 	}
 	if db.Error != nil {
-		db.Error = c.tooLate(stmt, db.Error) // of an INSERT
+		db.Error, _ = c.refusal(stmt, db.Error) // of an INSERT
 		return
 	}
 	if db.DryRun {

@@ -32,7 +32,10 @@ type Catalog struct {
 	tables map[string]*table  // by the names in models
 	warned map[[3]string]bool // logged warnings, by kind, table and column
 
-	refused map[string]int64 // creates that were too late, by table
+	// OnInsertError is called with the error of each create, update and Exec. It returns the error for the caller, and
+	// reports whether the database has refused the id of a row; then the keys that the create has set are cleared. nil
+	// keeps all errors. Set it before RegisterCallbacks.
+	OnInsertError func(stmt *gorm.Statement, err error) (_ error, refused bool)
 
 	// Until started is set, only db.Use uses these.
 	started bool             // db.Use has succeeded
@@ -63,7 +66,7 @@ func (c *Catalog) Undo() {
 // New returns an empty catalog. statements is nil with a fixed worker id.
 func New(cfg *config.Config, db *gorm.DB, statements *sqldb.DB, ids *supply.Supply, public Public) *Catalog {
 	cat := &Catalog{Config: cfg, db: db, sql: statements, reader: statements, supply: ids, public: public,
-		listed: map[string]*Plan{}, tables: map[string]*table{}, warned: map[[3]string]bool{}, refused: map[string]int64{}}
+		listed: map[string]*Plan{}, tables: map[string]*table{}, warned: map[[3]string]bool{}}
 	if statements == nil {
 		cat.reader, _ = sqldb.Open(db, cfg.Timeout)
 	}

@@ -1,17 +1,11 @@
 package catalog
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"maps"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 
-	"github.com/uidplugin/uidplugin/internal/follow"
 	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/upsert"
@@ -19,11 +13,9 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// A followed table refuses rows whose ids are too old. The application then creates the same structs again, so they must
-// not keep the ids that were refused. Each create therefore notes which keys it has set.
-
-// ErrTooLate reports that a followed table has refused a row, because the row's id is older than the slack allows.
-var ErrTooLate = errors.New("uidplugin: too late")
+// A table may refuse rows because of their ids, as a followed one does if they are too old. The application then creates
+// the same structs again, so they must not keep the ids that were refused. Each create therefore notes which keys it has
+// set.
 
 // filled notes which rows of a create were given ids. It belongs to one statement; see [model.Keep].
 type filled struct {
@@ -150,13 +142,12 @@ func forget(stmt *gorm.Statement) {
 	}
 }
 
-// Settle ends the notes of a create. If a row was too late, it clears the keys that the create has set, also those of
-// associated rows, which are rolled back with it.
+// Settle ends the notes of a create. If the database has refused the id of a row, it clears the keys that the create has
+// set, also those of associated rows, which are rolled back with it.
 func (c *Catalog) Settle(db *gorm.DB) {
 	stmt := db.Statement
-	if db.Error != nil {
-		db.Error = c.tooLate(stmt, db.Error)
-	}
+	var refused bool
+	db.Error, refused = c.refusal(stmt, db.Error)
 	notes := filledIn(stmt)
 	if notes == nil {
 		return // those of another statement are not ours
@@ -167,7 +158,7 @@ func (c *Catalog) Settle(db *gorm.DB) {
 	}
 	rows := notes.end()
 	switch {
-	case errors.Is(db.Error, ErrTooLate):
+	case refused:
 		for _, r := range rows {
 			r.clear(stmt.Context)
 		}
@@ -184,30 +175,10 @@ func (c *Catalog) Settle(db *gorm.DB) {
 	}
 }
 
-// tooLate returns an error that wraps ErrTooLate if a followed table has refused a row. It then moves the clock to the
-// database's, because the table would refuse the next ids as well if this process's clock is behind.
-func (c *Catalog) tooLate(stmt *gorm.Statement, err error) error {
-	at, ok := follow.TooLate(err)
-	if !ok || errors.Is(err, ErrTooLate) {
-		return err
+// refusal returns the error of a statement for callers, and reports whether the database has refused the id of a row.
+func (c *Catalog) refusal(stmt *gorm.Statement, err error) (_ error, refused bool) {
+	if err == nil || c.OnInsertError == nil {
+		return err, false
 	}
-	table := cmp.Or(stmt.Table, "the table") // which is unknown for Exec
-	if stmt.Schema != nil && strings.HasSuffix(stmt.Schema.Table, "."+stmt.Table) {
-		table = stmt.Schema.Table // GORM leaves the name of the table's schema out, and followers have it
-	}
-	if stmt.Table != "" {
-		c.mu.Lock()
-		c.refused[table]++
-		c.mu.Unlock()
-	}
-	c.supply.ReachClock(at)
-	return fmt.Errorf("%w: %s is followed, and the id of a row is older than its slack allows; create the rows again, in a transaction"+
-		" from its beginning, and with new ids where the application, or an earlier statement or batch, has set them: %w", ErrTooLate, table, err)
-}
-
-// TooLate returns the number of refused creates by table.
-func (c *Catalog) TooLate() map[string]int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return maps.Clone(c.refused)
+	return c.OnInsertError(stmt, err)
 }

@@ -1,6 +1,6 @@
 // Package core is the part of a database handle that packages above the root package need, such as follow: its models
-// with their keys, the conditions of the caller, the clock and the statements of the plugin. They find it in the handle,
-// so the type Plugin does not need exported methods for them.
+// with their keys, the conditions of the caller, the clock and the statements of the plugin. They find it in the
+// handle, so the type Plugin does not need exported methods for them.
 package core
 
 import (
