@@ -51,14 +51,10 @@ var picture = map[string]func(name string) bool{
 	"workernode": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/logqueue", "generator")
 	},
-	"follow": func(name string) bool {
-		return isGORM(name) || name == module || isPackage(name, "internal/core", "internal/follow", "internal/sqldb")
-	}, // wing: follow
-	"internal/follow": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/logqueue", "workernode", "generator")
-	}, // wing: follow
+	"follow":          importing("", "internal/core", "internal/follow", "internal/sqldb"),         // wing: follow
+	"internal/follow": importing("internal/sqldb", "internal/logqueue", "workernode", "generator"), // wing: follow
 	"internal/partition": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/follow", "internal/sqldb", "generator")
+		return isGORM(name) || isPackage(name, "internal/sqldb", "generator")
 	},
 	"internal/sqldb":    isGORM,
 	"internal/logqueue": func(string) bool { return false },
@@ -102,11 +98,16 @@ func isGORM(name string) bool {
 
 func isPackage(name string, packages ...string) bool {
 	for _, p := range packages {
-		if name == module+"/"+p {
+		if name == path.Join(module, p) {
 			return true
 		}
 	}
 	return false
+}
+
+// importing allows GORM and packages of this module; "" is the root.
+func importing(packages ...string) func(name string) bool {
+	return func(name string) bool { return isGORM(name) || isPackage(name, packages...) }
 }
 
 func TestImportsGoDownwardsOnly(t *testing.T) {

@@ -1,3 +1,5 @@
+// wing: follow
+
 package admin
 
 import (
@@ -13,6 +15,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/follow"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
@@ -308,4 +311,39 @@ func (f Followed) blocking() (list []follow.Holder) {
 		}
 	}
 	return list
+}
+
+// planFollow drops the triggers of followed tables first, because they refuse all rows once the rest is gone.
+func (d *DB) planFollow(ctx context.Context, known []workernode.Table) (steps []RemovalStep, err error) {
+	names, on := d.databases()
+	for _, name := range names {
+		var tables []string
+		for _, t := range known {
+			if t.Database == name {
+				tables = append(tables, t.Name)
+			}
+		}
+		statements, err := follow.Removal(ctx, on[name].SQL, tables...)
+		if err != nil {
+			return nil, err
+		}
+		if len(statements) > 0 {
+			steps = append(steps, RemovalStep{
+				Database: name, Text: "End following, because its triggers would refuse new rows.", SQL: statements,
+				on:   on[name],
+				exec: func(ctx context.Context, statement string) error { return follow.Exec(ctx, on[name].SQL, statement) },
+			})
+		}
+	}
+	return steps, nil
+}
+
+// followNotes adds what to do with a followed table that was renamed.
+func (d *DB) followNotes(ctx context.Context, from, to string, notes []string) ([]string, error) {
+	followed, err := d.Followed(ctx, from)
+	if len(followed) > 0 {
+		notes = append(notes, fmt.Sprintf(`%s was followed. Run "uid follow enable %s", and when a follower has begun, `+
+			`"uid follow disable %s"`, from, to, from))
+	}
+	return notes, err
 }
