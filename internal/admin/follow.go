@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/uidplugin/uidplugin"
@@ -78,34 +77,6 @@ func (d *DB) Followed(ctx context.Context, only string) (list []Followed, err er
 		list = append(list, followedOf(name, d.isRegional(), found...)...)
 	}
 	return list, nil
-}
-
-// named returns the database of a table, which people name as in the model, or after the name of its database. Without
-// the name of a database, the table may also be in one of the others, if only one has it.
-func (d *DB) named(ctx context.Context, name string) (database string, on *DB, table string) {
-	for database, on := range d.Others {
-		if table, ok := strings.CutPrefix(name, database+"."); ok {
-			return database, on, table
-		}
-	}
-	var found []string
-	if len(d.Others) > 0 && !d.has(ctx, name) {
-		for database, on := range d.Others {
-			if on.has(ctx, name) {
-				found = append(found, database)
-			}
-		}
-	}
-	if len(found) == 1 {
-		return found[0], d.Others[found[0]], name
-	}
-	return "", d, name
-}
-
-// has reports whether this user sees a table in the database.
-func (d *DB) has(ctx context.Context, name string) bool {
-	t, err := d.table(ctx, name)
-	return err == nil && len(t.columns) > 0
 }
 
 // FollowedOn returns the followed tables of a database. The names of known tables may have other schemas.
@@ -339,7 +310,9 @@ func (d *DB) planFollow(ctx context.Context, known []workernode.Table) (steps []
 }
 
 // followNotes adds what to do with a followed table that was renamed.
-func (d *DB) followNotes(ctx context.Context, from, to string, notes []string) ([]string, error) {
+func (d *DB) followNotes(ctx context.Context, r Renaming, notes []string) ([]string, error) {
+	name := func(table string) string { return workernode.Table{Database: r.Database, Name: table}.String() }
+	from, to := name(r.From), name(r.To)
 	followed, err := d.Followed(ctx, from)
 	if len(followed) > 0 {
 		notes = append(notes, fmt.Sprintf(`%s was followed. Run "uid follow enable %s", and when a follower has begun, `+

@@ -112,9 +112,8 @@ func (d *DB) isGone(ctx context.Context, t table) bool {
 
 // renameNotes names what else has the old name.
 func (d *DB) renameNotes(ctx context.Context, r Renaming, on *DB) (notes []string, err error) {
-	name := func(table string) string { return workernode.Table{Database: r.Database, Name: table}.String() }
 	notes = []string{}
-	notes, err = d.followNotes(ctx, name(r.From), name(r.To), notes) // wing: follow
+	notes, err = d.followNotes(ctx, r, notes) // wing: follow
 	if err != nil {
 		return nil, err
 	}
