@@ -67,7 +67,7 @@ var picture = map[string]func(name string) bool{
 		return isGORM(name) || name == module || isPackage(name, "internal/config", "internal/supply", "internal/model", "generator")
 	},
 	"inspector": func(name string) bool {
-		return isGORM(name) || name == module || isPackage(name, "generator", "internal/admin", "workernode", "publicid", "internal/rounded")
+		return isGORM(name) || name == module || isPackage(name, "follow", "generator", "internal/admin", "workernode", "publicid", "internal/rounded")
 	},
 	kit: func(name string) bool {
 		return isGORM(name) || strings.HasPrefix(name, "gorm.io/driver/") || name == "github.com/glebarez/sqlite" || name == "github.com/DATA-DOG/go-sqlmock"
