@@ -68,7 +68,7 @@ func TestAPI_KeysOfJSON(t *testing.T) {
 	t.Parallel()
 
 	var keys strings.Builder
-	for _, dir := range []string{".", "internal/follow", "internal/admin", "inspector", "cmd/uid"} {
+	for _, dir := range []string{".", "follow", "internal/follow", "internal/admin", "inspector", "cmd/uid"} {
 		var all []string
 		parseFolder(t, token.NewFileSet(), dir, func(f *ast.File) {
 			name := "" // of the last type, or of the function with a type of its own

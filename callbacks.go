@@ -3,6 +3,8 @@ package uidplugin
 import (
 	"errors"
 
+	"github.com/uidplugin/uidplugin/internal/core"
+	"github.com/uidplugin/uidplugin/internal/follow" // wing: follow
 	"gorm.io/gorm"
 )
 
@@ -38,6 +40,11 @@ func (s *shared) registerCallbacks(db *gorm.DB) error {
 	)
 }
 
+// wireWings connects the wings whose code recognizes errors of the database. db.Use calls it before registerCallbacks.
+func (s *shared) wireWings() {
+	s.core.OnInsertError = core.Value[follow.Handle](s.core).OnInsertError(s.supply.ReachClock) // wing: follow
+}
+
 // fill sets the keys of a create.
 func (s *shared) fill(db *gorm.DB) { s.filler.Fill(db) }
 
@@ -57,8 +64,7 @@ func (s *shared) afterInsert(db *gorm.DB) { s.filler.AfterInsert(db) }
 
 // settle clears the keys of a refused create.
 func (s *shared) settle(db *gorm.DB) {
-	s.catalog.ExplainTooLate(db) // follow
-	s.filler.Settle(db, errors.Is(db.Error, ErrTooLate))
+	s.filler.Settle(db, s.isRefused(db))
 }
 
 // prepare gets worker ids for the associated rows of an update.
@@ -78,6 +84,14 @@ func (s *shared) disown(db *gorm.DB) { s.filler.Disown(db) }
 
 // afterExec looks at statements that the application wrote.
 func (s *shared) afterExec(db *gorm.DB) {
-	s.catalog.ExplainTooLate(db) // follow
-	s.narrow.AfterExec(db)       // narrow columns
+	s.isRefused(db)
+	s.narrow.AfterExec(db) // narrow columns
+}
+
+// isRefused reports whether the database has refused the id of a row, and explains the error.
+func (s *shared) isRefused(db *gorm.DB) (refused bool) {
+	if db.Error != nil && s.core.OnInsertError != nil {
+		db.Error, refused = s.core.OnInsertError(db.Statement, db.Error)
+	}
+	return refused
 }

@@ -1,10 +1,7 @@
 package uidplugin
 
 import (
-	"errors"
-
-	"github.com/uidplugin/uidplugin/internal/catalog"
-	"github.com/uidplugin/uidplugin/internal/follow"
+	"github.com/uidplugin/uidplugin/internal/core"
 	"github.com/uidplugin/uidplugin/internal/lookup"
 	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/supply"
@@ -20,7 +17,7 @@ var (
 
 	// ErrNotRegistered reports a handle without the plugin, or a plugin that db.Use has not initialized. All methods of
 	// [Plugin] with an error return it, except Close.
-	ErrNotRegistered = errors.New("uidplugin: not registered")
+	ErrNotRegistered = core.ErrNotRegistered
 
 	// ErrField reports a field with the uid tag that cannot hold an id, or whose tag names an unknown generator. It
 	// also reports a foreign key that cannot hold the ids it refers to, and an id that does not fit into its column.
@@ -66,7 +63,7 @@ var (
 	// ErrNegativeID, ErrFutureID, ErrUnknownID, ErrOtherLayout, ErrNotDecodable, ErrOtherDatabase, ErrNoModel,
 	// ErrNotKey, [generator.ErrLayout] of an id, and [gorm.ErrRecordNotFound] of Find. Errors of the database do not
 	// wrap it. Decode, Locate, Find and FindAll return it; see [IDError].
-	ErrNoSuchID = errors.New("uidplugin: no such id")
+	ErrNoSuchID = lookup.ErrNoSuchID
 
 	// ErrNegativeID reports a negative number, which is never an id. Decode, Locate and Find return it.
 	ErrNegativeID = lookup.ErrNegativeID
@@ -98,18 +95,7 @@ var (
 	// field, or several rows share the id as part of their key. Find and FindAs return it.
 	ErrNotKey = lookup.ErrNotKey
 
-	// ErrTooLate reports that a followed table has refused a row, because its id was older than the slack of
-	// [Plugin.EnableFollow] allows. The row was not inserted. Fields that the plugin had set are zero again, so create
-	// the same structs again. Rows created before it in the same transaction keep theirs, also earlier batches of
-	// CreateInBatches, so repeat a transaction with new structs. If the process's clock is behind, the plugin
-	// has set its own to the database's, so the next try succeeds. Ids that the application has set stay refused.
-	// Creates and Exec return it.
-	ErrTooLate = catalog.ErrTooLate
-
-	// ErrNotFollowed reports a table without [Plugin.EnableFollow], or whose trigger was dropped or replaced since.
-	// Follow and Settled return it.
-	ErrNotFollowed = follow.ErrNotEnabled
-
-	// ErrClause reports a handle with a clause that a query by key does not allow. Find, FindAll, FindAs and Follow return it.
+	// ErrClause reports a handle with a clause that a query by key does not allow. Find, FindAll and FindAs return it, and
+	// Rows of package follow.
 	ErrClause = lookup.ErrClause
 )

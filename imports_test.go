@@ -20,16 +20,19 @@ const module = "github.com/uidplugin/uidplugin"
 // here and in docs/architecture.md.
 var picture = map[string]func(name string) bool{
 	".": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/adopt", "internal/catalog", "internal/fill", "internal/narrow", "internal/lookup", "internal/follow", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "generator", "workernode", "segment", "migrations", "publicid", "internal/rounded")
+		return isGORM(name) || isPackage(name, "internal/adopt", "internal/catalog", "internal/core", "internal/fill", "internal/narrow", "internal/lookup", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "generator", "workernode", "segment", "migrations", "publicid", "internal/rounded")
+	},
+	"internal/core": func(name string) bool {
+		return isGORM(name) || isPackage(name, "internal/catalog", "internal/lookup", "internal/model", "internal/sqldb", "workernode")
 	},
 	"internal/lookup": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/catalog", "internal/follow", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "workernode", "generator", "publicid")
+		return isGORM(name) || isPackage(name, "internal/catalog", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "workernode", "generator", "publicid")
 	},
 	"internal/admin": func(name string) bool {
 		return isGORM(name) || name == module || isPackage(name, "internal/follow", "internal/partition", "internal/rounded", "internal/sqldb", "internal/supply", "workernode", "generator", "segment")
 	},
 	"internal/catalog": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/config", "internal/follow", "internal/supply", "internal/model", "internal/sqldb", "publicid")
+		return isGORM(name) || isPackage(name, "internal/config", "internal/supply", "internal/model", "internal/sqldb", "publicid")
 	},
 	"internal/adopt": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/catalog", "internal/config", "internal/model", "internal/sqldb", "internal/supply")
@@ -57,11 +60,10 @@ var picture = map[string]func(name string) bool{
 	"workernode": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/logqueue", "generator")
 	},
-	"internal/follow": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/logqueue", "workernode", "generator")
-	},
+	"follow":          importing("", "internal/core", "internal/follow", "internal/sqldb"),         // wing: follow
+	"internal/follow": importing("internal/sqldb", "internal/logqueue", "workernode", "generator"), // wing: follow
 	"internal/partition": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/follow", "internal/sqldb", "generator")
+		return isGORM(name) || isPackage(name, "internal/sqldb", "generator")
 	},
 	"internal/sqldb":     isGORM,
 	"internal/logqueue":  func(string) bool { return false },
@@ -75,7 +77,7 @@ var picture = map[string]func(name string) bool{
 		return isGORM(name) || name == module || isPackage(name, "internal/config", "internal/supply", "internal/model", "generator")
 	},
 	"inspector": func(name string) bool {
-		return isGORM(name) || name == module || isPackage(name, "generator", "internal/admin", "workernode", "publicid", "internal/rounded")
+		return isGORM(name) || name == module || isPackage(name, "follow", "generator", "internal/admin", "workernode", "publicid", "internal/rounded")
 	},
 	kit: func(name string) bool {
 		return isGORM(name) || strings.HasPrefix(name, "gorm.io/driver/") || name == "github.com/glebarez/sqlite" || name == "github.com/DATA-DOG/go-sqlmock"
@@ -85,6 +87,12 @@ var picture = map[string]func(name string) bool{
 			isPackage(name, kit, "internal/config", "generator", "workernode", "migrations", "publicid")
 	},
 }
+
+// wired are packages with the code of a wing that runs inside a create. Of the root, only the file wiring imports them, so
+// a wing can be taken out there; integration/wings.sh does so.
+var wired = []string{"internal/follow"}
+
+const wiring = "callbacks.go"
 
 // kit and pluginKit have helpers of the tests. Only tests import them, also those of users.
 const kit, pluginKit = "internal/testkit", "internal/plugintest"
@@ -104,11 +112,16 @@ func isGORM(name string) bool {
 
 func isPackage(name string, packages ...string) bool {
 	for _, p := range packages {
-		if name == module+"/"+p {
+		if name == path.Join(module, p) {
 			return true
 		}
 	}
 	return false
+}
+
+// importing allows GORM and packages of this module; "" is the root.
+func importing(packages ...string) func(name string) bool {
+	return func(name string) bool { return isGORM(name) || isPackage(name, packages...) }
 }
 
 func TestImportsGoDownwardsOnly(t *testing.T) {
@@ -143,6 +156,9 @@ func TestImportsGoDownwardsOnly_FindsWhatIsForbidden(t *testing.T) {
 		{"internal/lookup/find.go", module + "/" + pluginKit, 1},
 		{"internal/lookup/find_test.go", module + "/" + pluginKit, 0},
 		{"find.go", module + "/" + kit, 1},
+		{"find.go", module + "/internal/follow", 1},
+		{"find.go", module + "/follow", 1},
+		{wiring, module + "/internal/follow", 0},
 		{"examples/quickstart/main.go", module + "/" + kit, 1},
 		{kit + "/must.go", module + "/generator", 1},
 		{kit + "/must.go", "gorm.io/gorm", 0},
@@ -218,6 +234,10 @@ func checkFile(tb testing.TB, root fs.FS, name string) error {
 		case isPackage(imported, kit, pluginKit) && dir != harness && dir != pluginKit:
 			tb.Errorf("%s imports %s; only tests may", name, imported)
 		case user:
+		case dir == "." && isPackage(imported, wired...):
+			if name != wiring {
+				tb.Errorf("%s imports %s; only %s may", name, imported, wiring)
+			}
 		case strings.Contains(first, "."): // not the standard library's
 			if !may(imported) {
 				tb.Errorf("%s imports %s", name, imported)

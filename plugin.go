@@ -59,6 +59,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/adopt"
 	"github.com/uidplugin/uidplugin/internal/catalog"
 	"github.com/uidplugin/uidplugin/internal/config"
+	"github.com/uidplugin/uidplugin/internal/core"
 	"github.com/uidplugin/uidplugin/internal/fill"
 	"github.com/uidplugin/uidplugin/internal/lookup"
 	"github.com/uidplugin/uidplugin/internal/narrow"
@@ -99,7 +100,7 @@ type shared struct {
 	adopt    *adopt.Numbering
 	tables   *sqldb.DB                      // reads the models' tables; nil with a fixed worker id
 	locator  atomic.Pointer[lookup.Locator] // set from the start, because Decode works before Initialize
-	marks    sync.Map                       // *follow.Mark by follow.Table
+	core     *core.Core
 }
 
 // New returns a plugin for db.Use. It does nothing yet; db.Use reports invalid options. Call db.Use before AutoMigrate
@@ -182,6 +183,7 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	p.db = db
 	s.registered.Store(true)
 	db.Config.Plugins[Name] = p // db.Use sets it after this returns, but openers may call From(db) before
+	db.Config.Plugins[core.Name] = s.core
 	s.catalog.Start()
 	s.adopt.Start()
 	s.supply.Start(s.catalog.Later())
@@ -252,6 +254,8 @@ func (s *shared) open(db *gorm.DB) error {
 	s.tables = statements
 	loc.Supply, loc.Catalog = s.supply, s.catalog
 	s.locator.Store(loc)
+	s.core = core.New(loc, s.home)
+	s.wireWings()
 	ctx := context.Background()
 	if err := s.add(ctx, db, s.Models); err != nil {
 		return err
@@ -337,7 +341,7 @@ func (p *Plugin) Close(ctx context.Context) error {
 // initialized returns the shared part if db.Use has initialized it.
 func (p *Plugin) initialized() (*shared, error) {
 	if p == nil || p.shared == nil || !p.shared.registered.Load() {
-		return nil, fmt.Errorf("%w: call db.Use(uidplugin.New()) first, on this handle or the one it was made from; if you did, db.Use has returned an error", ErrNotRegistered)
+		return nil, core.NotRegistered()
 	}
 	return p.shared, nil
 }

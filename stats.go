@@ -18,8 +18,6 @@ type Stats struct {
 	Space   string           `json:"id_space,omitempty"` // ID_SPACE, the name of the id space; empty with WithWorkerID
 	Slot    SlotStats        `json:"slot,omitzero"`      // zero with WithWorkerID
 	Tables  []TableStats     `json:"tables"`
-
-	Followed []FollowStats `json:"followed,omitempty"` // tables that [Follow] reads here, or that have refused a row as too late
 }
 
 // SlotStats is the state of this process's slot, with counters since its start. Counters never decrease. Plugins with
@@ -66,16 +64,6 @@ type TableStats struct {
 	Waits int64 `json:"waits"`
 }
 
-// FollowStats is the state of a followed table, as far as this process knows.
-type FollowStats struct {
-	Table     string        `json:"table"`
-	TooLate   int64         `json:"too_late"`  // creates of this process that failed with [ErrTooLate]
-	Followers int           `json:"followers"` // loops of [Follow] in this process
-	Settled   ID            `json:"settled"`   // what followers know to be complete; 0 without followers, or if unknown
-	Delay     time.Duration `json:"-"`         // how far the time of Settled is behind the clock, with the slack; 0 without Settled
-	LastError error         `json:"-"`         // why Settled does not advance; nil if it does
-}
-
 // MarshalJSON writes the layout as in WORKER_REGISTRY.
 func (s Stats) MarshalJSON() ([]byte, error) {
 	type plain Stats
@@ -118,20 +106,6 @@ func (s TableStats) MarshalJSON() ([]byte, error) {
 	}{plain(s), text})
 }
 
-// MarshalJSON writes the duration and the error as text.
-func (s FollowStats) MarshalJSON() ([]byte, error) {
-	type plain FollowStats
-	text := ""
-	if s.LastError != nil {
-		text = s.LastError.Error()
-	}
-	return json.Marshal(struct {
-		plain
-		Delay     string `json:"delay"`
-		LastError string `json:"last_error,omitempty"`
-	}{plain(s), s.Delay.String(), text})
-}
-
 // Stats returns the state of the plugin, with the tables that have a generator in alphabetical order. It sends no
 // statement. It is zero before db.Use, and after Close it has no slot.
 func (p *Plugin) Stats() Stats {
@@ -154,7 +128,6 @@ func (p *Plugin) Stats() Stats {
 		}
 		stats.Tables = append(stats.Tables, t)
 	}
-	stats.Followed = s.followStats(stats.Time)
 	return stats
 }
 

@@ -16,8 +16,8 @@ import (
 
 // packages are those of this module that are no examples or tests.
 var packages = []string{
-	".", "generator", "generator/capacity", "generator/foreign", "segment", "migrations", "publicid", "uidtest", "inspector", "uidprom",
-	"internal/adopt", "internal/admin", "internal/catalog", "internal/fill", "internal/narrow", "internal/lookup", "workernode", "ringbuffer", "internal/config",
+	".", "generator", "generator/capacity", "generator/foreign", "segment", "follow", "migrations", "publicid", "uidtest", "inspector", "uidprom",
+	"internal/adopt", "internal/admin", "internal/catalog", "internal/core", "internal/fill", "internal/narrow", "internal/lookup", "workernode", "ringbuffer", "internal/config",
 	"internal/follow", "internal/model", "internal/partition", "internal/supply", "internal/upsert", "internal/sqldb", "internal/logqueue", "internal/rounded",
 }
 

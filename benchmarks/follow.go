@@ -1,3 +1,5 @@
+// wing: follow
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// wing: follow
+
 package main
 
 import (
@@ -7,6 +9,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/follow"
 	"github.com/uidplugin/uidplugin/generator"
 	"gorm.io/gorm"
 )
@@ -115,7 +118,7 @@ func (f *Followed) measureCosts(ctx context.Context, l *Lab, db *gorm.DB) (err e
 		return err
 	}
 	defer func() { err = errors.Join(err, closePlugin(p)) }()
-	if err := p.EnableFollow(ctx, models[1], uidplugin.WithSlack(time.Minute)); err != nil {
+	if err := follow.Enable(ctx, db, models[1], follow.WithSlack(time.Minute)); err != nil {
 		return err
 	}
 	pair := []*costly{newCostly[without](db, l.FollowBulk), newCostly[with](db, l.FollowBulk)}

@@ -1,3 +1,5 @@
+// wing: follow
+
 package main
 
 import (
@@ -11,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/follow"
 	"golang.org/x/sync/errgroup"
 	"gorm.io/gorm"
 )
@@ -87,7 +90,7 @@ func newFollowedStream[A any]() *stream {
 		return r.ID.String(), err
 	}
 	s.read = func(ctx context.Context, db *gorm.DB, seen func(string)) error {
-		for r, err := range uidplugin.Follow[row](ctx, db, 0) {
+		for r, err := range follow.Rows[row](ctx, db, 0) {
 			if ctx.Err() != nil {
 				break
 			}
@@ -166,7 +169,7 @@ func (s *stream) transact(db *gorm.DB, rows int) error {
 		})
 		now := time.Now()
 		s.mu.Lock()
-		if errors.Is(err, uidplugin.ErrTooLate) {
+		if errors.Is(err, follow.ErrTooLate) {
 			s.refused++
 		} else if err == nil {
 			for _, key := range keys {
@@ -174,7 +177,7 @@ func (s *stream) transact(db *gorm.DB, rows int) error {
 			}
 		}
 		s.mu.Unlock()
-		if !errors.Is(err, uidplugin.ErrTooLate) {
+		if !errors.Is(err, follow.ErrTooLate) {
 			return err
 		}
 	}
@@ -223,7 +226,7 @@ func followedIn(ctx context.Context, db *gorm.DB, streams ...*stream) (*uidplugi
 	p, err := use(db, uidplugin.WithModels(models...))
 	for _, s := range streams {
 		if s.slack > 0 && err == nil {
-			err = p.EnableFollow(ctx, s.model, uidplugin.WithSlack(s.slack))
+			err = follow.Enable(ctx, db, s.model, follow.WithSlack(s.slack))
 		}
 	}
 	return p, err

@@ -1,3 +1,5 @@
+// wing: follow
+
 package main
 
 import (
@@ -7,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/follow"
 	"github.com/uidplugin/uidplugin/generator"
 	"golang.org/x/sync/errgroup"
 	"gorm.io/gorm"
@@ -109,7 +111,7 @@ func (w *Wait) measure(ctx context.Context, db *gorm.DB, s *stream, hold func() 
 					s.mu.Lock()
 					s.committed[key] = now
 					s.mu.Unlock()
-				case !errors.Is(err, uidplugin.ErrTooLate):
+				case !errors.Is(err, follow.ErrTooLate):
 					return err
 				}
 				mu.Lock()

@@ -32,7 +32,7 @@ var parts = []part{
 	newPart("order", measureOrder, orderTable, drawOrder),
 	newPart("coordination", measureCoordination, coordinationTables, drawCoordination),
 	newPart("starting", measureStarting, startingTable, drawStarting),
-	newPart("follow", measureFollow, followTables, drawNothing),
+	newPart("follow", measureFollow, followTables, drawNothing), // wing: follow
 }
 
 // names returns the names of all parts.

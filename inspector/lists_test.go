@@ -40,8 +40,8 @@ func (s *site) insertSession(tb testing.TB, slot, start int64, host string) {
 		slot, start, host).Error)
 }
 
-// follow calls visit for each page of a list, and returns how many there were.
-func follow[T any](t *testing.T, s *site, page string, visit func(T) (next string)) (n int) {
+// eachPage calls visit for each page of a list, and returns how many there were.
+func eachPage[T any](t *testing.T, s *site, page string, visit func(T) (next string)) (n int) {
 	t.Helper()
 	for page != "" {
 		status, data, problem := getJSON[T](t, s.handler, "/"+page)
@@ -59,7 +59,7 @@ func TestSlots_ArePaged(t *testing.T) {
 	s := open(t, WithPageSize(4))
 	s.insertSlots(t, 10)
 	var ids []int64
-	pages := follow(t, s, "slots", func(p slotsPage) string {
+	pages := eachPage(t, s, "slots", func(p slotsPage) string {
 		for _, slot := range p.Slots {
 			ids = append(ids, slot.ID)
 		}
@@ -80,7 +80,7 @@ func TestTables_ArePaged(t *testing.T) {
 	s.create(t, account{})
 	var ids []int64
 	tables := map[string]bool{}
-	follow(t, s, "tables", func(p tablesPage) string {
+	eachPage(t, s, "tables", func(p tablesPage) string {
 		for _, w := range p.Workers {
 			ids = append(ids, w.ID)
 			tables[w.Table] = true
@@ -119,7 +119,7 @@ func TestSessions_ArePaged(t *testing.T) {
 		s.insertSession(t, 1004, 100+i, "host")
 	}
 	var slots []int64
-	pages := follow(t, s, "sessions", func(p sessionsJSON) string {
+	pages := eachPage(t, s, "sessions", func(p sessionsJSON) string {
 		for _, v := range p.Slots {
 			slots = append(slots, v.Slot)
 			sessions, earlier, more := 1, 0, ""
@@ -136,7 +136,7 @@ func TestSessions_ArePaged(t *testing.T) {
 		t.Errorf("%d pages: %v", pages, slots)
 	}
 	var from []time.Time
-	pages = follow(t, s, "sessions?slot=1004", func(p sessionsJSON) string {
+	pages = eachPage(t, s, "sessions?slot=1004", func(p sessionsJSON) string {
 		for _, session := range p.Slots[0].Sessions {
 			from = append(from, session.From)
 		}

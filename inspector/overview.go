@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/follow" // wing: follow
 )
 
 // An overview is the state of all slots, this process and the id space.
@@ -16,6 +17,8 @@ type overview struct {
 	Space   space           `json:"space"`
 	Tables  []table         `json:"-"` // of Process, with rates
 	Ahead   time.Duration   `json:"-"` // of the lease
+
+	Followed []follow.TableStats `json:"followed,omitempty"` // in this process; wing: follow
 }
 
 // A fleet is the state of the slots of all processes.
@@ -85,6 +88,7 @@ func (h *handler) overview(ctx context.Context, _ url.Values) answer {
 		a = h.failed(ctx, a, err)
 	}
 	o := overview{Fleet: fleet, Process: h.plugin.Stats(), Space: h.space()}
+	o.Followed = follow.Stats(h.db) // wing: follow
 	o.Tables = h.meter.tables(o.Process)
 	o.Rates = ratesOf(o.Tables)
 	if o.Process.Slot.ID != 0 {

@@ -29,7 +29,7 @@ var templates = parseTemplates()
 
 func parseTemplates() map[string]*template.Template {
 	frame := template.Must(template.New("frame.html").Funcs(functions).ParseFS(templateFiles, "templates/frame.html",
-		"templates/shared.html"))
+		"templates/shared*.html"))
 	all := map[string]*template.Template{"": frame}
 	for _, name := range []string{"overview", "id", "tables", "slots", "sessions"} {
 		all[name] = template.Must(template.Must(frame.Clone()).ParseFS(templateFiles, "templates/"+name+".html"))

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
-	"github.com/uidplugin/uidplugin/internal/admin"
+	"github.com/uidplugin/uidplugin/internal/admin" // wing: follow
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
@@ -19,7 +19,7 @@ type tablesPage struct {
 	After   int64                  `json:"-"`
 	Next    string                 `json:"next,omitempty"` // relative address; empty on the last page
 
-	Followed []admin.Followed `json:"followed,omitempty"` // on the first page
+	Followed []admin.Followed `json:"followed,omitempty"` // on the first page; wing: follow
 }
 
 // A worker is a row of WORKER_NODE.
@@ -46,18 +46,11 @@ func (h *handler) tables(ctx context.Context, query url.Values) answer {
 		return h.failed(ctx, a, err)
 	}
 	stats := h.plugin.Stats()
-	var followed []admin.Followed
-	if after == 0 {
-		var names []string
-		for _, t := range stats.Tables {
-			names = append(names, t.Table)
-		}
-		if followed, err = admin.FollowedOn(ctx, h.db, h.layout, h.limit, names); err != nil {
-			return h.failed(ctx, a, err)
-		}
+	p := tablesPage{Process: stats.Tables, Tables: h.meter.tables(stats), Workers: []worker{}, After: after}
+	p.Followed, err = h.followed(ctx, p) // wing: follow
+	if err != nil {
+		return h.failed(ctx, a, err)
 	}
-	p := tablesPage{Process: stats.Tables, Tables: h.meter.tables(stats), Workers: []worker{}, After: after,
-		Followed: followed}
 	p.Rates = ratesOf(p.Tables)
 	if p.Process == nil {
 		p.Process = []uidplugin.TableStats{}

@@ -48,7 +48,7 @@ func ExampleNewCollector() {
 	}
 
 	registry := prometheus.NewRegistry() // or the default one: prometheus.MustRegister
-	registry.MustRegister(uidprom.NewCollector(p, nil))
+	registry.MustRegister(uidprom.NewCollector(db, nil))
 	http.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 
 	if err := db.Create(&[]Order{{Total: 1}, {Total: 2}}).Error; err != nil {
@@ -66,9 +66,8 @@ uidplugin_ids_made_total{generator="cached",table="orders"} 2
 // Shards, or tenants with a database each, have a plugin each. A label tells them apart.
 func ExampleNewCollector_severalPlugins() {
 	registry := prometheus.NewRegistry()
-	for _, shard := range []string{"eu", "us"} {
-		p := uidplugin.New() // and db.Use(p), for the database of the shard
-		registry.MustRegister(uidprom.NewCollector(p, prometheus.Labels{"shard": shard}))
+	for shard, db := range map[string]*gorm.DB{"eu": {}, "us": {}} { // the handles of the shards, after db.Use
+		registry.MustRegister(uidprom.NewCollector(db, prometheus.Labels{"shard": shard}))
 	}
 	n, err := testutil.GatherAndCount(registry, "uidplugin_healthy")
 	fmt.Println(n, err)

@@ -1,8 +1,7 @@
 // Package uidprom exports the state of a uidplugin.Plugin as Prometheus metrics.
 //
-//	p := uidplugin.New(uidplugin.WithModels(&Order{}))
-//	if err := db.Use(p); err != nil { ... }
-//	prometheus.MustRegister(uidprom.NewCollector(p, nil))
+//	if err := db.Use(uidplugin.New(uidplugin.WithModels(&Order{}))); err != nil { ... }
+//	prometheus.MustRegister(uidprom.NewCollector(db, nil))
 //
 // It is a separate module, so users of uidplugin do not need Prometheus. Its folder contains alerting rules
 // (alerts.yml) and a Grafana dashboard (dashboard.json). With OpenTelemetry, use the bridge
@@ -62,22 +61,23 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/uidplugin/uidplugin"
+	"gorm.io/gorm"
 )
 
-// NewCollector returns a collector of the metrics of a plugin. labels are added to each metric; nil means none. If a
-// label is named table or generator, or Prometheus refuses its name, the collector cannot be registered.
+// NewCollector returns a collector of the metrics of a handle's plugin. Call it after db.Use. labels are added to each
+// metric; nil means none. If a label is named table or generator, or Prometheus refuses its name, the collector cannot be registered.
 //
 // Several plugins in one process, for example one per shard or tenant, each need a collector with different labels.
 // Pass them here or to [prometheus.WrapRegistererWith]. Plugins with one handle of uidplugin.WithRegistry share a slot,
 // and each reports it, so you should take the maximum of its metrics instead of the sum.
 //
 // A scrape does not send statements, nor wait for any, unless a generator of uidplugin.WithSource does. The collector
-// is safe for concurrent use. If the plugin is nil or not in use yet, the only metric is uidplugin_healthy, 0. After
+// is safe for concurrent use. If the handle does not have the plugin, the only metric is uidplugin_healthy, 0. After
 // Close the counters remain, and uidplugin_healthy is 0. Unregister the collector if the plugin is closed permanently
 // while the process continues. There are 16 series, 4 for each table and
 // generator, and 3 for each followed table.
-func NewCollector(plugin *uidplugin.Plugin, labels prometheus.Labels) prometheus.Collector {
-	c := &collector{plugin: plugin, descs: map[string]*prometheus.Desc{}}
+func NewCollector(db *gorm.DB, labels prometheus.Labels) prometheus.Collector {
+	c := &collector{db: db, plugin: uidplugin.From(db), descs: map[string]*prometheus.Desc{}}
 	c.descs[healthy] = describe(healthy, "1 if Plugin.Health returns no error, 0 if it does.", nil, labels)
 	for _, m := range slices.Concat(ofLayout, ofSlot, ofLease) {
 		c.descs[m.name] = describe(m.name, m.help, nil, labels)
@@ -85,9 +85,7 @@ func NewCollector(plugin *uidplugin.Plugin, labels prometheus.Labels) prometheus
 	for _, m := range ofTable {
 		c.descs[m.name] = describe(m.name, m.help, []string{"table", "generator"}, labels)
 	}
-	for _, m := range slices.Concat(ofFollowed, ofFollower) {
-		c.descs[m.name] = describe(m.name, m.help, []string{"table"}, labels)
-	}
+	c.describeFollowed(labels) // wing: follow
 	return c
 }
 
@@ -163,19 +161,6 @@ var (
 		{"lanes", "Worker ids that the table uses together.", gauge,
 			func(t *uidplugin.TableStats) float64 { return float64(len(t.WorkerIDs)) }},
 	}
-
-	ofFollowed = []metric[uidplugin.FollowStats]{
-		{"too_late_total", "Creates that a followed table has refused as too late.", counter,
-			func(t *uidplugin.FollowStats) float64 { return float64(t.TooLate) }},
-		{"followers", "Loops of Follow in this process.", gauge,
-			func(t *uidplugin.FollowStats) float64 { return float64(t.Followers) }},
-	}
-
-	// ofFollower exists once a follower knows the published mark.
-	ofFollower = []metric[uidplugin.FollowStats]{
-		{"follow_delay_seconds", "How far the published mark of a followed table is behind the clock.", gauge,
-			func(t *uidplugin.FollowStats) float64 { return t.Delay.Seconds() }},
-	}
 )
 
 // failing returns the seconds since the first of consecutive failures.
@@ -188,6 +173,7 @@ func failing(s *uidplugin.Stats) float64 {
 
 // A collector implements [prometheus.Collector].
 type collector struct {
+	db     *gorm.DB
 	plugin *uidplugin.Plugin
 	descs  map[string]*prometheus.Desc // by metric name; immutable
 }
@@ -220,12 +206,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	for _, t := range s.Tables {
 		send(c, to, ofTable, &t, valid(t.Table), t.Generator)
 	}
-	for _, t := range s.Followed {
-		send(c, to, ofFollowed, &t, valid(t.Table))
-		if t.Settled != 0 {
-			send(c, to, ofFollower, &t, valid(t.Table))
-		}
-	}
+	c.collectFollowed(to) // wing: follow
 }
 
 // valid returns a name as a valid label, which must be UTF-8. It escapes invalid bytes, so that different names stay

@@ -50,11 +50,11 @@ func open(t *testing.T, options ...uidplugin.Option) (*uidplugin.Plugin, *gorm.D
 	return p, db, wire
 }
 
-// registered returns a registry with the collector of a plugin.
-func registered(t *testing.T, p *uidplugin.Plugin) *prometheus.Registry {
+// registered returns a registry with the collector of a handle.
+func registered(t *testing.T, db *gorm.DB) *prometheus.Registry {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry() // checks what it collects against what is described
-	testkit.Must(t, r.Register(uidprom.NewCollector(p, nil)))
+	testkit.Must(t, r.Register(uidprom.NewCollector(db, nil)))
 	return r
 }
 
@@ -103,7 +103,7 @@ func TestCollectorCollect_ShowsThePlugin(t *testing.T) {
 	}
 	testkit.Must(t, db.Create(&[]article{{}, {}}).Error)
 	testkit.Must(t, db.Create(&[]ticket{{}, {}, {}, {}}).Error)
-	r := registered(t, p)
+	r := registered(t, db)
 	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v, %v", problems, err)
 	}
@@ -158,10 +158,12 @@ func TestNewCollector_NamesOfMetrics(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
-		"follow_delay_seconds table", "followers table", "healthy", "ids_made_total table,generator", "lanes table,generator",
+		"follow_delay_seconds table", "followers table", // wing: follow
+		"healthy", "ids_made_total table,generator", "lanes table,generator",
 		"layout_remaining_seconds", "lead_seconds table,generator", "lease_remaining_seconds", "lost_commits_total",
 		"sessions_total", "slot_age_seconds", "slot_failing_seconds", "slot_failures_total", "slot_id", "slot_renewals_total",
-		"slot_worker_ids", "slots_allocated_total", "slots_lost_total", "slots_reclaimed_total", "too_late_total table",
+		"slot_worker_ids", "slots_allocated_total", "slots_lost_total", "slots_reclaimed_total",
+		"too_late_total table", // wing: follow
 		"waits_total table,generator", "worker_ids_given", "worker_ids_max",
 	}
 	if !slices.Equal(got, want) {
@@ -173,11 +175,11 @@ func TestNewCollector_NamesOfMetrics(t *testing.T) {
 func TestCollectorCollect_WithAFixedWorkerID(t *testing.T) {
 	t.Parallel()
 
-	p, _, _ := open(t, uidplugin.WithWorkerID(7))
+	p, db, _ := open(t, uidplugin.WithWorkerID(7))
 	if _, err := p.NextID(t.Context(), &order{}); err != nil {
 		t.Fatal(err)
 	}
-	s := gather(t, registered(t, p))
+	s := gather(t, registered(t, db))
 	s.is(t, scrape{"healthy": 1, "ids_made_total cached *": 1, "lanes cached *": 1})
 	ofSlots := []string{"slot", "lease", "lost", "given"}
 	for name := range s {
@@ -187,17 +189,17 @@ func TestCollectorCollect_WithAFixedWorkerID(t *testing.T) {
 	}
 }
 
-// Before db.Use, without a plugin, and after Close a scrape works, and says that no ids can be made.
+// Without a handle or a plugin, and after Close a scrape works, and says that no ids can be made.
 func TestCollectorCollect_APluginThatIsNotInUse(t *testing.T) {
 	t.Parallel()
 
-	for _, p := range []*uidplugin.Plugin{nil, uidplugin.New(), uidplugin.From(nil)} {
-		if s := gather(t, registered(t, p)); len(s) != 1 || s["healthy"] != 0 {
+	for _, db := range []*gorm.DB{nil, {}, testkit.Engines()[0].New(t).Open(t, nil)} {
+		if s := gather(t, registered(t, db)); len(s) != 1 || s["healthy"] != 0 {
 			t.Errorf("%v", s)
 		}
 	}
 	p, db, _ := open(t, uidplugin.WithModels(&order{}))
-	r := registered(t, p)
+	r := registered(t, db)
 	testkit.Must(t, p.AutoMigrate(&order{}))
 	testkit.Must(t, db.Create(&[]order{{}, {}, {}}).Error)
 	var scrapes sync.WaitGroup
@@ -227,7 +229,7 @@ func TestCollectorCollect_TellsThatTheLeaseIsNotRenewed(t *testing.T) {
 	p, db, wire := open(t, uidplugin.WithModels(&order{}), uidplugin.WithLead(300*time.Millisecond))
 	testkit.Must(t, p.AutoMigrate(&order{}))
 	testkit.Must(t, db.Create(&order{}).Error)
-	r := registered(t, p)
+	r := registered(t, db)
 	testkit.Eventually(t, "it is renewed", 10*time.Second, func() bool { return gather(t, r)["slot_renewals_total"] > 1 })
 	wire.Shut.Store(true)
 	testkit.Eventually(t, "a scrape tells of it", 10*time.Second, func() bool {
@@ -248,18 +250,18 @@ func TestNewCollector_SeveralPlugins(t *testing.T) {
 	t.Parallel()
 
 	r := prometheus.NewPedanticRegistry()
-	var shards []*uidplugin.Plugin
+	var shards []*gorm.DB
 	for _, shard := range []string{"a", "b"} {
-		p, _, _ := open(t, uidplugin.WithModels(&order{}))
-		shards = append(shards, p)
+		p, db, _ := open(t, uidplugin.WithModels(&order{}))
+		shards = append(shards, db)
 		for range len(shards) {
 			if _, err := p.NextID(t.Context(), &order{}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		testkit.Must(t, r.Register(uidprom.NewCollector(p, prometheus.Labels{"shard": shard})))
+		testkit.Must(t, r.Register(uidprom.NewCollector(db, prometheus.Labels{"shard": shard})))
 		wrapped := prometheus.WrapRegistererWith(prometheus.Labels{"shard": "wrapped " + shard}, r)
-		testkit.Must(t, wrapped.Register(uidprom.NewCollector(p, nil)))
+		testkit.Must(t, wrapped.Register(uidprom.NewCollector(db, nil)))
 	}
 	var already prometheus.AlreadyRegisteredError
 	if err := r.Register(uidprom.NewCollector(shards[0], prometheus.Labels{"shard": "a"})); !errors.As(err, &already) {
@@ -288,14 +290,14 @@ func TestNewCollector_SeveralPlugins(t *testing.T) {
 func TestCollectorCollect_TakesAnyTableName(t *testing.T) {
 	t.Parallel()
 
-	p, _, _ := open(t, uidplugin.WithModels(&order{}))
+	p, db, _ := open(t, uidplugin.WithModels(&order{}))
 	for range 2 {
 		_, err := p.NextID(t.Context(), &odd{})
 		testkit.Must(t, err)
 	}
 	_, err := p.NextID(t.Context(), &odder{})
 	testkit.Must(t, err)
-	gather(t, registered(t, p)).is(t, scrape{`ids_made_total cached o\xffders`: 2, `ids_made_total cached o\xfeders`: 1,
+	gather(t, registered(t, db)).is(t, scrape{`ids_made_total cached o\xffders`: 2, `ids_made_total cached o\xfeders`: 1,
 		"ids_made_total cached orders": 0})
 }
 
@@ -308,9 +310,9 @@ func TestCollectorCollect_CountsEveryID(t *testing.T) {
 	models := map[string]any{"cached orders": &order{}, "snowflake articles": &article{}, "segment tickets": &ticket{}}
 	layout := generator.DefaultLayout()
 	layout.SequenceBits = 1 // so that the tables need more lanes also on a busy machine
-	p, _, wire := open(t, uidplugin.WithModels(&order{}, &article{}, &ticket{}), uidplugin.WithLead(300*time.Millisecond),
+	p, db, wire := open(t, uidplugin.WithModels(&order{}, &article{}, &ticket{}), uidplugin.WithLead(300*time.Millisecond),
 		uidplugin.WithLayout(layout))
-	r := registered(t, p)
+	r := registered(t, db)
 	length := 4 * time.Second
 	if testing.Short() {
 		length = time.Second
@@ -373,32 +375,5 @@ func TestCollectorCollect_CountsEveryID(t *testing.T) {
 	}
 	if s["waits_total cached orders"] == 0 {
 		t.Error("no caller has waited")
-	}
-}
-
-func TestCollectorCollect_ShowsFollowedTables(t *testing.T) {
-	t.Parallel()
-
-	p, db, _ := open(t, uidplugin.WithModels(&order{}, &article{}))
-	testkit.Must(t, p.AutoMigrate(&order{}, &article{}))
-	testkit.Must(t, p.EnableFollow(t.Context(), &order{}, uidplugin.WithSlack(20*time.Millisecond)))
-	r, old := registered(t, p), order{ID: 1 << 40}
-	testkit.Must(t, db.Create(&order{}).Error)
-	for _, err := range uidplugin.Follow[order](t.Context(), db, 0) {
-		testkit.Must(t, err)
-		if err := db.Create(&old).Error; !errors.Is(err, uidplugin.ErrTooLate) {
-			t.Error(err)
-		}
-		s := gather(t, r)
-		s.is(t, scrape{"followers orders": 1, "too_late_total orders": 1})
-		if delay, ok := s["follow_delay_seconds orders"]; !ok || delay < 0.02 || delay > 60 {
-			t.Errorf("a delay of %v s (%t)", delay, ok)
-		}
-		break
-	}
-	s := gather(t, r)
-	s.is(t, scrape{"too_late_total orders": 1})
-	if _, ok := s["follow_delay_seconds orders"]; ok {
-		t.Error("there is a delay without a follower")
 	}
 }

@@ -42,8 +42,8 @@
 // FindAll and CreatedBetween return errors that wrap [uidplugin.ErrNotDecodable]. [uidplugin.FindAs], FindPublic,
 // NextID and Range work as in production, because they need only the table or the prefix of a public id.
 //
-// Nodes, Slots and Sessions return nil, as with WithWorkerID. EnableFollow and DisableFollow do nothing, because the ids
-// may be old or without a time. [uidplugin.Follow] returns rows as soon as they are visible, so a test does not wait.
+// Nodes, Slots and Sessions return nil, as with WithWorkerID. Enable and Disable of package follow do nothing, because
+// the ids may be old or without a time. Its Rows yields rows as soon as they are visible, so a test does not wait.
 package uidtest
 
 import (

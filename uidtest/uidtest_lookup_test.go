@@ -68,7 +68,6 @@ func openLookedUp(t *testing.T, p gorm.Plugin, at time.Time) lookedUp {
 	t.Helper()
 	testkit.Must(t, publicKeys())
 	db := open(t, p, &guest{}, &ticket{})
-	testkit.Must(t, uidplugin.From(db).EnableFollow(t.Context(), &ticket{}))
 	row := ticket{Seat: "12F", Guest: guest{Name: "Ada"}}
 	testkit.Must(t, db.Create(&row).Error)
 	return lookedUp{uidplugin.From(db), t.Context(), db, at, row, uidplugin.ID(row.ID), row.ID.String()}
@@ -132,19 +131,6 @@ var lookups = map[string]func(l lookedUp) (string, error){
 	"Plugin.Range": func(l lookedUp) (string, error) {
 		first, last, err := l.Range(l.at, l.at.Add(time.Hour))
 		return fmt.Sprint(first > 0 && last > first), err
-	},
-	"Follow": func(l lookedUp) (string, error) {
-		for row, err := range uidplugin.Follow[ticket](l.ctx, l.db, l.id-1) {
-			return seat(row), err
-		}
-		return "nothing", nil
-	},
-	"Plugin.Settled": func(l lookedUp) (string, error) {
-		for {
-			if settled, err := l.Settled(l.ctx, &ticket{}); err != nil || settled > l.id {
-				return fmt.Sprint(settled > l.id), err
-			}
-		}
 	},
 	"Plugin.NextID": func(l lookedUp) (string, error) {
 		id, err := l.NextID(l.ctx, &ticket{})
@@ -210,7 +196,7 @@ func TestPlugins_LookUpAsInProduction(t *testing.T) {
 // notLookups are the exported functions and methods that look no id up.
 var notLookups = strings.Fields(`
 	Plugin.AutoMigrate Plugin.Close Plugin.Health Plugin.Initialize Plugin.Layout Plugin.Name Plugin.Register Plugin.Stats
-	Plugin.Nodes Plugin.Slots Plugin.Sessions Plugin.EnableFollow Plugin.DisableFollow From IDs New OnlyModels Scoped SetPublicKeys`)
+	Plugin.Nodes Plugin.Slots Plugin.Sessions From IDs New OnlyModels Scoped SetPublicKeys`)
 
 // A lookup that is added later must not be forgotten.
 func TestPlugins_EachLookupIsTried(t *testing.T) {

@@ -165,7 +165,8 @@ Exit codes:
 	root.AddCommand(
 		a.statusCommand(), a.versionCommand(), a.decodeCommand(), a.whereCommand(), a.tablesCommand(), a.slotsCommand(),
 		a.sessionsCommand(), a.nextCommand(), a.planCommand(), a.sqlCommand(), a.doctorCommand(), a.serveCommand(),
-		a.followCommand(), a.partitionsCommand(), a.regionCommand(),
+		a.followCommand(), // wing: follow
+		a.partitionsCommand(), a.regionCommand(),
 		a.removeCommand(),
 	)
 	return root

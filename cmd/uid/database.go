@@ -150,3 +150,20 @@ func (a *app) openOthers(ctx context.Context, d *database, named []string, use u
 // errURL reports an unreadable URL. It hides the parser's reason, which may contain a part of the password.
 var errURL = errors.New("the URL of the database cannot be parsed; escape special characters of the password, such " +
 	"as @ as %40")
+
+// tableSubcommand adds what the commands have in common: the databases, and f.
+func (a *app) tableSubcommand(
+	use usage, c *cobra.Command, f func(ctx context.Context, d *database, args []string) error,
+) *cobra.Command {
+	var others []string
+	databaseFlag(c, &others)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		return a.with(c.Context(), use, func(d *database) error {
+			if err := a.openOthers(c.Context(), d, others, use); err != nil {
+				return err
+			}
+			return f(c.Context(), d, args)
+		})
+	}
+	return c
+}

@@ -1,3 +1,5 @@
+// wing: follow
+
 package main
 
 import (
@@ -19,7 +21,7 @@ func (a *app) followCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "follow",
 		Short: "Prepare tables for followers, and check their marks",
-		Long: `follow prepares tables for Follow, which reads the rows of a table in the order of their ids and misses none. A
+		Long: `follow prepares tables for followers, which read the rows of a table in the order of their ids and miss none. A
 trigger refuses new rows whose ids are below the table's mark, and a follower raises the mark to "now minus slack".
 
 With WithRegistry, pass --database NAME=DSN and write tables of that database as NAME.TABLE.`,
@@ -66,7 +68,7 @@ func (a *app) followEnableCommand() *cobra.Command {
 		Use:   "enable TABLE",
 		Short: "Install the trigger with which a table can be followed",
 		Long: `enable installs a trigger in the table, and creates the tables UID_FOLLOW and UID_FOLLOW_GATE, and on
-PostgreSQL and MariaDB a sequence. The application may do the same by EnableFollow, and "uid sql --follow" prints
+PostgreSQL and MariaDB a sequence. The application may do the same by follow.Enable, and "uid sql --follow" prints
 the statements. For an enabled table it only changes the slack.
 
 From then on the table refuses rows whose ids are older than the slack while somebody follows it. It waits for
@@ -147,23 +149,6 @@ A mark that is not in the future stays as it is, except that the next round publ
 		return a.showFollowed(ctx, d, args[0])
 	})
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
-	return c
-}
-
-// tableSubcommand adds what the commands have in common: the databases, and f.
-func (a *app) tableSubcommand(
-	use usage, c *cobra.Command, f func(ctx context.Context, d *database, args []string) error,
-) *cobra.Command {
-	var others []string
-	databaseFlag(c, &others)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		return a.with(c.Context(), use, func(d *database) error {
-			if err := a.openOthers(c.Context(), d, others, use); err != nil {
-				return err
-			}
-			return f(c.Context(), d, args)
-		})
-	}
 	return c
 }
 
@@ -251,8 +236,38 @@ func (a *app) writeHolders(list []admin.Followed) error {
 	})
 }
 
+// A followScript is the output of "uid sql --follow".
+type followScript struct {
+	table     string
+	key       string // column of its ids
+	slack     time.Duration
+	delimiter bool // for the client mysql
+}
+
+// followFlags adds the flag --follow to "uid sql", with others for it. name is --dialect.
+func (a *app) followFlags(c *cobra.Command, s *script, name *string) {
+	var f followScript
+	c.Flags().StringVar(&f.table, "follow", "", "the statements with which this table can be followed")
+	c.Flags().StringVar(&f.key, "key", "id", "with --follow: column of the ids")
+	slackFlag(c, &f.slack)
+	c.Flags().BoolVar(&f.delimiter, "delimiter", false, "with --follow: print DELIMITER commands for the client mysql")
+	for _, other := range []string{"only", "layout"} {
+		c.MarkFlagsMutuallyExclusive("follow", other)
+	}
+	run := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if f.table == "" {
+			return run(c, args)
+		}
+		if c.Flags().Changed("schema") {
+			a.schema = s.schema
+		}
+		return a.writeFollowScript(c.Context(), f, s.schema, *name)
+	}
+}
+
 // writeFollowScript writes the statements that prepare a table for followers. name is --dialect.
-func (a *app) writeFollowScript(ctx context.Context, s script, name string) error {
+func (a *app) writeFollowScript(ctx context.Context, s followScript, schema, name string) error {
 	switch name = strings.ToLower(name); name {
 	case "postgresql":
 		name = "postgres"
@@ -273,7 +288,7 @@ func (a *app) writeFollowScript(ctx context.Context, s script, name string) erro
 		}
 		name = string(f)
 	}
-	statements, _, err := migrations.FollowStatementsFor(name, s.schema, s.follow, s.key, s.slack)
+	statements, _, err := migrations.FollowStatementsFor(name, schema, s.table, s.key, s.slack)
 	if err != nil {
 		return err
 	}

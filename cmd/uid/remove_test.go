@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/follow"
 	"github.com/uidplugin/uidplugin/internal/admin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/migrations"
@@ -109,7 +110,7 @@ func useEverything(t *testing.T, d *testkit.Database) {
 	p := uidplugin.New(uidplugin.WithLogger(nil))
 	must(t, db.Use(p))
 	must(t, p.AutoMigrate(&usedOrder{}, &usedItem{}, &usedCustomer{}, &usedEvent{}, &usedLog{}, &usedInvoice{}, &usedNote{}, &usedEmpty{}))
-	must(t, p.EnableFollow(t.Context(), &usedEvent{}))
+	must(t, follow.Enable(t.Context(), db, &usedEvent{}))
 	must(t, migrations.CreateFunctions(t.Context(), db))
 	for range 3 {
 		must(t, db.Create(&usedOrder{Items: []usedItem{{}, {}}}).Error)
@@ -240,7 +241,7 @@ func TestRemove_NamesTheSchema(t *testing.T) {
 		p := uidplugin.New(uidplugin.WithSchema(schema), uidplugin.WithLogger(nil))
 		must(t, db.Use(p))
 		must(t, p.AutoMigrate(&usedEvent{}, &usedInvoice{}))
-		must(t, p.EnableFollow(t.Context(), &usedEvent{}))
+		must(t, follow.Enable(t.Context(), db, &usedEvent{}))
 		must(t, migrations.CreateFunctions(t.Context(), db, migrations.In(schema)))
 		must(t, db.Create(&usedEvent{}).Error)
 		must(t, db.Create(&usedInvoice{}).Error)

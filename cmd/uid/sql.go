@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/uidplugin/uidplugin/generator"
@@ -21,12 +20,6 @@ type script struct {
 	tables  string // schema of the tables on PostgreSQL; empty leaves it to the search path
 	layout  generator.Layout
 	only    string // tables, functions or uidgenerator; empty: tables and functions
-
-	follow string // a table to prepare for followers, instead of all others
-	key    string // column of its ids
-	slack  time.Duration
-
-	delimiter bool // for the client mysql
 }
 
 func (a *app) sqlCommand() *cobra.Command {
@@ -55,9 +48,6 @@ a function for the same statements.`,
 			if c.Flags().Changed("schema") {
 				a.schema = s.schema
 			}
-			if s.follow != "" {
-				return a.writeFollowScript(c.Context(), s, name)
-			}
 			if err := a.readScript(c.Context(), &s, name, layout); err != nil {
 				return err
 			}
@@ -80,13 +70,7 @@ a function for the same statements.`,
 	flags.StringVar(&s.schema, "schema", "public", "PostgreSQL: the schema of the tables")
 	flags.StringVar(&s.only, "only", "", "tables, functions, or uidgenerator (extends a WORKER_NODE of "+
 		"UidGenerator)")
-	flags.StringVar(&s.follow, "follow", "", "the statements with which this table can be followed")
-	flags.StringVar(&s.key, "key", "id", "with --follow: column of the ids")
-	slackFlag(c, &s.slack)
-	flags.BoolVar(&s.delimiter, "delimiter", false, "with --follow: print DELIMITER commands for the client mysql")
-	for _, other := range []string{"only", "layout"} {
-		c.MarkFlagsMutuallyExclusive("follow", other)
-	}
+	a.followFlags(c, &s, &name) // wing: follow
 	_ = c.RegisterFlagCompletionFunc(
 		"only",
 		cobra.FixedCompletions([]string{"tables", "functions", "uidgenerator"}, cobra.ShellCompDirectiveNoFileComp),

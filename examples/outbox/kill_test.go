@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/follow"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
@@ -87,11 +88,11 @@ func TestConsumer_HandlesEachEventOnceIfProcessesAreKilled(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		testkit.Must(t, migrate(ctx, db))
-		testkit.Must(t, uidplugin.From(db).EnableFollow(ctx, &Event{}, uidplugin.WithSlack(200*time.Millisecond)))
+		testkit.Must(t, follow.Enable(ctx, db, &Event{}, follow.WithSlack(200*time.Millisecond)))
 
 		// This process advances the mark. If one that is killed did so, all would wait for up to 5 s.
 		followed := make(chan []uidplugin.ID)
-		go func() { followed <- follow(ctx, db) }()
+		go func() { followed <- allEvents(ctx, db) }()
 		testkit.Must(t, place(ctx, db, "first", 1))
 
 		killProcesses(ctx, t, d, db)
@@ -169,9 +170,9 @@ func killProcess(role string, task task, between *atomic.Int64) error {
 	return nil
 }
 
-// follow returns the events up to the last one, in the order in which they come.
-func follow(ctx context.Context, db *gorm.DB) (ids []uidplugin.ID) {
-	for e, err := range uidplugin.Follow[Event](ctx, db, 0) {
+// allEvents returns the events up to the last one, in the order in which they come.
+func allEvents(ctx context.Context, db *gorm.DB) (ids []uidplugin.ID) {
+	for e, err := range follow.Rows[Event](ctx, db, 0) {
 		if err != nil {
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/follow"
 	"gorm.io/gorm"
 )
 
@@ -32,13 +33,13 @@ type Cursor struct {
 	EventID  uidplugin.ID
 }
 
-// migrate creates the tables. EnableFollow changes nothing if events can be followed already.
+// migrate creates the tables. follow.Enable changes nothing if events can be followed already.
 func migrate(ctx context.Context, db *gorm.DB) error {
 	err := db.WithContext(ctx).AutoMigrate(&Order{}, &Event{}, &Cursor{}, &Invoice{}, &Sale{})
 	if err != nil {
 		return err
 	}
-	return uidplugin.From(db).EnableFollow(ctx, &Event{})
+	return follow.Enable(ctx, db, &Event{})
 }
 
 // place creates an order with its event. It repeats the transaction if the event comes too late, because consumers have
@@ -52,7 +53,7 @@ func place(ctx context.Context, db *gorm.DB, customer string, total int) error {
 			}
 			return tx.Create(&Event{OrderID: order.ID, Customer: customer, Total: total}).Error
 		})
-		if !errors.Is(err, uidplugin.ErrTooLate) || try == 3 {
+		if !errors.Is(err, follow.ErrTooLate) || try == 3 {
 			return err
 		}
 	}
@@ -89,7 +90,7 @@ func (c consumer) follow(ctx context.Context, db *gorm.DB) error {
 	if err := db.FirstOrCreate(&cursor, Cursor{Consumer: c.name}).Error; err != nil {
 		return err
 	}
-	for event, err := range uidplugin.Follow[Event](ctx, db, cursor.EventID) {
+	for event, err := range follow.Rows[Event](ctx, db, cursor.EventID) {
 		if err != nil {
 			return err
 		}

@@ -27,7 +27,7 @@ var imports = []string{
 	"gorm.io/driver/mysql", "gorm.io/driver/postgres", "gorm.io/gorm", "gorm.io/gorm/clause",
 	"github.com/uidplugin/uidplugin", "github.com/uidplugin/uidplugin/generator",
 	"github.com/uidplugin/uidplugin/generator/capacity", "github.com/uidplugin/uidplugin/generator/foreign", "github.com/uidplugin/uidplugin/inspector", "github.com/uidplugin/uidplugin/migrations",
-	"github.com/uidplugin/uidplugin/publicid", "github.com/uidplugin/uidplugin/segment",
+	"github.com/uidplugin/uidplugin/follow", "github.com/uidplugin/uidplugin/publicid", "github.com/uidplugin/uidplugin/segment",
 	"github.com/uidplugin/uidplugin/uidprom", "github.com/uidplugin/uidplugin/uidtest", "github.com/uidplugin/uidplugin/workernode",
 }
 

@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/follow"
 	"github.com/uidplugin/uidplugin/generator"
-	"github.com/uidplugin/uidplugin/internal/follow"
+	engine "github.com/uidplugin/uidplugin/internal/follow"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
@@ -31,11 +32,11 @@ func TestEnable_GuardsEveryWayIntoAPartitionedTable(t *testing.T) {
 		for name, into := range map[string][]string{"events": {"events", "high", "deep"}, "deep": {"deep", "high"}} {
 			conn, err := sqldb.Open(db, 5*time.Second)
 			testkit.Must(t, err)
-			table := follow.Table{Name: name, Key: "id", Slack: time.Second}
+			table := engine.Table{Name: name, Key: "id", Slack: time.Second}
 			for range 2 {
-				testkit.Must(t, follow.Enable(t.Context(), conn, table))
+				testkit.Must(t, engine.Enable(t.Context(), conn, table))
 			}
-			m := follow.NewMark(conn, table, generator.DefaultLayout(), time.Now)
+			m := engine.NewMark(conn, table, generator.DefaultLayout(), time.Now)
 			published, err := m.Advance(t.Context())
 			testkit.Must(t, err)
 			for i, target := range into {
@@ -53,7 +54,7 @@ func TestEnable_GuardsEveryWayIntoAPartitionedTable(t *testing.T) {
 				}
 				testkit.Must(t, run("INSERT INTO low (id) VALUES (1)")) // it does not belong to the table any more
 			}
-			testkit.Must(t, follow.Disable(t.Context(), conn, table))
+			testkit.Must(t, engine.Disable(t.Context(), conn, table))
 			testkit.Must(t, run("INSERT INTO deep (id) VALUES (?)", published-1))
 			testkit.Must(t, run("DELETE FROM events WHERE id >= 1000"))
 		}
@@ -98,7 +99,7 @@ func TestEnable_OnATableInUseDelaysNobodyAndMissesNoRow(t *testing.T) {
 			enabling.Go(func() {
 				conn, err := sqldb.Open(d.Open(t, nil), 5*time.Second)
 				if err == nil {
-					err = follow.Enable(ctx, conn, hostileTable)
+					err = engine.Enable(ctx, conn, hostileTable)
 				}
 				if err != nil {
 					t.Error(err)
@@ -138,11 +139,11 @@ func TestEnable_OnATableInUseDelaysNobodyAndMissesNoRow(t *testing.T) {
 }
 
 // keepOpen inserts a row and commits three seconds later. On SQLite, where everybody waits for it, it commits at once.
-func keepOpen(t *testing.T, db *gorm.DB, engine string, id int64, inserted chan<- struct{}, ended *atomic.Int64) {
+func keepOpen(t *testing.T, db *gorm.DB, dialect string, id int64, inserted chan<- struct{}, ended *atomic.Int64) {
 	err := db.Transaction(func(tx *gorm.DB) error {
 		err := tx.Create(&event{ID: id, Writer: -1}).Error
 		close(inserted)
-		if engine != "sqlite" {
+		if dialect != "sqlite" {
 			time.Sleep(3 * time.Second)
 		}
 		ended.Store(time.Now().UnixNano())
@@ -165,7 +166,7 @@ func TestEnable_WarnsOfAKeyThatTheDatabaseNumbers(t *testing.T) {
 		key := map[string]string{"postgres": "BIGSERIAL PRIMARY KEY"}[d.Name]
 		testkit.Must(t, db.Exec("CREATE TABLE letters (id "+cmp.Or(key, "BIGINT AUTO_INCREMENT PRIMARY KEY")+", town VARCHAR(9), sender_id BIGINT)").Error)
 		for range 2 {
-			testkit.Must(t, p.EnableFollow(t.Context(), &letter{}))
+			testkit.Must(t, follow.Enable(t.Context(), db, &letter{}))
 		}
 		if lines := log.Lines("numbers the key of this followed table"); len(lines) != 1 {
 			t.Errorf("%d warnings: %s", len(lines), lines)
@@ -175,7 +176,7 @@ func TestEnable_WarnsOfAKeyThatTheDatabaseNumbers(t *testing.T) {
 
 // A migration job leaves WithLookupOnly out, so it begins the id space of a new database. Close releases
 // its slot.
-func TestEnableFollow_AMigrationJobBeginsTheIDSpace(t *testing.T) {
+func TestEnable_AMigrationJobBeginsTheIDSpace(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		err := d.Open(t, nil).Use(uidplugin.New(uidplugin.WithLookupOnly()))
@@ -184,7 +185,7 @@ func TestEnableFollow_AMigrationJobBeginsTheIDSpace(t *testing.T) {
 		p := uidplugin.New(uidplugin.WithLogger(nil))
 		testkit.Must(t, db.Use(p))
 		testkit.Must(t, p.AutoMigrate(&letter{}))
-		testkit.Must(t, p.EnableFollow(t.Context(), &letter{}))
+		testkit.Must(t, follow.Enable(t.Context(), db, &letter{}))
 		testkit.Must(t, p.Close(t.Context()))
 		held := int64(-1)
 		testkit.Must(t, db.Table("WORKER_SLOT").Not(map[string]any{"HOLDER": ""}).Count(&held).Error)
@@ -193,6 +194,6 @@ func TestEnableFollow_AMigrationJobBeginsTheIDSpace(t *testing.T) {
 		}
 		reader := d.Open(t, nil)
 		testkit.Must(t, reader.Use(uidplugin.New(uidplugin.WithLookupOnly(), uidplugin.WithLogger(nil))))
-		testkit.Must(t, uidplugin.From(reader).EnableFollow(t.Context(), &letter{}))
+		testkit.Must(t, follow.Enable(t.Context(), reader, &letter{}))
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/follow"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -45,7 +46,7 @@ func office(t *testing.T, d *testkit.Database, options ...uidplugin.Option) *gor
 	t.Cleanup(func() { _ = uidplugin.From(db).Close(context.Background()) })
 	testkit.Must(t, uidplugin.From(db).AutoMigrate(&sender{}, &letter{}, &stamp{}))
 	for _, model := range []any{&letter{}, &stamp{}} {
-		testkit.Must(t, uidplugin.From(db).EnableFollow(t.Context(), model, uidplugin.WithSlack(slack)))
+		testkit.Must(t, follow.Enable(t.Context(), db, model, follow.WithSlack(slack)))
 	}
 	return db
 }
@@ -55,7 +56,7 @@ func add(t *testing.T, db *gorm.DB, value any) {
 	t.Helper()
 	err := db.Create(value).Error
 	for range 5 {
-		if errors.Is(err, uidplugin.ErrTooLate) {
+		if errors.Is(err, follow.ErrTooLate) {
 			err = db.Create(value).Error
 		}
 	}
@@ -67,7 +68,7 @@ func collect[T any](t *testing.T, db *gorm.DB, after uidplugin.ID, n int) (rows 
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	for row, err := range uidplugin.Follow[T](ctx, db, after) {
+	for row, err := range follow.Rows[T](ctx, db, after) {
 		testkit.Must(t, err)
 		if rows = append(rows, row); len(rows) == n {
 			break
@@ -91,7 +92,7 @@ func TestFollow_ReturnsOldRowsAndNewOnes(t *testing.T) {
 			create()
 		}
 		n := 0
-		for l, err := range uidplugin.Follow[letter](t.Context(), db, 0) {
+		for l, err := range follow.Rows[letter](t.Context(), db, 0) {
 			testkit.Must(t, err)
 			if l.ID != ids[n] {
 				t.Fatalf("row %d is %d instead of %d", n, l.ID, ids[n])
@@ -130,7 +131,7 @@ func TestFollow_AppliesTheConditionsOfTheHandle(t *testing.T) {
 			}
 		}
 		for name, handle := range map[string]*gorm.DB{"Order": db.Order("id"), "Limit": db.Limit(1), "Omit": db.Omit("id"), "Table": db.Table("senders")} {
-			for _, err := range uidplugin.Follow[letter](t.Context(), handle, 0) {
+			for _, err := range follow.Rows[letter](t.Context(), handle, 0) {
 				if !errors.Is(err, uidplugin.ErrClause) {
 					t.Errorf("%s: %v", name, err)
 				}
@@ -164,7 +165,7 @@ func TestSettled_FollowsTheClock(t *testing.T) {
 		l := letter{}
 		add(t, db, &l)
 		testkit.Eventually(t, "the mark passes the row", 10*time.Second, func() bool {
-			settled, err := uidplugin.From(db).Settled(t.Context(), &letter{})
+			settled, err := follow.Settled(t.Context(), db, &letter{})
 			testkit.Must(t, err)
 			return settled > l.ID
 		})
@@ -192,21 +193,20 @@ func TestFollow_RefusesWhatCannotBeFollowed(t *testing.T) {
 		"a text":       {&text{}, uidplugin.ErrNotKey},
 		"no key":       {&part{}, uidplugin.ErrNotKey},
 	} {
-		if err := uidplugin.From(db).EnableFollow(t.Context(), tt.model); !errors.Is(err, tt.want) {
+		if err := follow.Enable(t.Context(), db, tt.model); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	first := func(db *gorm.DB, after uidplugin.ID, options ...uidplugin.FollowOption) (err error) {
-		for _, err = range uidplugin.Follow[sender](t.Context(), db, after, options...) {
+	first := func(db *gorm.DB, after uidplugin.ID) (err error) {
+		for _, err = range follow.Rows[sender](t.Context(), db, after) {
 			break
 		}
 		return err
 	}
 	for name, tt := range map[string]struct{ err, want error }{
-		"a table that is not enabled": {first(db, 0), uidplugin.ErrNotFollowed},
+		"a table that is not enabled": {first(db, 0), follow.ErrNotEnabled},
 		"a negative cursor":           {first(db, -1), uidplugin.ErrNegativeID},
 		"a cursor in the future":      {first(db, 1<<62), uidplugin.ErrFutureID},
-		"an option for EnableFollow":  {first(db, 0, uidplugin.WithSlack(time.Second)), uidplugin.ErrOption},
 		"a handle without the plugin": {first(d.Open(t, nil), 0), uidplugin.ErrNotRegistered},
 	} {
 		if !errors.Is(tt.err, tt.want) {
@@ -214,7 +214,7 @@ func TestFollow_RefusesWhatCannotBeFollowed(t *testing.T) {
 		}
 	}
 	for _, slack := range []time.Duration{-1, time.Millisecond, 2 * time.Hour} {
-		testkit.IsError(t, uidplugin.From(db).EnableFollow(t.Context(), &sender{}, uidplugin.WithSlack(slack)), uidplugin.ErrOption, "WithSlack", slack.String())
+		testkit.IsError(t, follow.Enable(t.Context(), db, &sender{}, follow.WithSlack(slack)), uidplugin.ErrOption, "WithSlack", slack.String())
 	}
 }
 
@@ -224,7 +224,7 @@ func passMark(t *testing.T, db *gorm.DB, model any) {
 	id, err := uidplugin.From(db).NextID(t.Context(), model)
 	testkit.Must(t, err)
 	testkit.Eventually(t, "the mark passes", 10*time.Second, func() bool {
-		settled, err := uidplugin.From(db).Settled(t.Context(), model)
+		settled, err := follow.Settled(t.Context(), db, model)
 		testkit.Must(t, err)
 		return settled > id
 	})
@@ -276,7 +276,7 @@ func TestTooLate_TheSecondTrySucceeds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 				db, try := behind(t, d, 20*time.Second), tries()[name]
-				testkit.IsError(t, try.create(db), uidplugin.ErrTooLate, "follow", "create the rows again")
+				testkit.IsError(t, try.create(db), follow.ErrTooLate, "follow", "create the rows again")
 				if !try.clear() {
 					t.Error("the refused create has left ids")
 				}
@@ -299,13 +299,13 @@ func TestTooLate_KeepsTheKeysOfTheApplication(t *testing.T) {
 		passMark(t, db, &letter{})
 		rows := []*letter{{Town: "Ely"}, {ID: id}, {Town: "York"}}
 		for range 2 {
-			testkit.IsError(t, db.Create(&rows).Error, uidplugin.ErrTooLate, "new ids where the application")
+			testkit.IsError(t, db.Create(&rows).Error, follow.ErrTooLate, "new ids where the application")
 			if rows[0].ID != 0 || rows[1].ID != id || rows[2].ID != 0 {
 				t.Errorf("%d, %d and %d instead of 0, %d and 0", rows[0].ID, rows[1].ID, rows[2].ID, id)
 			}
 		}
 		err = db.Exec(fmt.Sprintf("INSERT INTO letters (id, town) VALUES (%d, 'a')", id)).Error
-		testkit.IsError(t, err, uidplugin.ErrTooLate)
+		testkit.IsError(t, err, follow.ErrTooLate)
 	})
 }
 
@@ -315,7 +315,7 @@ func TestTooLate_ATransactionIsRepeated(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := behind(t, d, 20*time.Second)
 		work := func(tx *gorm.DB) error { return tx.Create(&letter{Town: "Ely", Stamps: []stamp{{Price: 1}}}).Error }
-		testkit.IsError(t, db.Transaction(work), uidplugin.ErrTooLate, "in a transaction")
+		testkit.IsError(t, db.Transaction(work), follow.ErrTooLate, "in a transaction")
 		testkit.Must(t, db.Transaction(work))
 	})
 }
@@ -327,7 +327,7 @@ func TestTooLate_OtherErrorsKeepKeys(t *testing.T) {
 	testkit.Must(t, db.Exec("CREATE UNIQUE INDEX one_town ON letters (town)").Error)
 	add(t, db, &letter{Town: "uid_follow: too late"})
 	again := letter{Town: "uid_follow: too late"}
-	if err := db.Create(&again).Error; err == nil || errors.Is(err, uidplugin.ErrTooLate) || again.ID == 0 {
+	if err := db.Create(&again).Error; err == nil || errors.Is(err, follow.ErrTooLate) || again.ID == 0 {
 		t.Errorf("%v, %+v", err, again)
 	}
 }
@@ -346,7 +346,7 @@ func TestFollow_NoticesThatTheTriggerIsGone(t *testing.T) {
 			drop = "SELECT CONCAT('DROP TRIGGER ', TRIGGER_NAME) FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = DATABASE() AND EVENT_OBJECT_TABLE = 'letters'"
 		}
 		var errs []error
-		for _, err := range uidplugin.Follow[letter](t.Context(), db, 0) {
+		for _, err := range follow.Rows[letter](t.Context(), db, 0) {
 			if err == nil { // the first row
 				var statement string
 				testkit.Must(t, db.Raw(drop).Scan(&statement).Error)
@@ -359,7 +359,7 @@ func TestFollow_NoticesThatTheTriggerIsGone(t *testing.T) {
 			}
 		}
 		for _, err := range errs {
-			testkit.IsError(t, err, uidplugin.ErrNotFollowed, "letters", "trigger is gone", "EnableFollow")
+			testkit.IsError(t, err, follow.ErrNotEnabled, "letters", "trigger is gone", "follow.Enable")
 		}
 	})
 }
@@ -372,7 +372,7 @@ func TestFollow_EndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	go func() { time.Sleep(100 * time.Millisecond); cancel(why) }()
 	var errs []error
-	for _, err := range uidplugin.Follow[letter](ctx, db, 0) {
+	for _, err := range follow.Rows[letter](ctx, db, 0) {
 		errs = append(errs, err)
 	}
 	if len(errs) != 1 || !errors.Is(errs[0], why) {
@@ -386,7 +386,7 @@ func TestFollow_RefusesATransaction(t *testing.T) {
 	db := office(t, testkit.Engines()[0].New(t))
 	tx := db.Begin()
 	defer tx.Rollback()
-	for _, err := range uidplugin.Follow[letter](t.Context(), tx, 0) {
+	for _, err := range follow.Rows[letter](t.Context(), tx, 0) {
 		if err == nil || !strings.Contains(err.Error(), "transaction") {
 			t.Error(err)
 		}
@@ -402,7 +402,7 @@ func TestFollow_ManyFollowersSeeTheSame(t *testing.T) {
 		for range 20 {
 			go func() {
 				var ids []uidplugin.ID
-				for l, err := range uidplugin.Follow[letter](t.Context(), db, 0) {
+				for l, err := range follow.Rows[letter](t.Context(), db, 0) {
 					if err != nil {
 						t.Error(err)
 						break
@@ -431,7 +431,7 @@ func TestFollow_WithRewindGoesBackToTheRecoveredMark(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := office(t, d)
-		towns := func(options ...uidplugin.FollowOption) (all []string) {
+		towns := func(options ...follow.RowsOption) (all []string) {
 			testkit.Must(t, db.Where("1 = 1").Delete(&letter{}).Error)
 			var ids []uidplugin.ID
 			for i := range 3 {
@@ -439,7 +439,7 @@ func TestFollow_WithRewindGoesBackToTheRecoveredMark(t *testing.T) {
 				add(t, db, &l)
 				ids = append(ids, l.ID)
 			}
-			for l, err := range uidplugin.Follow[letter](t.Context(), db, ids[0]-1, options...) {
+			for l, err := range follow.Rows[letter](t.Context(), db, ids[0]-1, options...) {
 				testkit.Must(t, err)
 				all = append(all, l.Town)
 				switch {
@@ -457,7 +457,7 @@ func TestFollow_WithRewindGoesBackToTheRecoveredMark(t *testing.T) {
 		if got := towns(); !slices.Equal(got, []string{"a", "b", "c", "last"}) {
 			t.Errorf("without the option: %v", got)
 		}
-		if got := towns(uidplugin.WithRewind()); !slices.Equal(got, []string{"a", "b", "c", "b", "c", "last"}) {
+		if got := towns(follow.WithRewind()); !slices.Equal(got, []string{"a", "b", "c", "b", "c", "last"}) {
 			t.Errorf("with the option: %v", got)
 		}
 	})
@@ -473,7 +473,7 @@ func TestFollow_NeedsOnlyOneConnection(t *testing.T) {
 		pool.SetMaxOpenConns(1)
 		n := 0
 		add(t, db, &letter{Town: "Ely"})
-		for l, err := range uidplugin.Follow[letter](t.Context(), db, 0) {
+		for l, err := range follow.Rows[letter](t.Context(), db, 0) {
 			testkit.Must(t, err)
 			testkit.Must(t, db.Transaction(func(tx *gorm.DB) error {
 				if err := tx.Model(l).Update("town", "York").Error; err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/follow"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
@@ -23,7 +24,7 @@ func regional(t *testing.T, options ...uidplugin.Option) (*gorm.DB, *testkit.Wir
 	testkit.Must(t, db.Use(p))
 	t.Cleanup(func() { _ = p.Close(context.Background()) })
 	testkit.Must(t, p.AutoMigrate(&sender{}, &letter{}, &stamp{}))
-	testkit.Must(t, p.EnableFollow(t.Context(), &letter{}, uidplugin.WithSlack(slack)))
+	testkit.Must(t, follow.Enable(t.Context(), db, &letter{}, follow.WithSlack(slack)))
 	for _, statement := range []string{
 		`INSERT INTO WORKER_SLOT (ID, LAYOUT, REUSABLE, FENCE, VERSION, HOLDER, SEEN_TICK, APPLICATION, HOST_NAME, PORT, REGION)
 			VALUES (901, '', 0, 0, 0, '', 0, '', '', '', 1)`,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/follow"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
@@ -26,17 +27,17 @@ func TestTooLate_IsCountedForTheTableOfASchema(t *testing.T) {
 	p := uidplugin.New(uidplugin.WithLogger(slog.New(slog.DiscardHandler)), uidplugin.WithModels(&parcel{}))
 	testkit.Must(t, db.Use(p))
 	t.Cleanup(func() { _ = p.Close(context.Background()) })
-	testkit.Must(t, p.EnableFollow(t.Context(), &parcel{}, uidplugin.WithSlack(slack)))
+	testkit.Must(t, follow.Enable(t.Context(), db, &parcel{}, follow.WithSlack(slack)))
 	id, err := p.NextID(t.Context(), &parcel{})
 	testkit.Must(t, err)
 	passMark(t, db, &parcel{})
-	testkit.IsError(t, db.Create(&parcel{ID: id}).Error, uidplugin.ErrTooLate, "main.parcels is followed")
+	testkit.IsError(t, db.Create(&parcel{ID: id}).Error, follow.ErrTooLate, "main.parcels is followed")
 	testkit.Must(t, db.Create(&parcel{Town: "Ely"}).Error)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	for _, err := range uidplugin.Follow[parcel](ctx, db, 0) {
+	for _, err := range follow.Rows[parcel](ctx, db, 0) {
 		testkit.Must(t, err)
-		if s := p.Stats().Followed; len(s) != 1 || s[0].Table != "main.parcels" || s[0].TooLate != 1 || s[0].Followers != 1 {
+		if s := follow.Stats(db); len(s) != 1 || s[0].Table != "main.parcels" || s[0].TooLate != 1 || s[0].Followers != 1 {
 			t.Errorf("the followed tables are %+v", s)
 		}
 		break

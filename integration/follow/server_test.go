@@ -23,7 +23,7 @@ func follows(t *testing.T, conn *sqldb.DB, table follow.Table) error {
 }
 
 // Logical replication inserts rows without the trigger, so rows of a subscriber could be missed. A table may become its
-// target after EnableFollow, and the subscription may name a partition. In a region followers leave out such rows.
+// target after follow.Enable, and the subscription may name a partition. In a region followers leave out such rows.
 func TestFollow_RefusesTheTargetOfASubscription(t *testing.T) {
 	t.Parallel()
 	server := testkit.Engine{Name: "postgres", Variable: "UID_TEST_POSTGRES"}.NewServer(t, "-c", "wal_level=logical")

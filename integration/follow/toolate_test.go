@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/follow"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
@@ -28,7 +29,7 @@ func TestTooLate_ClearsTheKeysOfAllRowsThatAnUpdateSaves(t *testing.T) {
 		} {
 			row := first
 			row.Sender, row.Stamps = &sender{Name: "Bob"}, []stamp{{Price: 1}, {ID: old}}
-			testkit.IsError(t, save(&row), uidplugin.ErrTooLate)
+			testkit.IsError(t, save(&row), follow.ErrTooLate)
 			if (name != "Append" && row.Sender.ID != 0) || row.Stamps[0].ID != 0 || row.ID != first.ID {
 				t.Errorf("%s: %d, %d", name, row.Sender.ID, row.Stamps[0].ID)
 			}

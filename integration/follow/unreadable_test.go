@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/follow"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
@@ -25,7 +26,7 @@ func TestFollow_NamesTheRowThatCannotBeRead(t *testing.T) {
 		testkit.Must(t, db.Use(uidplugin.New(uidplugin.WithLogger(slog.New(slog.DiscardHandler)), uidplugin.WithModels(&crate{}))))
 		t.Cleanup(func() { _ = uidplugin.From(db).Close(context.Background()) })
 		testkit.Must(t, uidplugin.From(db).AutoMigrate(&crate{}))
-		testkit.Must(t, uidplugin.From(db).EnableFollow(t.Context(), &crate{}))
+		testkit.Must(t, follow.Enable(t.Context(), db, &crate{}))
 		crates := make([]crate, 20)
 		testkit.Must(t, db.Create(&crates).Error)
 		var want, got []uidplugin.ID
@@ -40,7 +41,7 @@ func TestFollow_NamesTheRowThatCannotBeRead(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		errors := 0
-		for p, err := range uidplugin.Follow[crate](ctx, db, 0) {
+		for p, err := range follow.Rows[crate](ctx, db, 0) {
 			if err == nil {
 				if got = append(got, p.ID); len(got) == len(want) {
 					break

@@ -53,7 +53,7 @@ func Example_openTelemetry() {
 	}
 
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(uidprom.NewCollector(p, nil))
+	registry.MustRegister(uidprom.NewCollector(db, nil))
 	reader := metric.NewManualReader(metric.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(registry))))
 	provider := metric.NewMeterProvider(metric.WithReader(reader))
 	defer provider.Shutdown(ctx)

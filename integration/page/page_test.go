@@ -10,6 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/follow"
 	"github.com/uidplugin/uidplugin/inspector"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
@@ -265,7 +266,7 @@ func TestPage_ShowsTheWholeTransactionThatHoldsATableUp(t *testing.T) {
 	db := testkit.SQLite{Config: config()}.Open(t)
 	p := harness.Use(t, db, uidplugin.WithModels(shop...))
 	testkit.Must(t, p.AutoMigrate(shop...))
-	testkit.Must(t, p.EnableFollow(t.Context(), shop[0]))
+	testkit.Must(t, follow.Enable(t.Context(), db, shop[0]))
 	s := serve(t, db, p)
 	b.resize(1200, 800)
 	b.visit(s.url + "tables")

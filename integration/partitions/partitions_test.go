@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/follow"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/partition"
@@ -448,33 +449,33 @@ func TestConvert_ATableThatIsFollowed(t *testing.T) {
 		s := newShop(t, d)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		follow := func(after uidplugin.ID) *order {
+		next := func(after uidplugin.ID) *order {
 			t.Helper()
-			for o, err := range uidplugin.Follow[order](ctx, s.db, after) {
+			for o, err := range follow.Rows[order](ctx, s.db, after) {
 				testkit.Must(t, err)
 				return o
 			}
 			return nil
 		}
-		testkit.Must(t, s.p.EnableFollow(ctx, &order{}))
-		last := follow(5)
+		testkit.Must(t, follow.Enable(ctx, s.db, &order{}))
+		last := next(5)
 		s.convert()
 		if d.Name == "postgres" {
-			for _, err := range uidplugin.Follow[order](ctx, s.db, last.ID) {
-				testkit.IsError(t, err, uidplugin.ErrNotFollowed)
+			for _, err := range follow.Rows[order](ctx, s.db, last.ID) {
+				testkit.IsError(t, err, follow.ErrNotEnabled)
 				break
 			}
 		}
 		for range 2 {
-			testkit.Must(t, s.p.EnableFollow(ctx, &order{}))
+			testkit.Must(t, follow.Enable(ctx, s.db, &order{}))
 		}
 		created := order{CustomerID: s.first.CustomerID}
 		testkit.Must(t, s.db.Create(&created).Error)
-		if got := follow(last.ID); got == nil || got.ID != created.ID {
+		if got := next(last.ID); got == nil || got.ID != created.ID {
 			t.Errorf("the follower got %v, want %v", got, created)
 		}
 		s.change(monthly(8, 0, time.Time{}))
 		err := s.db.Create(&order{ID: s.idAt(2025, 1, 1), CustomerID: s.first.CustomerID}).Error
-		testkit.IsError(t, err, uidplugin.ErrTooLate)
+		testkit.IsError(t, err, follow.ErrTooLate)
 	}, servers...)
 }

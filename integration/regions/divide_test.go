@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/follow"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/migrations"
@@ -110,7 +111,7 @@ func TestRegions_TablesAreUpgradedOnOneServerFirst(t *testing.T) {
 	})
 }
 
-// Each region follows its own rows, and gets those of the other one by replication, past the trigger. If EnableFollow was
+// Each region follows its own rows, and gets those of the other one by replication, past the trigger. If follow.Enable was
 // replicated, the other server would get a trigger without its tables, and refuse all rows.
 func TestRegions_FollowTheirOwnRows(t *testing.T) {
 	t.Parallel()
@@ -143,14 +144,14 @@ func TestRegions_FollowTheirOwnRows(t *testing.T) {
 	for _, r := range []*region{a, b} {
 		session := r.Database().Open(t, nil, "sql_log_bin=0")
 		harness.Use(t, session, uidplugin.WithLookupOnly())
-		testkit.Must(t, uidplugin.From(session).EnableFollow(t.Context(), &note{}, uidplugin.WithSlack(300*time.Millisecond)))
+		testkit.Must(t, follow.Enable(t.Context(), session, &note{}, follow.WithSlack(300*time.Millisecond)))
 	}
 	create()
 	caughtUp(t, a, b)
 	for n, db := range handles {
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 		got := map[int64]bool{}
-		for row, err := range uidplugin.Follow[note](ctx, db, 0) {
+		for row, err := range follow.Rows[note](ctx, db, 0) {
 			if err != nil {
 				if ctx.Err() == nil {
 					t.Error(err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/follow"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/segment"
 	"gorm.io/gorm"
@@ -59,7 +60,7 @@ func TestConnections_MayBeLeftInAnotherSchema(t *testing.T) {
 		testkit.Must(t, err)
 		p := uidplugin.From(db)
 		testkit.Must(t, db.AutoMigrate(&letter{}, &ticket{}))
-		testkit.Must(t, p.EnableFollow(t.Context(), &letter{}, uidplugin.WithSlack(50*time.Millisecond)))
+		testkit.Must(t, follow.Enable(t.Context(), db, &letter{}, follow.WithSlack(50*time.Millisecond)))
 		writer := d.Open(t, nil) // its connections stay where they are
 		testkit.Must(t, writer.Exec("CREATE TABLE "+elsewhere+".letters (id BIGINT PRIMARY KEY, town TEXT)").Error)
 		pool, err := db.DB()
@@ -97,7 +98,7 @@ func TestConnections_MayBeLeftInAnotherSchema(t *testing.T) {
 			time.Sleep(20 * time.Millisecond) // for some renewals
 		}
 		followAll(t, db, rows, int64(first))
-		if _, err := p.Settled(t.Context(), &letter{}); err != nil {
+		if _, err := follow.Settled(t.Context(), db, &letter{}); err != nil {
 			t.Error(err)
 		}
 		if s := p.Stats().Slot; s.Renewals <= renewals || s.Failures > 0 || s.Lost > 0 || p.Health() != nil {
@@ -132,7 +133,7 @@ func followAll(t *testing.T, db *gorm.DB, rows int, first int64) {
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	n := 0
-	for row, err := range uidplugin.Follow[letter](ctx, db, uidplugin.ID(first-1)) {
+	for row, err := range follow.Rows[letter](ctx, db, uidplugin.ID(first-1)) {
 		testkit.Must(t, err)
 		if row.Town != "here" {
 			t.Fatalf("row %d is from another schema", row.ID)
@@ -152,13 +153,13 @@ func TestTrigger_OfAnInsertFromAnotherSchema(t *testing.T) {
 		testkit.Must(t, err)
 		p := uidplugin.From(db)
 		testkit.Must(t, db.AutoMigrate(&letter{}))
-		testkit.Must(t, p.EnableFollow(t.Context(), &letter{}, uidplugin.WithSlack(time.Second)))
+		testkit.Must(t, follow.Enable(t.Context(), db, &letter{}, follow.WithSlack(time.Second)))
 		other := d.Elsewhere(t).Open(t, nil)
 		table := d.Current() + ".letters"
 		id, err := p.NextID(t.Context(), &letter{})
 		testkit.Must(t, err)
 		testkit.Must(t, other.Exec("INSERT INTO "+table+" (id, town) VALUES (?, 'x')", id).Error)
-		settled, err := p.Settled(t.Context(), &letter{})
+		settled, err := follow.Settled(t.Context(), db, &letter{})
 		testkit.Must(t, err)
 		if err := other.Exec("INSERT INTO "+table+" (id, town) VALUES (?, 'late')", settled-1).Error; err == nil {
 			t.Error("a row below the mark was accepted")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/follow"
 	"github.com/uidplugin/uidplugin/internal/admin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/migrations"
@@ -57,8 +58,8 @@ func TestStatements_NameTheSchema(t *testing.T) {
 		testkit.Must(t, db.Use(p))
 		t.Cleanup(func() { _ = p.Close(context.Background()) })
 		testkit.Must(t, p.AutoMigrate(&letter{}, &ticket{}))
-		testkit.Must(t, p.EnableFollow(ctx, &letter{}, uidplugin.WithSlack(50*time.Millisecond)))
-		testkit.Must(t, p.EnableFollow(ctx, &letter{}, uidplugin.WithSlack(time.Second)))
+		testkit.Must(t, follow.Enable(ctx, db, &letter{}, follow.WithSlack(50*time.Millisecond)))
+		testkit.Must(t, follow.Enable(ctx, db, &letter{}, follow.WithSlack(time.Second)))
 		row := letter{}
 		testkit.Must(t, db.Create(&row).Error)
 		testkit.Must(t, db.Create(&ticket{}).Error)
@@ -72,9 +73,9 @@ func TestStatements_NameTheSchema(t *testing.T) {
 		testkit.Must(t, err)
 		_, err = p.Sessions(ctx, 1, time.Time{}, 10)
 		testkit.Must(t, err)
-		_, err = p.Settled(ctx, &letter{})
+		_, err = follow.Settled(ctx, db, &letter{})
 		testkit.Must(t, err)
-		for _, err := range uidplugin.Follow[letter](ctx, db, row.ID-1) {
+		for _, err := range follow.Rows[letter](ctx, db, row.ID-1) {
 			testkit.Must(t, err)
 			break
 		}
@@ -89,7 +90,7 @@ func TestStatements_NameTheSchema(t *testing.T) {
 		_, err = a.Nodes.PruneSessions(ctx, 1<<40)
 		testkit.Must(t, err)
 		testkit.Must(t, a.ResetFollow(ctx, "letters"))
-		testkit.Must(t, p.DisableFollow(ctx, &letter{}))
+		testkit.Must(t, follow.Disable(ctx, db, &letter{}))
 		testkit.Eventually(t, "a renewal", 20*time.Second, func() bool { return p.Stats().Slot.Renewals > 2 })
 		testkit.Must(t, p.Close(ctx))
 		ours := 0

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/follow"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
@@ -165,11 +166,11 @@ func TestNames_OfTablesAreExactInEachCharacterSet(t *testing.T) {
 				db := d.Open(t, nil)
 				p := harness.Use(t, db, uidplugin.WithModels(&order{}, &ticket{}))
 				testkit.Must(t, p.AutoMigrate(&order{}, &ticket{}))
-				testkit.Must(t, p.EnableFollow(t.Context(), &order{}, uidplugin.WithSlack(200*time.Millisecond)))
+				testkit.Must(t, follow.Enable(t.Context(), db, &order{}, follow.WithSlack(200*time.Millisecond)))
 				row := order{Size: 1}
 				testkit.Must(t, create(db, &row))
 				testkit.Must(t, db.Create(&ticket{Size: 1}).Error)
-				for found, err := range uidplugin.Follow[order](t.Context(), db, row.ID-1) {
+				for found, err := range follow.Rows[order](t.Context(), db, row.ID-1) {
 					testkit.Must(t, err)
 					if found.ID != row.ID {
 						t.Errorf("%s: %d is followed instead of %d", name, found.ID, row.ID)

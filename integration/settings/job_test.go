@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/follow"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/migrations"
@@ -49,8 +50,8 @@ func mainJob(ctx context.Context, d *testkit.Database, params ...string) error {
 	if err := one.plugin.AutoMigrate(all...); err != nil {
 		return fmt.Errorf("AutoMigrate: %w", err)
 	}
-	if err := one.plugin.EnableFollow(ctx, &Post{}, uidplugin.WithSlack(200*time.Millisecond)); err != nil {
-		return fmt.Errorf("EnableFollow: %w", err)
+	if err := follow.Enable(ctx, one.db, &Post{}, follow.WithSlack(200*time.Millisecond)); err != nil {
+		return fmt.Errorf("follow.Enable: %w", err)
 	}
 	two, err := begin(d, params...)
 	if err != nil {
@@ -160,7 +161,7 @@ func (p *process) follow(ctx context.Context, other *process) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	n := 0
-	for post, err := range uidplugin.Follow[Post](ctx, other.db, ids[0]-1) {
+	for post, err := range follow.Rows[Post](ctx, other.db, ids[0]-1) {
 		if err != nil {
 			return fmt.Errorf("follow: %w", err)
 		}
@@ -178,7 +179,7 @@ func (p *process) follow(ctx context.Context, other *process) error {
 func create(db *gorm.DB, row any) error {
 	err := db.Create(row).Error
 	for range 20 {
-		if !errors.Is(err, uidplugin.ErrTooLate) {
+		if !errors.Is(err, follow.ErrTooLate) {
 			break
 		}
 		err = db.Create(row).Error

@@ -38,10 +38,10 @@ const (
 	CodeNodeByHand        = "node-by-hand"
 	CodeNodeLayout        = "node-layout"
 	CodeNodeSlot          = "node-slot"
-	CodeFollowTrigger     = "follow-trigger"
-	CodeFollowStopped     = "follow-stopped"
-	CodeFollowAhead       = "follow-ahead"
-	CodeFollowRefused     = "follow-refused"
+	CodeFollowTrigger     = "follow-trigger" // wing: follow
+	CodeFollowStopped     = "follow-stopped" // wing: follow
+	CodeFollowAhead       = "follow-ahead"   // wing: follow
+	CodeFollowRefused     = "follow-refused" // wing: follow
 )
 
 // Codes lists the codes of findings.
@@ -49,7 +49,8 @@ var Codes = []string{
 	CodeClock, CodeReadOnly, CodeNoSlotLive, CodeInnoDBFlush, CodeSyncBinlog, CodeFsync, CodeSynchronousCommit,
 	CodeAsyncReplicas, CodeSplitBrain, CodeKeyNumbered, CodeKeyNarrow, CodeKeyAhead, CodeTableRenamed, CodeLayoutEnd,
 	CodeWorkerIDs, CodeRegionShared, CodeSlotUnheld, CodeSessionDeleted, CodeNodeForeign, CodeNodeOutside, CodeNodeByHand,
-	CodeNodeLayout, CodeNodeSlot, CodeFollowTrigger, CodeFollowStopped, CodeFollowAhead, CodeFollowRefused,
+	CodeNodeLayout, CodeNodeSlot,
+	CodeFollowTrigger, CodeFollowStopped, CodeFollowAhead, CodeFollowRefused, // wing: follow
 }
 
 // An Undone is a check that could not run.
@@ -74,7 +75,7 @@ func (d *DB) Examine(ctx context.Context, ignore ...string) (r Report) {
 		{"clock", d.checkClock}, {"writes", d.checkWrites}, {"durability", d.checkDurability},
 		{"replication", d.checkReplication}, {"keys", d.checkKeys}, {"layout", d.checkLayout}, {"regions", d.checkRegions},
 		{"slots", d.checkSlots}, {"sessions", d.checkSessions}, {"worker nodes", d.checkNodes},
-		{"followed tables", d.checkFollowed},
+		{"followed tables", d.checkFollowed}, // wing: follow
 	} {
 		r.Checks++
 		found, err := check.look(ctx)

@@ -1,3 +1,5 @@
+// wing: follow
+
 package admin
 
 import (
@@ -6,13 +8,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/follow"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
@@ -75,34 +77,6 @@ func (d *DB) Followed(ctx context.Context, only string) (list []Followed, err er
 		list = append(list, followedOf(name, d.isRegional(), found...)...)
 	}
 	return list, nil
-}
-
-// named returns the database of a table, which people name as in the model, or after the name of its database. Without
-// the name of a database, the table may also be in one of the others, if only one has it.
-func (d *DB) named(ctx context.Context, name string) (database string, on *DB, table string) {
-	for database, on := range d.Others {
-		if table, ok := strings.CutPrefix(name, database+"."); ok {
-			return database, on, table
-		}
-	}
-	var found []string
-	if len(d.Others) > 0 && !d.has(ctx, name) {
-		for database, on := range d.Others {
-			if on.has(ctx, name) {
-				found = append(found, database)
-			}
-		}
-	}
-	if len(found) == 1 {
-		return found[0], d.Others[found[0]], name
-	}
-	return "", d, name
-}
-
-// has reports whether this user sees a table in the database.
-func (d *DB) has(ctx context.Context, name string) bool {
-	t, err := d.table(ctx, name)
-	return err == nil && len(t.columns) > 0
 }
 
 // FollowedOn returns the followed tables of a database. The names of known tables may have other schemas.
@@ -308,4 +282,41 @@ func (f Followed) blocking() (list []follow.Holder) {
 		}
 	}
 	return list
+}
+
+// planFollow drops the triggers of followed tables first, because they refuse all rows once the rest is gone.
+func (d *DB) planFollow(ctx context.Context, known []workernode.Table) (steps []RemovalStep, err error) {
+	names, on := d.databases()
+	for _, name := range names {
+		var tables []string
+		for _, t := range known {
+			if t.Database == name {
+				tables = append(tables, t.Name)
+			}
+		}
+		statements, err := follow.Removal(ctx, on[name].SQL, tables...)
+		if err != nil {
+			return nil, err
+		}
+		if len(statements) > 0 {
+			steps = append(steps, RemovalStep{
+				Database: name, Text: "End following, because its triggers would refuse new rows.", SQL: statements,
+				on:   on[name],
+				exec: func(ctx context.Context, statement string) error { return follow.Exec(ctx, on[name].SQL, statement) },
+			})
+		}
+	}
+	return steps, nil
+}
+
+// followNotes adds what to do with a followed table that was renamed.
+func (d *DB) followNotes(ctx context.Context, r Renaming, notes []string) ([]string, error) {
+	name := func(table string) string { return workernode.Table{Database: r.Database, Name: table}.String() }
+	from, to := name(r.From), name(r.To)
+	followed, err := d.Followed(ctx, from)
+	if len(followed) > 0 {
+		notes = append(notes, fmt.Sprintf(`%s was followed. Run "uid follow enable %s", and when a follower has begun, `+
+			`"uid follow disable %s"`, from, to, from))
+	}
+	return notes, err
 }

@@ -1,3 +1,5 @@
+// wing: follow
+
 package admin
 
 import (

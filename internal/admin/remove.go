@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/uidplugin/uidplugin/internal/follow"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/workernode"
 )
@@ -21,8 +20,8 @@ type RemovalStep struct {
 	SQL      []string `json:"sql,omitempty"`  // on one connection, in this order
 	Left     bool     `json:"left,omitempty"` // people have to do it, because the statements do not
 
-	on      *DB
-	follows bool
+	on   *DB
+	exec func(ctx context.Context, statement string) error // runs a statement instead of on the connection; nil if not
 }
 
 // A Removal is what removing the plugin takes.
@@ -42,7 +41,8 @@ func (d *DB) Removal(ctx context.Context, named []string) (r Removal, err error)
 	}
 	r.Refused = unseenError(unseen)
 	for _, plan := range []func(context.Context, []workernode.Table) ([]RemovalStep, error){
-		d.planFollow, d.planSegments,
+		d.planFollow, // wing: follow
+		d.planSegments,
 		func(ctx context.Context, known []workernode.Table) ([]RemovalStep, error) {
 			return d.planKeys(ctx, known, named)
 		},
@@ -82,8 +82,8 @@ func (s RemovalStep) run(ctx context.Context) error {
 	return s.on.SQL.Together(ctx, func(ctx context.Context, conn *sqldb.DB) error {
 		for _, statement := range s.SQL {
 			execute := func() error { return conn.ExecRaw(ctx, statement) }
-			if s.follows {
-				execute = func() error { return follow.Exec(ctx, s.on.SQL, statement) }
+			if s.exec != nil {
+				execute = func() error { return s.exec(ctx, statement) }
 			}
 			if err := execute(); err != nil {
 				return fmt.Errorf("%s: %w; run the command again when this statement can succeed", statement, err)
@@ -150,30 +150,6 @@ func (d *DB) held(ctx context.Context) (held, err error) {
 	}
 	return fmt.Errorf("processes with the plugin run: %s%s; end them first. One that was killed counts for a minute; "+
 		`"uid slots" lists all`, strings.Join(holders[:min(len(holders), 3)], ", "), more), nil
-}
-
-// planFollow drops the triggers of followed tables first, because they refuse all rows once the rest is gone.
-func (d *DB) planFollow(ctx context.Context, known []workernode.Table) (steps []RemovalStep, err error) {
-	names, on := d.databases()
-	for _, name := range names {
-		var tables []string
-		for _, t := range known {
-			if t.Database == name {
-				tables = append(tables, t.Name)
-			}
-		}
-		statements, err := follow.Removal(ctx, on[name].SQL, tables...)
-		if err != nil {
-			return nil, err
-		}
-		if len(statements) > 0 {
-			steps = append(steps, RemovalStep{
-				Database: name, Text: "End following, because its triggers would refuse new rows.", SQL: statements,
-				on: on[name], follows: true,
-			})
-		}
-	}
-	return steps, nil
 }
 
 // functionsOf are queries for the view and the functions of migrations.CreateFunctions in a schema: their kind, name

@@ -112,15 +112,10 @@ func (d *DB) isGone(ctx context.Context, t table) bool {
 
 // renameNotes names what else has the old name.
 func (d *DB) renameNotes(ctx context.Context, r Renaming, on *DB) (notes []string, err error) {
-	name := func(table string) string { return workernode.Table{Database: r.Database, Name: table}.String() }
 	notes = []string{}
-	followed, err := d.Followed(ctx, name(r.From))
+	notes, err = d.followNotes(ctx, r, notes) // wing: follow
 	if err != nil {
 		return nil, err
-	}
-	if len(followed) > 0 {
-		notes = append(notes, fmt.Sprintf(`%s was followed. Run "uid follow enable %s", and when a follower has begun, `+
-			`"uid follow disable %s"`, name(r.From), name(r.To), name(r.From)))
 	}
 	tags, err := d.tags(ctx)
 	for _, t := range tags {

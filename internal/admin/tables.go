@@ -111,3 +111,31 @@ func (t TableUse) Name() string {
 }
 
 func (t TableUse) of() workernode.Table { return workernode.Table{Database: t.Database, Name: t.Table} }
+
+// named returns the database of a table, which people name as in the model, or after the name of its database. Without
+// the name of a database, the table may also be in one of the others, if only one has it.
+func (d *DB) named(ctx context.Context, name string) (database string, on *DB, table string) {
+	for database, on := range d.Others {
+		if table, ok := strings.CutPrefix(name, database+"."); ok {
+			return database, on, table
+		}
+	}
+	var found []string
+	if len(d.Others) > 0 && !d.has(ctx, name) {
+		for database, on := range d.Others {
+			if on.has(ctx, name) {
+				found = append(found, database)
+			}
+		}
+	}
+	if len(found) == 1 {
+		return found[0], d.Others[found[0]], name
+	}
+	return "", d, name
+}
+
+// has reports whether this user sees a table in the database.
+func (d *DB) has(ctx context.Context, name string) bool {
+	t, err := d.table(ctx, name)
+	return err == nil && len(t.columns) > 0
+}

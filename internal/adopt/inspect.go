@@ -115,23 +115,6 @@ func (n *Numbering) warnAlways(columns []sqldb.Column) {
 	}
 }
 
-// WarnFollowed warns once if the database numbers the key of a followed table.
-func (n *Numbering) WarnFollowed(ctx context.Context, table, key string) {
-	if n.sql == nil {
-		return
-	}
-	columns, err := n.sql.ColumnsOf(ctx, n.quote(table))
-	if err != nil {
-		return // the table can be followed without the warning
-	}
-	for _, column := range columns {
-		if column.Auto && strings.EqualFold(column.Name, key) && n.once("followed", table, key) {
-			n.Log.Warn("uidplugin: the database numbers the key of this followed table: a row that is inserted without the plugin is usually refused,"+
-				" because its number is below the mark; let all programs that insert rows use the plugin", "table", table, "column", key)
-		}
-	}
-}
-
 // plainStatement returns a statement that stops the database from numbering a column, or "" on SQLite, which cannot do
 // this.
 func (n *Numbering) plainStatement(column sqldb.Column) string {

@@ -30,8 +30,6 @@ type Catalog struct {
 	listed map[string]*Plan   // by table: models that Find loads
 	warned map[[3]string]bool // logged warnings, by kind, table and column
 
-	refused map[string]int64 // creates that were too late, by table
-
 	// Until started is set, only db.Use uses these.
 	started bool             // db.Use has succeeded
 	later   []*supply.Source // sources to open afterwards
@@ -52,7 +50,7 @@ func (c *Catalog) Start() { c.started = true }
 // New returns an empty catalog.
 func New(cfg *config.Config, db *gorm.DB, ids *supply.Supply, public Public) *Catalog {
 	cat := &Catalog{Config: cfg, db: db, supply: ids, public: public,
-		listed: map[string]*Plan{}, warned: map[[3]string]bool{}, refused: map[string]int64{}}
+		listed: map[string]*Plan{}, warned: map[[3]string]bool{}}
 	cat.plans.Store(&map[*schema.Schema]*Plan{})
 	return cat
 }

@@ -121,7 +121,7 @@ func (s *statements) isEnabled(ctx context.Context, db *sqldb.DB) (bool, error) 
 		return true, err
 	}
 	if key != s.table.Key && (s.flavor == Postgres || !strings.EqualFold(key, s.table.Key)) {
-		return true, fmt.Errorf("its trigger compares the column %s, not %s; call DisableFollow first", key, s.table.Key)
+		return true, fmt.Errorf("its trigger compares the column %s, not %s; call follow.Disable first", key, s.table.Key)
 	}
 	_, err = db.Exec(ctx, "UPDATE "+s.marks()+" SET "+s.flavor.quote("SLACK")+" = ?"+s.row(), s.table.Slack.Milliseconds())
 	return true, err

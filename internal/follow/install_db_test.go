@@ -231,7 +231,7 @@ func TestEnable_NoticesAnIncompleteInstallation(t *testing.T) {
 				testkit.Must(t, err)
 				testkit.Must(t, e.db.Exec(statement).Error)
 				err = follow.Enable(t.Context(), e.conn, e.table)
-				if !errors.Is(err, follow.ErrNotEnabled) || !strings.Contains(err.Error(), "call DisableFollow and then EnableFollow") {
+				if !errors.Is(err, follow.ErrNotEnabled) || !strings.Contains(err.Error(), "call follow.Disable and then follow.Enable") {
 					t.Error(err)
 				}
 				testkit.Must(t, follow.Disable(t.Context(), e.conn, e.table))

@@ -17,7 +17,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// ErrNotEnabled reports a table that EnableFollow has not prepared, or whose preparation was changed.
+// ErrNotEnabled reports a table that follow.Enable has not prepared, or whose preparation was changed.
 var ErrNotEnabled = errors.New("the table is not enabled for following")
 
 // A Mark is the published mark of a table. All followers in a process share it, and while there are any, a goroutine

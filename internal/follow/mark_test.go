@@ -53,7 +53,7 @@ func TestMark_RefusesRowsBelow(t *testing.T) {
 	})
 }
 
-// Somebody who has never called EnableFollow, or who calls DisableFollow during a round, does not have to understand the
+// Somebody who has never called follow.Enable, or who calls follow.Disable during a round, does not have to understand the
 // database's message about a table or a sequence that he has not heard of.
 func TestMark_ReportsAMissingInstallationAsNotEnabled(t *testing.T) {
 	t.Parallel()
@@ -65,9 +65,9 @@ func TestMark_ReportsAMissingInstallationAsNotEnabled(t *testing.T) {
 		table := follow.Table{Name: "events", Key: "id", Slack: time.Second}
 		m := follow.NewMark(conn, table, generator.DefaultLayout(), time.Now)
 		_, err = m.Advance(t.Context())
-		testkit.IsError(t, err, follow.ErrNotEnabled, "follow events", "call EnableFollow", "UID_FOLLOW")
+		testkit.IsError(t, err, follow.ErrNotEnabled, "follow events", "call follow.Enable", "UID_FOLLOW")
 		_, err = m.Published(t.Context(), db.ConnPool)
-		testkit.IsError(t, err, follow.ErrNotEnabled, "call EnableFollow", "UID_FOLLOW")
+		testkit.IsError(t, err, follow.ErrNotEnabled, "call follow.Enable", "UID_FOLLOW")
 		testkit.Must(t, follow.Enable(t.Context(), conn, table))
 		flavor, err := follow.FlavorOf(t.Context(), conn)
 		testkit.Must(t, err)
@@ -75,7 +75,7 @@ func TestMark_ReportsAMissingInstallationAsNotEnabled(t *testing.T) {
 			if strings.HasPrefix(statement, "DROP SEQUENCE") {
 				testkit.Must(t, conn.ExecRaw(t.Context(), statement))
 				_, err = m.Advance(t.Context())
-				testkit.IsError(t, err, follow.ErrNotEnabled, "follow events", "call EnableFollow")
+				testkit.IsError(t, err, follow.ErrNotEnabled, "follow events", "call follow.Enable")
 			}
 		}
 		testkit.Must(t, follow.Disable(t.Context(), conn, table))

@@ -139,7 +139,7 @@ func refuseElsewhere(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error
 		return err
 	}
 	return refused("its trigger calls %s, which is not in the schema of the table; run DROP TRIGGER %s ON %s, and call"+
-		" EnableFollow", other, s.names.trigger, f.in(t, bare(t.Name)))
+		" follow.Enable", other, s.names.trigger, f.in(t, bare(t.Name)))
 }
 
 // refuseEngine checks the storage engine of the table.

@@ -126,11 +126,11 @@ const minApart = 250 * time.Millisecond
 func (s State) check() error {
 	switch {
 	case s.Found == "":
-		return fmt.Errorf("%w: its trigger is gone, so rows may have come unnoticed; call EnableFollow again, and compare"+
+		return fmt.Errorf("%w: its trigger is gone, so rows may have come unnoticed; call follow.Enable again, and compare"+
 			" the rows since then (on MySQL and MariaDB also check that the account has the privilege TRIGGER)", ErrNotEnabled)
 	case s.Found != s.Trigger:
 		return fmt.Errorf("%w: its trigger was replaced (it is %s, and %s was installed), so rows may have come unnoticed; "+
-			"call EnableFollow again, and compare the rows since then", ErrNotEnabled, s.Found, s.Trigger)
+			"call follow.Enable again, and compare the rows since then", ErrNotEnabled, s.Found, s.Trigger)
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func (s *statements) state(ctx context.Context, db *sqldb.DB) (state State, err 
 			return err
 		}
 		if slack < MinSlack.Milliseconds() || slack > MaxSlack.Milliseconds() {
-			return fmt.Errorf("%w: its SLACK in UID_FOLLOW is %d ms, but must be from %v to %v; call EnableFollow", ErrNotEnabled, slack, MinSlack, MaxSlack)
+			return fmt.Errorf("%w: its SLACK in UID_FOLLOW is %d ms, but must be from %v to %v; call follow.Enable", ErrNotEnabled, slack, MinSlack, MaxSlack)
 		}
 		state.Slack, state.Found, state.Next = time.Duration(slack)*time.Millisecond, found.String, next.Int64
 		state.Until, state.Now = time.UnixMilli(until), time.UnixMilli(now)
@@ -129,11 +129,11 @@ func (s *statements) state(ctx context.Context, db *sqldb.DB) (state State, err 
 func oneRow(rows int) error {
 	switch rows {
 	case 0:
-		return fmt.Errorf("%w: UID_FOLLOW has no row for it; call EnableFollow", ErrNotEnabled)
+		return fmt.Errorf("%w: UID_FOLLOW has no row for it; call follow.Enable", ErrNotEnabled)
 	case 1:
 		return nil
 	}
-	return fmt.Errorf("%w: UID_FOLLOW has %d rows for it; call DisableFollow, restore the primary key of UID_FOLLOW, and call EnableFollow", ErrNotEnabled, rows)
+	return fmt.Errorf("%w: UID_FOLLOW has %d rows for it; call follow.Disable, restore the primary key of UID_FOLLOW, and call follow.Enable", ErrNotEnabled, rows)
 }
 
 // published reads the published mark.
@@ -297,7 +297,7 @@ func (s *statements) advisory(lock int) string {
 	return advisory(s.flavor.in(s.table, s.names.mark), lock)
 }
 
-var errIncomplete = fmt.Errorf("%w: a part of its installation is missing; call DisableFollow and then EnableFollow", ErrNotEnabled)
+var errIncomplete = fmt.Errorf("%w: a part of its installation is missing; call follow.Disable and then follow.Enable", ErrNotEnabled)
 
 // one runs a query that returns a row of no interest.
 func (s *statements) one(ctx context.Context, db *sqldb.DB, query string) error {
@@ -348,7 +348,7 @@ func enabled(err error) error {
 	if err == nil || !noPart.MatchString(err.Error()) || !strings.Contains(strings.ToUpper(err.Error()), MarkTable) {
 		return err
 	}
-	return fmt.Errorf("%w: call EnableFollow: %w", ErrNotEnabled, err)
+	return fmt.Errorf("%w: call follow.Enable: %w", ErrNotEnabled, err)
 }
 
 var noPart = regexp.MustCompile(noTable.String() + "|Error 4091 ") // 4091 for MariaDB's sequences

@@ -115,7 +115,7 @@ func (e followed) triggers(t *testing.T) (names []string) {
 }
 
 // A trigger stays with the table that is renamed, and its name is taken in the whole database on MySQL, MariaDB and
-// SQLite. EnableFollow used to return nil although the new table had no trigger.
+// SQLite. follow.Enable used to return nil although the new table had no trigger.
 func TestEnable_GuardsTheTableThatHasTheNameNow(t *testing.T) {
 	eachSwap(t, func(t *testing.T, e followed, mark int64) {
 		testkit.Must(t, follow.Enable(t.Context(), e.conn, e.table))
@@ -195,18 +195,18 @@ func TestEnable_GuardsTheRenamedTableToo(t *testing.T) {
 	})
 }
 
-// Until EnableFollow is called, followers get an error instead of rows that nobody guards.
+// Until follow.Enable is called, followers get an error instead of rows that nobody guards.
 func TestMark_NoticesASwappedTable(t *testing.T) {
 	eachSwap(t, func(t *testing.T, e followed, _ int64) {
 		_, err := e.mark.Advance(t.Context())
 		if strings.HasSuffix(t.Name(), "there_and_back") && err == nil {
 			return // the table has its trigger again
 		}
-		testkit.IsError(t, err, follow.ErrNotEnabled, "call EnableFollow again")
+		testkit.IsError(t, err, follow.ErrNotEnabled, "call follow.Enable again")
 	})
 }
 
-// The processes of a deployment start at the same time, and each calls EnableFollow. None removes the trigger that
+// The processes of a deployment start at the same time, and each calls follow.Enable. None removes the trigger that
 // another one has just created.
 func TestEnable_ManyAtOnceAfterASwap(t *testing.T) {
 	t.Parallel()
@@ -294,7 +294,7 @@ func TestEnable_RefusesAnotherKey(t *testing.T) {
 		e := enable(t, d)
 		table := e.table
 		table.Key = "v"
-		testkit.IsError(t, follow.Enable(t.Context(), e.conn, table), nil, "its trigger compares the column id, not v", "DisableFollow")
+		testkit.IsError(t, follow.Enable(t.Context(), e.conn, table), nil, "its trigger compares the column id, not v", "follow.Disable")
 		testkit.Must(t, follow.Disable(t.Context(), e.conn, table))
 		testkit.Must(t, follow.Enable(t.Context(), e.conn, table))
 	})

@@ -7,6 +7,7 @@ import (
 
 // The root package documents these errors.
 var (
+	ErrNoSuchID      = errors.New("uidplugin: no such id")
 	ErrNegativeID    = errors.New("uidplugin: negative id")
 	ErrFutureID      = errors.New("uidplugin: the timestamp of the id is in the future")
 	ErrUnknownID     = errors.New("uidplugin: unknown id")

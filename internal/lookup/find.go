@@ -29,7 +29,7 @@ func (f *Finder) FindAll(ctx context.Context, ids []int64) (map[int64]any, error
 	loc := f.loc
 	byTable, future := map[string][]int64{}, map[int64]error{}
 	var elsewhere []error
-	errs := loc.locate(ctx, loc.workersFor(f.db), slices.Compact(slices.Sorted(slices.Values(ids))), func(l *Place, err error) {
+	errs := loc.locate(ctx, loc.WorkersFor(f.db), slices.Compact(slices.Sorted(slices.Values(ids))), func(l *Place, err error) {
 		if err != nil {
 			future[l.ID] = err
 		}
@@ -80,7 +80,7 @@ func (f *Finder) findNumbered(ctx context.Context, ids []int64, found map[int64]
 		return errs
 	}
 	byTable := map[string][]int64{}
-	failed := loc.locate(ctx, loc.workersFor(f.db), slices.Collect(maps.Keys(numbers)), func(l *Place, _ error) {
+	failed := loc.locate(ctx, loc.WorkersFor(f.db), slices.Collect(maps.Keys(numbers)), func(l *Place, _ error) {
 		p := f.plan(l.Table)
 		if p != nil && p.RowKey() != nil && !p.RowKey().Text && f.wants(p) && l.Database == loc.TablesDatabase {
 			byTable[l.Table] = append(byTable[l.Table], numbers[l.ID]...)

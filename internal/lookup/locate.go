@@ -30,7 +30,7 @@ func (loc *Locator) locateOne(ctx context.Context, db *gorm.DB, id int64) (Place
 	var o workernode.Origin
 	stamped := false
 	if !loc.Fixed {
-		n, o, stamped, err = loc.workersFor(db).Trace(ctx, l.WorkerID, loc.Layout.TickAt(l.Time))
+		n, o, stamped, err = loc.WorkersFor(db).Trace(ctx, l.WorkerID, loc.Layout.TickAt(l.Time))
 		if err != nil {
 			return Place{}, fmt.Errorf("uidplugin: locate: %w", err)
 		}

@@ -49,9 +49,9 @@ func (loc *Locator) Decode(id int64) (generator.Parts, error) {
 	return loc.Layout.Decompose(id)
 }
 
-// workersFor returns the database to read worker nodes from. We avoid the handle's transaction, because it may be older
+// WorkersFor returns the database to read worker nodes from. We avoid the handle's transaction, because it may be older
 // than a worker id, or on another database as with dbresolver. We use it only if it has the last connection.
-func (loc *Locator) workersFor(db *gorm.DB) *workernode.DB {
+func (loc *Locator) WorkersFor(db *gorm.DB) *workernode.DB {
 	pool := db.Statement.ConnPool
 	if loc.Workers == nil || loc.Apart || !sqldb.HoldsConnection(pool) || loc.free() {
 		return loc.Workers

@@ -49,6 +49,13 @@ func (f *Finder) where(ctx context.Context, p *catalog.Plan, condition clause.Ex
 	return db.Scopes(inTurn(append(f.scopes(p, &scope), restrict)...))
 }
 
+// Where returns db restricted to rows of a model that meet a condition, in the order of their ids. more are added after
+// the clauses of db have been checked, as those of [FindAs] are.
+func (loc *Locator) Where(ctx context.Context, db *gorm.DB, p *catalog.Plan, condition clause.Expression, more ...clause.Interface) *gorm.DB {
+	f := &Finder{loc: loc, db: db, inOrder: true}
+	return f.where(ctx, p, condition, more...)
+}
+
 // inTurn returns a scope that runs scopes one after the other. Each waits until no scope is pending, because scopes may
 // add scopes, which GORM runs in another round.
 func inTurn(scopes ...func(*gorm.DB) *gorm.DB) func(*gorm.DB) *gorm.DB {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
-	"github.com/uidplugin/uidplugin/internal/follow"
 )
 
 // A Request describes the partitions that a table should have.
@@ -202,7 +201,12 @@ func (r Request) endOf(layout generator.Layout, p part) (time.Time, error) {
 }
 
 // boundAt returns the smallest id of the tick at a time. It is the bound of Plugin.Range, too.
-func boundAt(layout generator.Layout, at time.Time) (int64, error) { return follow.MarkAt(layout, at) }
+func boundAt(layout generator.Layout, at time.Time) (int64, error) {
+	if at.Before(layout.Epoch) {
+		at = layout.Epoch
+	}
+	return layout.Compose(generator.Parts{Time: at})
+}
 
 // timeOf returns the time of an id, or zero if it has none.
 func timeOf(layout generator.Layout, id int64) time.Time {

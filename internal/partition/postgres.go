@@ -196,7 +196,7 @@ func (p *postgres) convert(ctx context.Context, t *table, s *Step) error {
 		s.Notes = append(s.Notes, "If the last VALIDATE fails, repeat only that, because it is not printed again.")
 	}
 	if len(do["follow"]) > 0 {
-		s.Notes = append(s.Notes, `The table is followed. Afterwards call EnableFollow again, or "uid follow enable".`)
+		s.Notes = append(s.Notes, `The table is followed. Afterwards call follow.Enable again, or "uid follow enable".`)
 	}
 	return nil
 }

@@ -1,3 +1,5 @@
+// wing: follow
+
 package inspector
 
 import (
@@ -5,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/uidplugin/uidplugin/follow"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
@@ -14,9 +17,9 @@ func TestTables_ShowFollowedTables(t *testing.T) {
 	if body := shows(t, s.handler, http.StatusOK, "/tables"); strings.Contains(body, "Followed") {
 		t.Error("without followed tables")
 	}
-	testkit.Must(t, s.plugin.EnableFollow(t.Context(), &account{}))
+	testkit.Must(t, follow.Enable(t.Context(), s.db, &account{}))
 	shows(t, s.handler, http.StatusOK, "/tables", "Followed tables", "accounts – – 1s – installed –")
-	mark, err := s.plugin.Settled(t.Context(), &account{})
+	mark, err := follow.Settled(t.Context(), s.db, &account{})
 	testkit.Must(t, err)
 	shows(t, s.handler, http.StatusOK, "/tables", " 1s until ", " installed –")
 	status, page, problem := getJSON[tablesPage](t, s.handler, "/tables")

@@ -1,0 +1,72 @@
+package follow
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	engine "github.com/uidplugin/uidplugin/internal/follow"
+)
+
+// An EnableOption changes [Enable].
+type EnableOption func(*enableOptions)
+
+type enableOptions struct {
+	slack time.Duration
+}
+
+// WithSlack sets how old an id may be when its INSERT arrives; older ones are refused with [ErrTooLate]. Followers see
+// rows this much later. The default is a second, and the least is 20 ms or a tick of the layout. Choose more than the
+// time from making an id to its INSERT, including differences between clocks.
+func WithSlack(d time.Duration) EnableOption {
+	return func(o *enableOptions) { o.slack = d }
+}
+
+// slackOf returns the slack that the options set in a layout with this tick.
+func slackOf(tick time.Duration, options []EnableOption) (time.Duration, error) {
+	var o enableOptions
+	for _, option := range options {
+		if option != nil {
+			option(&o)
+		}
+	}
+	least := max(engine.MinSlack, tick)
+	switch {
+	case o.slack == 0:
+		return max(time.Second, tick), nil
+	case o.slack < least || o.slack > engine.MaxSlack:
+		return 0, fmt.Errorf("%w: WithSlack(%v): it must be from %v to %v", uidplugin.ErrOption, o.slack, least, engine.MaxSlack)
+	}
+	return o.slack, nil
+}
+
+// A RowsOption changes [Rows].
+type RowsOption func(*rowsOptions)
+
+type rowsOptions struct {
+	rewind bool
+	locked bool
+}
+
+// WithRewind makes Rows go back if the database has lost commits, as after the failover to a replica that was behind.
+// Rows that it has returned may then be gone, and rows may be inserted below its cursor. Rows goes back to the last
+// published mark that it finds in the database, so it misses no row that survives, but returns some rows again.
+func WithRewind() RowsOption {
+	return func(o *rowsOptions) { o.rewind = true }
+}
+
+// WithRowLocks makes Rows read with shared locks on MySQL and MariaDB, so it waits for XA transactions that are
+// prepared. InnoDB forgets that these transactions write to a followed table, so without this option their rows are
+// missed.
+func WithRowLocks() RowsOption {
+	return func(o *rowsOptions) { o.locked = true }
+}
+
+func rowsOptionsOf(options []RowsOption) (o rowsOptions) {
+	for _, option := range options {
+		if option != nil {
+			option(&o)
+		}
+	}
+	return o
+}

@@ -1,0 +1,197 @@
+package follow
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/uidplugin/uidplugin"
+	engine "github.com/uidplugin/uidplugin/internal/follow"
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+)
+
+// highest returns the id above the largest in the table, or 0 if the table is empty.
+func (t *table) highest(ctx context.Context, db *gorm.DB) (above int64, err error) {
+	var largest sql.NullInt64
+	err = db.WithContext(ctx).Unscoped().Model(t.model.New()).Select("MAX(?)", t.model.Column()).Scan(&largest).Error
+	if err == nil && largest.Valid {
+		above = largest.Int64 + 1
+	}
+	return above, err
+}
+
+// A reader reads rows of T for one follower. The conditions of db apply as for [uidplugin.FindAs].
+type reader[T any] struct {
+	*table
+	handle  *gorm.DB
+	locked  bool // wait for transactions that have rows below the mark, even if they have lost the lock of the gate
+	regions *engine.Regions
+	bad     int64 // the last row that could not be read
+}
+
+func newReader[T any](t *table, db *gorm.DB, locked bool) *reader[T] {
+	return &reader[T]{table: t, handle: db, locked: locked, regions: engine.NewRegions(t.core.Region(), t.core.WorkerOf)}
+}
+
+func (r *reader[T]) id(row *T) int64 { return r.model.ID(row) }
+
+// isOwn reports whether a row that read has loaded is of this region.
+func (r *reader[T]) isOwn(row *T) bool { return r.regions.IsOwn(r.id(row)) }
+
+// read is a [engine.Reader]. If one of the rows cannot be read, it returns those before it, and an error with its id.
+func (r *reader[T]) read(ctx context.Context, cursor engine.Cursor, limit int) (rows []*T, published int64, err error) {
+	rows, published, err = r.chunk(ctx, cursor, limit)
+	if err != nil && !errors.Is(err, uidplugin.ErrClause) {
+		rows, published, err = r.before(ctx, cursor, limit, err)
+	}
+	if err != nil {
+		err = fmt.Errorf("uidplugin: follow %s: %w", r.Name, err)
+	}
+	return rows, published, err
+}
+
+// before reads the rows before the one that cannot be read, in smaller and smaller chunks, after a chunk failed with
+// err. If not even the next id can be read, the reason is not a row, and err remains.
+func (r *reader[T]) before(ctx context.Context, cursor engine.Cursor, limit int, err error) (rows []*T, published int64, _ error) {
+	for size := limit; len(rows) < limit; {
+		if err != nil {
+			id, failed := r.next(ctx, cursor)
+			switch {
+			case failed != nil || id == 0:
+				return rows, published, err
+			case size == 1:
+				r.bad = id
+				return rows, published, fmt.Errorf("the row %d cannot be read, so followers stop before it: %w", id, err)
+			case id == r.bad:
+				size = 1
+			default:
+				size /= 2
+			}
+		}
+		n := min(size, limit-len(rows))
+		var chunk []*T
+		if chunk, published, err = r.chunk(ctx, cursor, n); err != nil {
+			continue
+		}
+		if rows = append(rows, chunk...); len(chunk) < n {
+			break
+		}
+		cursor.Last = r.id(chunk[n-1])
+	}
+	return rows, published, nil
+}
+
+// chunk reads rows in a transaction.
+func (r *reader[T]) chunk(ctx context.Context, cursor engine.Cursor, limit int) (rows []*T, published int64, err error) {
+	err = r.query(ctx, cursor, limit, func(tx, query *gorm.DB, mark int64) error {
+		if published = mark; query == nil {
+			return nil
+		}
+		if err := query.Find(&rows).Error; err != nil {
+			return err
+		}
+		if err := r.check(rows, cursor, published); err != nil {
+			return err
+		}
+		ids := make([]int64, len(rows))
+		for i, row := range rows {
+			ids[i] = r.id(row)
+		}
+		return r.regions.Learn(ctx, r.core.WorkersFor(tx), ids)
+	})
+	if err != nil {
+		rows = nil
+	}
+	return rows, published, err
+}
+
+// next returns the id of the next row without reading its other columns into the model, or 0 if there is none.
+func (r *reader[T]) next(ctx context.Context, cursor engine.Cursor) (id int64, err error) {
+	err = r.query(ctx, cursor, 1, func(_, query *gorm.DB, _ int64) error {
+		if query == nil {
+			return nil
+		}
+		query = query.Clauses()              // begins the statement
+		query.Statement.Dest = r.model.New() // its model
+		rows, err := query.Rows()
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		names, err := rows.Columns()
+		if err != nil || !rows.Next() {
+			return errors.Join(err, rows.Err())
+		}
+		values := make([]any, len(names))
+		key := slices.IndexFunc(names, func(name string) bool { // MySQL's driver may put the table before the name
+			return strings.EqualFold(name[strings.LastIndexByte(name, '.')+1:], r.Key)
+		})
+		for i := range values {
+			if values[i] = new(any); i == key {
+				values[i] = &id
+			}
+		}
+		return rows.Scan(values...)
+	})
+	return id, err
+}
+
+// query calls f in a transaction, with the published mark and a query for the rows after the cursor. The query is nil
+// if there can be none.
+func (r *reader[T]) query(ctx context.Context, cursor engine.Cursor, limit int, f func(tx, query *gorm.DB, published int64) error) error {
+	var isolation sql.TxOptions
+	if r.locked { // at other levels InnoDB also locks the gaps between rows, so that writers would wait
+		isolation.Isolation = sql.LevelReadCommitted
+	}
+	return r.handle.WithContext(ctx).Transaction(func(tx *gorm.DB) (err error) {
+		published := int64(math.MaxInt64)
+		if r.core.Test == nil {
+			published, err = r.mark.Published(ctx, tx.Statement.ConnPool)
+		}
+		if err != nil {
+			return err
+		}
+		above, below, any := cursor.Bounds(published)
+		if !any {
+			return f(tx, nil, published)
+		}
+		column, value := r.model.Column(), r.model.Key.Value
+		more := []clause.Interface{clause.OrderBy{Columns: []clause.OrderByColumn{{Column: column}}}, clause.Limit{Limit: &limit}}
+		if place := from(r.mark.Place()); r.core.Test == nil && place != "" {
+			more = append(more, place)
+		}
+		if r.locked {
+			more = append(more, clause.Locking{Strength: "SHARE"})
+		}
+		between := clause.And(clause.Gt{Column: column, Value: value(above)}, clause.Lt{Column: column, Value: value(below)})
+		return f(tx, r.model.Where(ctx, tx, between, more...), published)
+	}, &isolation)
+}
+
+// A from makes a statement read the quoted table, which is the model's own in its schema.
+type from string
+
+func (f from) ModifyStatement(stmt *gorm.Statement) { stmt.TableExpr = &clause.Expr{SQL: string(f)} }
+func (f from) Name() string                         { return "FROM" }
+func (f from) Build(clause.Builder)                 {}
+func (f from) MergeClause(*clause.Clause)           {}
+
+// check returns an error if the rows are not in ascending order between the cursor and the mark, for example because
+// they came without their keys.
+func (r *reader[T]) check(rows []*T, cursor engine.Cursor, published int64) error {
+	last := cursor.Last
+	for _, row := range rows {
+		id := r.id(row)
+		if id <= last || id >= published {
+			return fmt.Errorf("%w: a row came with the key %d after %d: let Select and Omit of the handle leave %s in,"+
+				" and leave out joins that repeat rows", uidplugin.ErrClause, id, last, r.Key)
+		}
+		last = id
+	}
+	return nil
+}

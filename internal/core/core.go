@@ -1,0 +1,96 @@
+// Package core is the part of a database handle that packages above the root package need, such as follow: its models
+// with their keys, the conditions of the caller, the clock and the statements of the plugin. They find it in the
+// handle, so the type Plugin does not need exported methods for them.
+package core
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/uidplugin/uidplugin/internal/lookup"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
+)
+
+// Name is the name of a Core among the plugins of a handle.
+const Name = "uidplugin:core"
+
+// ErrNotRegistered reports a handle without the plugin. The root package documents it.
+var ErrNotRegistered = errors.New("uidplugin: not registered")
+
+// NotRegistered returns the error about a handle that the plugin has not been registered with.
+func NotRegistered() error {
+	return fmt.Errorf("%w: call db.Use(uidplugin.New()) first, on this handle or the one it was made from; if you did, db.Use has returned an error", ErrNotRegistered)
+}
+
+// A Core belongs to a handle and to all that are made from it. It is safe for concurrent use.
+type Core struct {
+	*lookup.Locator
+
+	// OnInsertError gets the error of each create, update and Exec. It returns the error for the caller, and reports
+	// whether the database has refused the id of a row; then the keys that the create has set are cleared. nil keeps all
+	// errors. Set it before the handle is used.
+	OnInsertError func(stmt *gorm.Statement, err error) (_ error, refused bool)
+
+	home   *sqldb.DB // knows where names of the handle without a schema are; nil with a fixed worker id
+	values sync.Map  // of [Value], by type
+}
+
+var _ gorm.Plugin = (*Core)(nil)
+
+// New returns the Core of a plugin that db.Use has initialized.
+func New(loc *lookup.Locator, home *sqldb.DB) *Core { return &Core{Locator: loc, home: home} }
+
+// Of returns the Core of a handle. The error wraps [ErrNotRegistered].
+func Of(db *gorm.DB) (*Core, error) {
+	if db != nil && db.Config != nil {
+		if c, ok := db.Config.Plugins[Name].(*Core); ok {
+			return c, nil
+		}
+	}
+	return nil, NotRegistered()
+}
+
+// Name implements [gorm.Plugin].
+func (c *Core) Name() string { return Name }
+
+// Initialize implements [gorm.Plugin]. GORM calls it for copies of the configuration; they share the Core.
+func (c *Core) Initialize(*gorm.DB) error { return nil }
+
+// Value returns what a package keeps for a handle: one zero T, the same for each call.
+func Value[T any](c *Core) *T {
+	key := reflect.TypeFor[T]()
+	v, ok := c.values.Load(key)
+	if !ok {
+		v, _ = c.values.LoadOrStore(key, new(T))
+	}
+	return v.(*T)
+}
+
+// Statements returns a DB for statements that take at most the timeout of the plugin, or least if that is longer. It
+// looks names without a schema up where the plugin does. It fails if db is a transaction.
+func (c *Core) Statements(db *gorm.DB, least time.Duration) (*sqldb.DB, error) {
+	statements, err := sqldb.Open(db, max(c.Timeout, least))
+	if err == nil && c.home != nil {
+		statements = statements.HomeOf(c.home)
+	}
+	return statements, err
+}
+
+// Region returns the region of the registry. It is [workernode.Whole] with a fixed worker id.
+func (c *Core) Region() workernode.Region {
+	if c.Manager == nil {
+		return workernode.Whole
+	}
+	return c.Manager.Registry().Region
+}
+
+// WorkerOf returns the worker id in an id. It reports false for numbers without one.
+func (c *Core) WorkerOf(id int64) (int64, bool) {
+	parts, err := c.Decode(id)
+	return parts.WorkerID, err == nil
+}

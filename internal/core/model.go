@@ -1,0 +1,48 @@
+package core
+
+import (
+	"context"
+	"reflect"
+
+	"github.com/uidplugin/uidplugin/internal/catalog"
+	"github.com/uidplugin/uidplugin/internal/model"
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+)
+
+// A Model is a model of a handle that has a uid field.
+type Model struct {
+	Table string         // its name in GORM's schema
+	Key   *catalog.Field // the uid field of the primary key; nil if there is none
+
+	core *Core
+	plan *catalog.Plan
+}
+
+// Model returns the model of value. The error wraps [model.ErrNoField], or is the error of a create.
+func (c *Core) Model(db *gorm.DB, value any) (*Model, error) {
+	p, _, err := c.Catalog.KeyOf(db, value)
+	if err != nil {
+		return nil, err
+	}
+	return &Model{p.Schema.Table, p.RowKey(), c, p}, nil
+}
+
+// New returns a pointer to a new row.
+func (m *Model) New() any { return m.plan.NewRow() }
+
+// ID returns the id of a row, a pointer to a struct of the model.
+func (m *Model) ID(row any) int64 {
+	return model.Row{Struct: reflect.ValueOf(row).Elem()}.ID(context.Background(), m.Key.Field)
+}
+
+// Column returns the column of the key, in the table of the statement.
+func (m *Model) Column() clause.Column {
+	return clause.Column{Table: clause.CurrentTable, Name: m.Key.DBName}
+}
+
+// Where returns db restricted to rows that meet a condition on the key. more are added after the clauses of db have
+// been checked: it may have those of FindAs.
+func (m *Model) Where(ctx context.Context, db *gorm.DB, condition clause.Expression, more ...clause.Interface) *gorm.DB {
+	return m.core.Where(ctx, db, m.plan, condition, more...)
+}

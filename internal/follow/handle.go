@@ -1,0 +1,92 @@
+package follow
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"gorm.io/gorm"
+)
+
+// ErrTooLate reports that a followed table has refused a row, because the row's id is older than the slack allows.
+var ErrTooLate = errors.New("uidplugin: too late")
+
+// A Handle is what a database handle keeps about its followed tables. It may be used concurrently. The zero Handle is
+// empty.
+type Handle struct {
+	marks sync.Map // *Mark by Table
+
+	mu      sync.Mutex
+	refused map[string]int64 // creates that were too late, by table
+}
+
+// Mark returns the mark of a table. create makes it at the first call; concurrent first calls may make several.
+func (h *Handle) Mark(t Table, create func() *Mark) *Mark {
+	mark, ok := h.marks.Load(t)
+	if !ok {
+		mark, _ = h.marks.LoadOrStore(t, create())
+	}
+	return mark.(*Mark)
+}
+
+// OnInsertError returns a function that recognizes the errors of rows that were too late. It makes them wrap
+// ErrTooLate, counts them, and calls reach with the database's clock, because the table would refuse the next ids as
+// well if the clock of this process is behind.
+func (h *Handle) OnInsertError(reach func(to time.Time)) func(stmt *gorm.Statement, err error) (error, bool) {
+	return func(stmt *gorm.Statement, err error) (error, bool) {
+		at, ok := TooLate(err)
+		if !ok || errors.Is(err, ErrTooLate) {
+			return err, errors.Is(err, ErrTooLate)
+		}
+		table := cmp.Or(stmt.Table, "the table") // which is unknown for Exec
+		if stmt.Schema != nil && strings.HasSuffix(stmt.Schema.Table, "."+stmt.Table) {
+			table = stmt.Schema.Table // GORM leaves the name of the table's schema out, and followers have it
+		}
+		if stmt.Table != "" {
+			h.count(table)
+		}
+		reach(at)
+		return fmt.Errorf("%w: %s is followed, and the id of a row is older than its slack allows; create the rows again, in a transaction"+
+			" from its beginning, and with new ids where the application, or an earlier statement or batch, has set them: %w", ErrTooLate, table, err), true
+	}
+}
+
+func (h *Handle) count(table string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.refused == nil {
+		h.refused = map[string]int64{}
+	}
+	h.refused[table]++
+}
+
+// A TableState is the state of a followed table in this process.
+type TableState struct {
+	Table     string
+	TooLate   int64 // creates that were refused
+	Followers int
+	Settled   int64 // what followers know to be complete; 0 without followers, or if unknown
+	Err       error // why Settled does not advance
+}
+
+// Tables returns the tables that are followed here, or that have refused rows, by their names.
+func (h *Handle) Tables() []TableState {
+	tables := map[string]TableState{}
+	h.mu.Lock()
+	for table, n := range h.refused {
+		tables[table] = TableState{Table: table, TooLate: n}
+	}
+	h.mu.Unlock()
+	for key, value := range h.marks.Range {
+		if followers, settled, err := value.(*Mark).State(); followers > 0 {
+			name := key.(Table).Name
+			tables[name] = TableState{name, tables[name].TooLate, followers, settled, err}
+		}
+	}
+	return slices.SortedFunc(maps.Values(tables), func(a, b TableState) int { return strings.Compare(a.Table, b.Table) })
+}
