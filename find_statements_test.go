@@ -3,7 +3,6 @@ package uidplugin_test
 import (
 	"database/sql/driver"
 	"errors"
-	"regexp"
 	"testing"
 	"time"
 
@@ -28,7 +27,7 @@ func TestPluginLocate_IsOneStatement(t *testing.T) {
 			got, err := p.Locate(t.Context(), uidplugin.ID(atFew(t, 12, sequence)))
 			must(t, err)
 			want := uidplugin.Location{ID: uidplugin.ID(atFew(t, 12, sequence)), Time: noon, WorkerID: 12, Sequence: sequence, Table: "orders",
-				Session: uidplugin.Session{Slot: 4, Application: "shop", Host: "web-1", Port: "8080", Kind: workernode.Container,
+				Session: workernode.Session{Slot: 4, Application: "shop", Host: "web-1", Port: "8080", Kind: workernode.Container,
 					Launched: noon.Add(-2 * time.Minute), From: noon.Add(-90 * time.Second)}}
 			if got != want {
 				t.Errorf("Locate: %+v, want %+v", got, want)
@@ -59,23 +58,6 @@ func TestPluginLocate_ReportsTheDatabasesError(t *testing.T) {
 		t.Fatalf("Locate: %+v, %v", l, err)
 	}
 	saysAll(t, err.Error(), "uidplugin: locate", "worker id 12")
-}
-
-// Without parseTime MySQL's driver returns dates as text.
-func TestPluginNodes_ReadsLaunchDatesAsText(t *testing.T) {
-	t.Parallel()
-
-	db, mock := mockedUse(t)
-	texts := regexp.MustCompile(`"(DATABASE_NAME|TABLE_NAME|LAYOUT|HOST_NAME|PORT)"`) // a list has no longer ones than this
-	list := texts.ReplaceAllString(selectNodes, `SUBSTR($0, 1, 200) AS $0`) + ` WHERE "ID" > ? ORDER BY "ID" LIMIT 10`
-	expect(mock, step{sql: dialects[0].sql(list), args: []driver.Value{0},
-		rows: nodeRows().AddRow(1, nil, "", "", "", 0, "java-1", "8080", 2, []byte("2024-02-29"))})
-	nodes, err := uidplugin.From(db).Nodes(t.Context(), 0, 10)
-	must(t, err)
-	want := workernode.Node{WorkerID: 1, Host: "java-1", Port: "8080", Kind: workernode.Actual, LaunchDate: time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC)}
-	if len(nodes) != 1 || *nodes[0] != want {
-		t.Errorf("Nodes: %+v", nodes)
-	}
 }
 
 // listInvoices gives db a plugin that lists invoice, whose worker id is 58.

@@ -11,6 +11,20 @@ import (
 	"gorm.io/gorm"
 )
 
+// nodesOf reads the tables of a handle.
+func nodesOf(tb testing.TB, db *gorm.DB) *workernode.DB {
+	tb.Helper()
+	d, err := workernode.Open(db, time.Minute)
+	must(tb, err)
+	return d
+}
+
+// A sessionRow is a row of WORKER_SESSION.
+type sessionRow struct {
+	Start, Before int64
+	Host          string
+}
+
 // openParts returns a handle with the plugin, on a SQLite database of its own, that has the table of part.
 func openParts(tb testing.TB, options ...uidplugin.Option) (*gorm.DB, *uidplugin.Plugin) {
 	tb.Helper()
@@ -103,7 +117,7 @@ func elsewhere(worker int64, table string) workernode.Node {
 }
 
 // addSlot adds a free slot with a FENCE, and its sessions: START_TICK, BEFORE_TICK and host of each.
-func addSlot(t *testing.T, db *gorm.DB, slot, fence int64, sessions ...workernode.Session) {
+func addSlot(t *testing.T, db *gorm.DB, slot, fence int64, sessions ...sessionRow) {
 	t.Helper()
 	must(t, db.Exec(`INSERT INTO "WORKER_SLOT" ("ID", "LAYOUT", "REUSABLE", "FENCE", "VERSION", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT")`+
 		` VALUES (?, ?, 0, ?, 9, '', 0, 'shop', 'web-9', '80')`, slot, generator.DefaultLayout().String(), fence).Error)

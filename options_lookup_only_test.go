@@ -44,7 +44,7 @@ func TestWithLookupOnly_WritesNothing(t *testing.T) {
 	if must(t, err); found.(*lookedUp).Text != "a" {
 		t.Errorf("%+v", found)
 	}
-	slots, err := p.Slots(t.Context(), 0, 10)
+	slots, err := nodesOf(t, reader).Slots(t.Context(), p.Layout(), 0, 10)
 	if must(t, err); len(slots) != 1 || slots[0].Held {
 		t.Errorf("%+v", slots)
 	}

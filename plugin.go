@@ -58,6 +58,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/catalog"
 	"github.com/uidplugin/uidplugin/internal/config"
+	"github.com/uidplugin/uidplugin/internal/core"
 	"github.com/uidplugin/uidplugin/internal/lookup"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/supply"
@@ -92,7 +93,8 @@ type shared struct {
 	supply   *supply.Supply
 	catalog  *catalog.Catalog
 	locator  atomic.Pointer[lookup.Locator] // set from the start, because Decode works before Initialize
-	marks    sync.Map                       // *follow.Mark by follow.Table
+	core     *core.Core
+	marks    sync.Map // *follow.Mark by follow.Table
 }
 
 // New returns a plugin for db.Use. It does nothing yet; db.Use reports invalid options. Call db.Use before AutoMigrate
@@ -175,6 +177,7 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	p.db = db
 	s.registered.Store(true)
 	db.Config.Plugins[Name] = p // db.Use sets it after this returns, but openers may call From(db) before
+	db.Config.Plugins[core.Name] = s.core
 	s.catalog.Start()
 	s.supply.Start(s.catalog.Later())
 	if left := s.Layout.Expires().Sub(s.Now()); left < 365*24*time.Hour {
@@ -240,6 +243,7 @@ func (s *shared) open(db *gorm.DB) error {
 	s.catalog = catalog.New(s.Config, db, statements, s.supply, catalogPublic)
 	loc.Supply, loc.Catalog = s.supply, s.catalog
 	s.locator.Store(loc)
+	s.core = core.New(loc, s.home)
 	ctx := context.Background()
 	if err := s.catalog.Add(ctx, db, s.Models); err != nil {
 		return err

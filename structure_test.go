@@ -17,7 +17,7 @@ import (
 // packages are those of this module that are no examples or tests.
 var packages = []string{
 	".", "generator", "generator/foreign", "segment", "migrations", "publicid", "uidtest", "inspector", "uidprom",
-	"internal/admin", "internal/catalog", "internal/lookup", "workernode", "ringbuffer", "internal/config",
+	"internal/admin", "internal/core", "internal/catalog", "internal/lookup", "workernode", "ringbuffer", "internal/config",
 	"internal/follow", "internal/model", "internal/partition", "internal/supply", "internal/upsert", "internal/sqldb", "internal/logqueue", "internal/rounded",
 }
 

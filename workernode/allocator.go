@@ -107,7 +107,7 @@ func (a *allocator) addRead(nodes []*Node) {
 }
 
 // dropDeleted gives up worker ids whose rows were deleted, because their ids cannot be located. Their tables get others.
-// An unused worker id whose row names another table serves that one, because [DB.RenameTable] has renamed it. One in use
+// An unused worker id whose row names another table serves that one, because an operator has renamed it. One in use
 // is given up, because its generator makes ids for the old name. The caller holds the mutex.
 func (a *allocator) dropDeleted(nodes []*Node) {
 	there := make(map[int64]Table, len(nodes))

@@ -59,7 +59,7 @@ var missingTable = regexp.MustCompile(`Error 1146\b|SQLSTATE 42P01|no such table
 func (d *DB) ClaimFixed(ctx context.Context, layout generator.Layout, worker int64) error {
 	lead := max(d.defaultLead(), minLeadTicks*layout.Tick)
 	for try := 0; ; try++ {
-		r, err := d.OpenRegistry(ctx, layout, lead, Region{})
+		r, _, err := d.openRegistry(ctx, layout, lead, Region{})
 		if err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func (d *DB) ClaimFixed(ctx context.Context, layout generator.Layout, worker int
 // defaultLead returns the lead of a registry whose processes set none.
 func (d *DB) defaultLead() time.Duration {
 	if d.sql.Dialect() == "sqlite" {
-		return DefaultLeadSQLite
+		return defaultLeadSQLite
 	}
 	return DefaultLead
 }

@@ -56,10 +56,10 @@
 //     clock has not passed that. Both must hold before the statement is sent and after it is acknowledged. Otherwise a
 //     transaction begins a new session.
 //  4. Nothing lowers FENCE. Rows of WORKER_NODE are never deleted. The table of a worker id never changes once it is
-//     set, except that an operator gives it the new name of a renamed table ([DB.RenameTable]). A transaction that
+//     set, except that an operator gives it the new name of a renamed table (uid tables rename). A transaction that
 //     inserts rows reads them back before COMMIT. If one of its rows was deleted or changed, a process notices at a new
 //     session or within ten minutes, and gets another worker id. An unused worker id takes the name in its row. Only
-//     [DB.PruneSessions], which an operator calls, deletes rows of WORKER_SESSION.
+//     an operator deletes rows of WORKER_SESSION (uid sessions prune).
 //  5. Each statement is a transaction of its own, or follows the slot's row in one. It runs on the pool of the
 //     plugin's handle, never inside a transaction of the application. Executed twice or late it changes nothing,
 //     because it compares.

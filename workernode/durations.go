@@ -9,9 +9,9 @@ import (
 const (
 	// DefaultLead is the default of Config.Lead.
 	DefaultLead = 10 * time.Second
-	// DefaultLeadSQLite is the default on SQLite. It is longer because transactions of the application block the lease
+	// defaultLeadSQLite is the default on SQLite. It is longer because transactions of the application block the lease
 	// manager's writes, and because a file does not fail over.
-	DefaultLeadSQLite = 10 * time.Minute
+	defaultLeadSQLite = 10 * time.Minute
 
 	// skew is the assumed difference between the clocks of two processes.
 	skew = time.Second

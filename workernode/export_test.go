@@ -30,6 +30,15 @@ func ScanDate(v any) (text string, err error) {
 	return d.Format("2006-01-02 15:04:05.000 MST"), err
 }
 
+// OpenRegistry reads the registry, or begins it.
+func (d *DB) OpenRegistry(ctx context.Context, layout generator.Layout, lead time.Duration, region Region) (Registry, error) {
+	r, _, err := d.openRegistry(ctx, layout, lead, region)
+	return r, err
+}
+
+// Table returns the table of the lease.
+func (l *TableLease) Table() Table { return l.table }
+
 // Transact runs f in a transaction.
 func (d *DB) Transact(ctx context.Context, f func(ctx context.Context, tx *DB) error) error {
 	return d.transact(ctx, f)

@@ -9,10 +9,6 @@ import (
 // A lane is a worker id of a generator that has several. This file decides how many it should have. TableLease.grow
 // applies the result.
 
-// MaxLanes is the largest number of worker ids that a process uses for one table and generator: a power of two. With
-// the default layout they make 256,000 ids a second.
-const MaxLanes = generator.MaxLanes
-
 // farAhead is how far ids run ahead of the clock before the log reports that a generator cannot have more lanes.
 const farAhead = 250 * time.Millisecond
 

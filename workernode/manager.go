@@ -20,7 +20,7 @@ import (
 // Config configures [NewManager]. The zero Config is usable.
 type Config struct {
 	// Lead is how far ahead of the clock a fence is set. So it limits how long ids are made while the database is
-	// unreachable, and how large a burst one worker id makes. 0 means [DefaultLead], or [DefaultLeadSQLite] on SQLite.
+	// unreachable, and how large a burst one worker id makes. 0 means [DefaultLead], or ten minutes on SQLite.
 	// The first process pins it in the registry.
 	Lead time.Duration
 
@@ -165,7 +165,7 @@ func (m *Manager) Assign(ctx context.Context, tables []Table, lanes []int) ([]*T
 		r.lanes = slices.Repeat([]int{1}, len(tables))
 	}
 	if len(r.lanes) != len(tables) || slices.ContainsFunc(r.lanes, wrongLanes) {
-		return nil, fmt.Errorf("%w: %d tables with %v worker ids: each needs 1 to %d", generator.ErrConfig, len(tables), r.lanes, MaxLanes)
+		return nil, fmt.Errorf("%w: %d tables with %v worker ids: each needs 1 to %d", generator.ErrConfig, len(tables), r.lanes, generator.MaxLanes)
 	}
 	if err := m.requests.add(r, m.clock.now()); err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func checkTables(tables []Table) error {
 	return nil
 }
 
-func wrongLanes(n int) bool { return n < 1 || n > MaxLanes }
+func wrongLanes(n int) bool { return n < 1 || n > generator.MaxLanes }
 
 // RequestRenewal makes the lease manager check the generators' needs at once. It never waits. Generators call it when
 // they run low.

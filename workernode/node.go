@@ -13,7 +13,7 @@ import (
 // MarshalText returns UidGenerator's name of the kind in lower case, or String for an unknown kind.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(strings.ToLower(k.String())), nil }
 
-// A Node is a row of WORKER_NODE: one worker id with its slot and table. Only [DB.RenameTable] changes the table.
+// A Node is a row of WORKER_NODE: one worker id with its slot and table. Only "uid tables rename" changes the table.
 type Node struct {
 	WorkerID int64  // ID
 	Slot     int64  // SLOT: the slot that owns it; 0 in UidGenerator's rows

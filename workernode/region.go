@@ -7,8 +7,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-
-	"github.com/uidplugin/uidplugin/generator"
 )
 
 // A Region is the share of an id space that one registry gives out: the worker ids and slots that leave the remainder N
@@ -198,62 +196,9 @@ func (d *DB) Regions(ctx context.Context, workers ...int64) (map[int64]int64, er
 	return regions, nil
 }
 
-// Divide divides the registry, which must be of the region before, so that there are of regions, and returns it. The
-// number of regions must be a multiple of the one before. The registry keeps its N, and all worker ids and slots that it
-// has given out. The new regions begin with [Registry.Other]. Processes may run meanwhile. The error wraps [ErrRegion] if
-// the registry cannot be divided like this, or if somebody else has divided it: the new regions of both divisions would
-// have numbers in common.
-func (d *DB) Divide(ctx context.Context, before Region, of int64) (Registry, error) {
-	for try := 0; ; try++ {
-		r, err := d.Registry(ctx)
-		if err != nil {
-			return r, err
-		}
-		if r.Region != before {
-			return r, fmt.Errorf("%w: the registry is %s now, and was %s when it was read: somebody else has divided it, and has the statements for the new regions;"+
-				" if nobody has, uid region split --from prints them", ErrRegion, r.Region, before)
-		}
-		if before.Of == of && before.Valid() {
-			return r, refuseRegion(r.Region, r.Shared)
-		}
-		divided := Region{r.Region.N, of}
-		if err := refuseRegion(divided, r.Shared); err != nil {
-			return r, err
-		}
-		if !r.Region.Valid() || !divided.Valid() || !divided.DividedFrom(r.Region) {
-			return r, fmt.Errorf("%w: the registry is %s, so the new number of regions must be a multiple of %d, and is %d", ErrRegion, r.Region, r.Region.Of, of)
-		}
-		if layout, err := generator.ParseLayout(r.Layout); err != nil || r.NextID > layout.MaxWorkerID()-of+1 {
-			return r, fmt.Errorf("%w: the registry has given out the worker ids of the layout %s up to %d, so too few are left for %d regions", ErrRegion, r.Layout, r.NextID-1, of)
-		}
-		// The counters are read after this UPDATE, and the other regions begin above them. From now on no process takes a
-		// number by the old STRIDE, because each UPDATE of a counter compares it.
-		n, err := d.sql.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "STRIDE" = ? WHERE "NAME" = ? AND "ID_SPACE" = ? AND "STRIDE" = ? AND "REMAINDER" = ?`,
-			of, registryName, r.Space, r.Region.Of, r.Region.N)
-		switch {
-		case err != nil:
-			return r, fmt.Errorf("workernode: divide %s: %w", RegistryTable, err)
-		case n == 1:
-			r, err = d.Registry(ctx)
-			if err == nil && r.Region != divided {
-				err = fmt.Errorf("%w: the registry is %s after it was made %s: something else changes %s", ErrRegion, r.Region, divided, RegistryTable)
-			}
-			return r, err
-		case try >= maxTries:
-			return r, fmt.Errorf("workernode: divide %s: the database changed no row, and reports no error", RegistryTable)
-		}
-	}
-}
-
 // Other returns the registry with which region n of the same division begins, above all numbers that r has given out.
 func (r Registry) Other(n int64) Registry {
 	r.Region.N, r.Space = n, newSpace()
 	r.NextID, r.NextSlot = r.Region.From(r.NextID), r.Region.From(r.NextSlot)
 	return r
-}
-
-// Insert returns the statement that creates the registry's row, with names in double quotes.
-func (r Registry) Insert() string {
-	return fmt.Sprintf(`INSERT INTO "WORKER_REGISTRY" (`+registryColumns+`) VALUES ('%s', '%s', '%s', %d, %d, %d, %d, %d, %d, %d, %d)`,
-		registryName, r.Space, r.Layout, r.LeadTicks, r.NextID, r.NextSlot, r.Floor, SchemaVersion, r.Region.Of, r.Region.N, r.FirstID)
 }

@@ -47,7 +47,7 @@ func TestRegionDividedFrom(t *testing.T) {
 }
 
 // Processes of several regions take numbers at random while the registries are divided. No number is taken twice.
-func TestDivide_RegionsNeverTakeANumberTwice(t *testing.T) {
+func TestRegistryOther_RegionsNeverTakeANumberTwice(t *testing.T) {
 	t.Parallel()
 	layout := generator.DefaultLayout()
 	type database struct {
@@ -85,12 +85,12 @@ func TestDivide_RegionsNeverTakeANumberTwice(t *testing.T) {
 		for _, d := range all[:len(all):len(all)] {
 			before, err := d.db.Registry(t.Context())
 			testkit.Must(t, err)
-			r, err := d.db.Divide(t.Context(), before.Region, of)
-			testkit.Must(t, err)
+			r := divide(t, d.db, of)
 			for n := before.Region.N + before.Region.Of; n < of; n += before.Region.Of {
 				other := r.Other(n)
 				o := &database{regionDB(t), other.Region, other.Space}
-				_, err := o.db.sql.Exec(t.Context(), other.Insert())
+				_, err := o.db.sql.Exec(t.Context(), insertRegistry, registryName, other.Space, other.Layout, other.LeadTicks, other.NextID,
+					other.NextSlot, SchemaVersion, other.Region.Of, other.Region.N, other.FirstID)
 				testkit.Must(t, err)
 				if r, err := o.db.OpenRegistry(t.Context(), layout, time.Second, other.Region); err != nil || r.Region != other.Region {
 					t.Fatal(r, err)
@@ -106,6 +106,16 @@ func TestDivide_RegionsNeverTakeANumberTwice(t *testing.T) {
 	if len(all) != 12 {
 		t.Errorf("%d regions", len(all))
 	}
+}
+
+// divide divides a registry, as "uid region split" does.
+func divide(t *testing.T, d *DB, of int64) Registry {
+	t.Helper()
+	_, err := d.sql.Exec(t.Context(), `UPDATE "WORKER_REGISTRY" SET "STRIDE" = ?`, of)
+	testkit.Must(t, err)
+	r, err := d.Registry(t.Context())
+	testkit.Must(t, err)
+	return r
 }
 
 // regionDB returns a database with the tables and without a registry.
@@ -146,7 +156,7 @@ func TestDBOpenRegistry_AfterAnotherDivision(t *testing.T) {
 	one := Region{1, 2}
 	_, err := d.OpenRegistry(t.Context(), layout, time.Second, one)
 	testkit.Must(t, err)
-	_, err = d.Divide(t.Context(), one, 4)
+	divide(t, d, 4)
 	testkit.Must(t, err)
 	for _, region := range []Region{{}, one, {1, 4}} {
 		if r, err := d.OpenRegistry(t.Context(), layout, time.Second, region); err != nil || r.Region != (Region{1, 4}) {
@@ -230,9 +240,7 @@ func TestReserve_RefusesARegistryFromBeforeTheDivision(t *testing.T) {
 	d := regionDB(t)
 	r, err := d.OpenRegistry(t.Context(), layout, time.Second, Region{})
 	testkit.Must(t, err)
-	if r, err = d.Divide(t.Context(), Whole, 2); err != nil || r.Region != (Region{0, 2}) {
-		t.Fatal(r, err)
-	}
+	r = divide(t, d, 2)
 	_, region, err := d.reserve(t.Context(), layout, r.Space, Whole, 1, 0)
 	if err != nil || region != r.Region {
 		t.Fatal(region, err)
@@ -244,22 +252,6 @@ func TestReserve_RefusesARegistryFromBeforeTheDivision(t *testing.T) {
 	}
 	if _, _, err := d.nextSlot(t.Context(), r.Space, region, 0); !errors.Is(err, ErrRegion) {
 		t.Error(err)
-	}
-}
-
-func TestDivide_Refuses(t *testing.T) {
-	t.Parallel()
-	layout := generator.DefaultLayout()
-	d := regionDB(t)
-	_, err := d.OpenRegistry(t.Context(), layout, time.Second, Region{1, 2})
-	testkit.Must(t, err)
-	for _, of := range []int64{-2, 0, 1, 3, 1 << 40} {
-		if r, err := d.Divide(t.Context(), Region{1, 2}, of); !errors.Is(err, ErrRegion) {
-			t.Error(of, r, err)
-		}
-	}
-	if r, err := d.Registry(t.Context()); err != nil || r.Region != (Region{1, 2}) {
-		t.Error(r, err)
 	}
 }
 
@@ -302,30 +294,6 @@ func TestReserve_RefusesAHugeStride(t *testing.T) {
 		}
 		if _, err := d.OpenRegistry(t.Context(), layout, time.Second, Region{}); !errors.Is(err, ErrTable) {
 			t.Error(stride, err)
-		}
-	}
-}
-
-// Old sessions of another region are pruned there. Its rows come by replication.
-func TestPruneSessions_LeavesOtherRegions(t *testing.T) {
-	t.Parallel()
-	d := regionDB(t)
-	_, err := d.OpenRegistry(t.Context(), generator.DefaultLayout(), time.Second, Region{1, 2})
-	testkit.Must(t, err)
-	insertSlotOf(t, d, 10, 0, 20)
-	insertSlotOf(t, d, 11, 1, 21)
-	for slot := int64(10); slot < 12; slot++ {
-		for tick := range 5 {
-			_, err := d.sql.Exec(t.Context(), `INSERT INTO "WORKER_SESSION" (`+sessionColumns+`) VALUES (?, ?, ?, 'app', 'host', '1', 1, ?, 'x')`, slot, tick, tick, prunedLaunch)
-			testkit.Must(t, err)
-		}
-	}
-	for _, count := range []func() (Pruning, error){
-		func() (Pruning, error) { return d.Prunable(t.Context(), 100) },
-		func() (Pruning, error) { return d.PruneSessions(t.Context(), 100) },
-	} {
-		if p, err := count(); err != nil || p != (Pruning{1, 4}) {
-			t.Error(p, err)
 		}
 	}
 }

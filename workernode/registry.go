@@ -58,15 +58,9 @@ func (d *DB) Registry(ctx context.Context) (Registry, error) {
 var ErrNotBegun = fmt.Errorf("%w: %s has no row: no process has begun the id space yet; start one that makes ids, or let a"+
 	" migration job leave WithLookupOnly out", ErrTable, RegistryTable)
 
-// OpenRegistry reads the registry. The first process inserts it, which pins its layout, lead and region. The zero Region
-// accepts a registry of any region, and begins one that is not divided. The error wraps [ErrLayoutMismatch] if another layout is pinned,
-// [ErrRegion] if another region is, and [ErrTable] if the row was deleted.
-func (d *DB) OpenRegistry(ctx context.Context, layout generator.Layout, lead time.Duration, region Region) (Registry, error) {
-	r, _, err := d.openRegistry(ctx, layout, lead, region)
-	return r, err
-}
-
-// openRegistry also reports whether it has inserted the row.
+// openRegistry reads the registry. The first process inserts it, which pins its layout, lead and region; begun reports
+// that this one has. The zero Region accepts a registry of any region, and begins one that is not divided. The error wraps
+// [ErrLayoutMismatch] if another layout is pinned, [ErrRegion] if another region is, and [ErrTable] if the row was deleted.
 func (d *DB) openRegistry(ctx context.Context, layout generator.Layout, lead time.Duration, region Region) (r Registry, begun bool, err error) {
 	if err := d.commits(ctx); err != nil {
 		return r, false, err
@@ -104,7 +98,7 @@ func (d *DB) openRegistry(ctx context.Context, layout generator.Layout, lead tim
 	}
 }
 
-// MayChange returns an error if [DB.OpenRegistry] would refuse the registry, whose tables may be missing or of an
+// MayChange returns an error if [NewManager] would refuse the registry, whose tables may be missing or of an
 // earlier version. Call it before they are created or extended, so that a process that cannot start leaves nothing
 // behind.
 func (d *DB) MayChange(ctx context.Context, layout generator.Layout, region Region) error {

@@ -172,7 +172,7 @@ func (m *Manager) share(began bool) {
 func (m *Manager) showStats() {
 	s, l := m.slot.stats, &m.slot.lease
 	if l.held {
-		s.Slot, s.From, s.Until = l.id, l.start+1, l.granted
+		s.ID, s.From, s.Until = l.id, m.layout.TimeOf(l.start+1), m.layout.TimeOf(l.granted+1)
 	}
 	m.stats.Store(&s)
 }

@@ -190,7 +190,7 @@ func (p *simProcess) begin(c change) bool {
 	for i := range simImports {
 		p.sim.after(p.sim.between(1_000, 600_000), func() {
 			if !p.ended && p.slot == slot && p.sim.now >= p.sim.down {
-				p.lacks(i, mostLanes(MaxLanes, slot.tables[simTable(i)], 0, p.sim.given(), p.sim.layout))
+				p.lacks(i, mostLanes(generator.MaxLanes, slot.tables[simTable(i)], 0, p.sim.given(), p.sim.layout))
 			}
 		})
 	}

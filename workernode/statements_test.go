@@ -41,7 +41,7 @@ func statementsOnTables(t *testing.T) (*statements, *gorm.DB) {
 // createTables executes the SQL of package migrations, which this package cannot import.
 func createTables(t *testing.T, db *gorm.DB) {
 	t.Helper()
-	text, err := os.ReadFile("../../migrations/sqlite.sql")
+	text, err := os.ReadFile("../migrations/sqlite.sql")
 	testkit.Must(t, err)
 	testkit.Must(t, db.Exec(string(text)).Error)
 }

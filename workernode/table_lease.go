@@ -31,9 +31,6 @@ type TableLease struct {
 	limited    bool                // the lack of lanes was logged
 }
 
-// Table returns the table of the lease.
-func (l *TableLease) Table() Table { return l.table }
-
 // Err returns the reason why a table that lost its worker ids gets no others. It is nil if it has some, or soon will.
 func (l *TableLease) Err() error {
 	l.allocator.mu.Lock()

@@ -172,7 +172,7 @@ func TestTableLease_GetsOtherLanesAfterTheSlotIsLost(t *testing.T) {
 		if len(after) != 4 || after[0].WorkerID <= before[3].WorkerID || after[0].Until < w.tick() {
 			t.Errorf("%+v, then %+v", before, after)
 		}
-		if st := p.Stats(); st.Lost != 1 || st.Slot != 2 || st.WorkerIDs != 4 {
+		if st := p.Stats(); st.Lost != 1 || st.ID != 2 || st.WorkerIDs != 4 {
 			t.Errorf("%+v", st)
 		}
 	})
