@@ -1,16 +1,11 @@
 package workernode
 
 import (
-	"time"
-
 	"github.com/uidplugin/uidplugin/generator"
 )
 
 // A lane is a worker id of a generator that has several. This file decides how many it should have. TableLease.grow
 // applies the result.
-
-// farAhead is how far ids run ahead of the clock before the log reports that a generator cannot have more lanes.
-const farAhead = 250 * time.Millisecond
 
 // ahead returns how many ticks the ids of a generator are ahead of the clock, or of the first tick of its lease if that
 // is later. now is the clock in ticks.

@@ -20,8 +20,6 @@ type modelMutant struct {
 	noFloor, noEnd, twoInFlight, notReadBack           bool
 }
 
-var modelLacks [8]Table
-
 func (w *modelWorld) process(s *modelState, p uint8, visit modelVisitor) {
 	x := &s.procs[p]
 	free := 0
@@ -187,9 +185,9 @@ func (w *modelWorld) decide(s *modelState, p, c uint8, l slotLease, visit modelV
 		if adds && (!w.adds || n == 0 || s.db.nextID+n > w.maxNodes) {
 			continue
 		}
-		for _, wk := range [...]work{
-			{wanted: true, missing: modelLacks[:n], stale: int64(c) > l.granted},
-			{wanted: true, missing: modelLacks[:n], due: true},
+		for _, wk := range [...]needs{
+			{wanted: true, add: n > 0, stale: int64(c) > l.granted},
+			{wanted: true, add: n > 0, due: true},
 			{idle: true, keepAlive: true},
 		} {
 			if wk.idle && !w.keeps {
@@ -210,7 +208,7 @@ func (w *modelWorld) decide(s *modelState, p, c uint8, l slotLease, visit modelV
 }
 
 // next is work.next.
-func (w *modelWorld) next(s *modelState, p uint8, l slotLease, wk *work, c int64) action {
+func (w *modelWorld) next(s *modelState, p uint8, l slotLease, wk *needs, c int64) action {
 	m := &w.mutant
 	action, _ := wk.next(&l, w.params(), c)
 	if action != doSlot || !l.held || l.inDoubt || l.regressed || s.procs[p].hole() {

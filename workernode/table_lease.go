@@ -9,6 +9,9 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
+// farAhead is how far ids run ahead of the clock before the log reports that a generator cannot have more lanes.
+const farAhead = 250 * time.Millisecond
+
 // A TableLease is one generator's share of the slot: worker ids for one table, one for each lane. [Manager.Assign]
 // returns it. Call [TableLease.Attach] with the generator, which then gets every change. All methods may be called
 // concurrently.

@@ -9,54 +9,12 @@ import (
 
 // This file decides the lease manager's next statement, and serves requests from worker ids that the slot already has.
 
-// An action is the next thing that the lease manager does. For doSlot see the [step] of the lease.
-type action int
-
-const (
-	doNothing action = iota
-	doSlot           // the step of the lease: acquire, read, begin ...
-	doRenew
-	doAdd
-	doKeepAlive
-)
-
-// work describes the needs of one moment.
+// work is what is due at one moment.
 type work struct {
-	idle      bool    // no ids were made for a long time
-	wanted    bool    // the process needs a slot
-	due       bool    // a renewal is due
-	keepAlive bool    // a keep-alive is due
-	stale     bool    // ticks are needed, and the grants have passed or are nearly used up
-	missing   []Table // tables of the worker ids to add
-	stuck     error   // callers wait, but the clock stands still
-	wait      time.Duration
-}
-
-// next decides the order of the work. The step is for doSlot. It is pure.
-func (w *work) next(l *slotLease, p leaseParams, now int64) (action, step) {
-	if !l.held && !w.wanted {
-		return doNothing, stepReady
-	}
-	if w.idle && l.held && !l.inDoubt && !l.regressed {
-		if w.keepAlive {
-			return doKeepAlive, stepReady
-		}
-		return doNothing, stepReady
-	}
-	if s := l.next(p, now); s != stepReady {
-		return doSlot, s
-	}
-	switch grows := p.fenceAt(now, l.fence) > l.granted; {
-	case grows && (w.due || w.stale):
-		return doRenew, stepReady // a due renewal goes before requests
-	case len(w.missing) > 0:
-		return doAdd, stepReady
-	}
-	return doNothing, stepReady
-}
-
-func (a action) sends(s step) bool {
-	return a != doNothing && (a != doSlot || s != stepWait && s != stepExhausted)
+	needs
+	missing []Table // tables of the worker ids to add
+	stuck   error   // callers wait, but the clock stands still
+	wait    time.Duration
 }
 
 // lookAndServe looks at generators and requests. It serves them from the slot's worker ids where possible, decides
@@ -65,7 +23,8 @@ func (m *Manager) lookAndServe() *work {
 	now := m.clock.now()
 	d, tick := m.allocator.look(now)
 	waiting := m.requests.any()
-	w := &work{idle: !waiting && now.Sub(d.lastUse) > idleAfter && now.Sub(m.requests.lastUse()) > idleAfter}
+	w := &work{}
+	w.idle = !waiting && now.Sub(d.lastUse) > idleAfter && now.Sub(m.requests.lastUse()) > idleAfter
 	w.wanted = waiting || !w.idle && d.leases > 0
 	if w.idle {
 		w.rest(m.slot, now)
@@ -86,6 +45,7 @@ func (m *Manager) lookAndServe() *work {
 		return leases
 	})
 	w.missing = m.allocator.missing(lack)
+	w.add = len(w.missing) > 0
 	return w
 }
 
