@@ -47,8 +47,9 @@ var picture = map[string]func(name string) bool{
 		return isGORM(name) || isPackage(name, "internal/follow", "internal/partition", "internal/sqldb", "workernode", "generator")
 	},
 	"workernode": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/logqueue", "generator")
+		return isGORM(name) || isPackage(name, "workernode/internal/lease", "internal/sqldb", "internal/logqueue", "generator")
 	},
+	"workernode/internal/lease": func(name string) bool { return isPackage(name, "generator") },
 	"internal/follow": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/logqueue", "workernode", "generator")
 	},
@@ -83,7 +84,7 @@ const harness = "integration/internal/harness"
 var users = []string{"examples", "integration"}
 
 // noSQL are the packages below workernode, which know of no database.
-var noSQL = []string{"generator", "generator/foreign", "ringbuffer", "publicid"}
+var noSQL = []string{"generator", "generator/foreign", "ringbuffer", "publicid", "workernode/internal/lease"}
 
 func isGORM(name string) bool {
 	return name == "gorm.io/gorm" || strings.HasPrefix(name, "gorm.io/gorm/")

@@ -6,6 +6,9 @@
 //	WORKER_SESSION   which process held which slot, and from which tick on
 //	WORKER_REGISTRY  one row: the layout, the lead, and the next unused worker id and slot
 //
+// A [DB] reads them, and a [Manager] holds a slot for a process. Names of this package may change at any time, except
+// those that docs/compatibility.md lists.
+//
 // Each process holds one slot. The slot permanently owns a worker id for each table that any holder has written to, and
 // further ones where one is not enough (lanes). The holder stamps ids with all of them. So a renewal is one UPDATE of
 // one row, however many tables exist, and a restarted process has all its worker ids at once.
@@ -40,7 +43,7 @@
 //
 // # Rules
 //
-// lease.go decides about the slot, and lanes.go how many worker ids a generator needs. The [Manager] acts: one
+// Package internal/lease decides about the slot, and how many worker ids a generator needs. The [Manager] acts: one
 // goroutine in each process sends every statement about the slot, one at a time.
 //
 //  1. Acknowledged or nothing. A grant counts once its statement or COMMIT has returned without an error and has

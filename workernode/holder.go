@@ -7,14 +7,16 @@ import (
 	mathrand "math/rand/v2"
 	"regexp"
 	"time"
+
+	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
-// A slotHolder acquires, renews and releases the slot of this process. lease.go decides. Each method sends one
+// A slotHolder acquires, renews and releases the slot of this process. Package lease decides. Each method sends one
 // statement or transaction and records the outcome. Only the goroutine of the Manager uses it, or Close after that has
 // ended, so it needs no lock.
 type slotHolder struct {
 	store   *statements
-	params  leaseParams
+	params  lease.Params
 	me      string        // HOLDER: a random token of this start
 	lead    time.Duration // of the registry
 	clock   *clock
@@ -22,7 +24,7 @@ type slotHolder struct {
 	log     *slog.Logger
 	closing func() bool // reports whether Close was called
 
-	lease slotLease
+	lease lease.Slot
 	nodes []*Node   // the slot's worker ids, as the transaction of the latest session read them
 	stats SlotStats // its counters, and the error of the latest statement
 
@@ -42,7 +44,7 @@ func (h *slotHolder) renew(ctx context.Context) error {
 	if err := h.check.check(ctx); err != nil {
 		return err
 	}
-	c := h.lease.renewChange(h.params, h.clock.tick(), h.me)
+	c := h.lease.RenewChange(h.params, h.clock.tick(), h.me)
 	ok, err := h.store.update(ctx, c, h.clock.tick())
 	if ok, err := h.counts(ctx, ok, err, "renew the slot"); !ok {
 		return err
@@ -54,26 +56,26 @@ func (h *slotHolder) renew(ctx context.Context) error {
 // add adds worker ids to the slot in a transaction that also renews it. It returns their START_TICK, and reports false
 // if the slot's row was not as compared.
 func (h *slotHolder) add(ctx context.Context, nodes []newNode) (start int64, ok bool, err error) {
-	c := h.lease.renewChange(h.params, h.clock.tick(), h.me)
+	c := h.lease.RenewChange(h.params, h.clock.tick(), h.me)
 	start, ok, err = h.store.add(ctx, c, nodes, h.clock.tick)
 	if err != nil || !ok {
-		h.lease.doubt()
+		h.lease.Doubt()
 		return 0, false, err
 	}
-	h.lease.floor = max(h.lease.floor, start) // FLOOR_TICK, if that is ahead of the clock: then a new session follows
+	h.lease.Floor = max(h.lease.Floor, start) // FLOOR_TICK, if that is ahead of the clock: then a new session follows
 	h.noteRenewal(c)
 	return start, true, nil
 }
 
 // keepAlive prevents other processes from reclaiming an idle process's slot. It grants nothing.
 func (h *slotHolder) keepAlive(ctx context.Context) error {
-	c, now := h.lease.keepAliveChange(h.me), h.clock.tick()
+	c, now := h.lease.KeepAliveChange(h.me), h.clock.tick()
 	ok, err := h.store.update(ctx, c, now)
 	if ok, err := h.counts(ctx, ok, err, "keep the slot alive"); !ok {
 		return err
 	}
 	h.seen = now
-	h.lease.noteAck(c)
+	h.lease.NoteAck(c)
 	h.noteAck()
 	return nil
 }
@@ -84,7 +86,7 @@ func (h *slotHolder) keepAlive(ctx context.Context) error {
 func (h *slotHolder) counts(ctx context.Context, changed bool, err error, what string) (bool, error) {
 	switch {
 	case err != nil:
-		h.lease.doubt()
+		h.lease.Doubt()
 		return false, err
 	case !changed:
 		return false, h.refuse(ctx, what)
@@ -93,8 +95,8 @@ func (h *slotHolder) counts(ctx context.Context, changed bool, err error, what s
 }
 
 // noteRenewal records an acknowledged renewal, or an add, which also renews.
-func (h *slotHolder) noteRenewal(c change) {
-	if h.lease.noteRenewal(c, h.clock.tick()) {
+func (h *slotHolder) noteRenewal(c lease.Change) {
+	if h.lease.NoteRenewal(c, h.clock.tick()) {
 		h.stats.Renewals++
 	}
 	h.noteAck()
@@ -116,13 +118,13 @@ func (h *slotHolder) setRenewAfter() {
 // refuse records that a statement about the held slot changed no row. It waits briefly, or returns an error after too
 // many in a row.
 func (h *slotHolder) refuse(ctx context.Context, what string) error {
-	h.lease.doubt()
+	h.lease.Doubt()
 	h.refused++
-	if h.refused <= maxRefused {
+	if h.refused <= lease.MaxRefused {
 		return pause(ctx, h.refused)
 	}
-	h.refused = maxRefused // until a statement succeeds, each pass tries once
-	slot := h.lease.id
+	h.refused = lease.MaxRefused // until a statement succeeds, each pass tries once
+	slot := h.lease.ID
 	r, found, _, err := h.store.read(ctx, slot)
 	switch {
 	case err != nil:
@@ -131,28 +133,28 @@ func (h *slotHolder) refuse(ctx context.Context, what string) error {
 		return fmt.Errorf("workernode: %s: slot %d no longer has a row in %s", what, slot, SlotTable)
 	}
 	return fmt.Errorf("workernode: %s: the database changed no row %d times in a row, and reports no error: slot %d has VERSION %d, FENCE %d and HOLDER %s; something else changes %s, or undoes the change",
-		what, maxRefused+1, slot, r.version, r.fence, printable(r.holder), SlotTable)
+		what, lease.MaxRefused+1, slot, r.Version, r.Fence, printable(r.Holder), SlotTable)
 }
 
 // read reads the slot's row after a statement with an unknown outcome.
 func (h *slotHolder) read(ctx context.Context) error {
-	r, found, floor, err := h.store.read(ctx, h.lease.id)
+	r, found, floor, err := h.store.read(ctx, h.lease.ID)
 	if err != nil {
 		return err
 	}
-	slot, acked, used := h.lease.id, h.lease.ackedVersion, h.lease.used
-	if held := h.lease.noteRow(r, found, h.me); held {
-		h.lease.floor = max(h.lease.floor, floor)
-		if h.lease.altered() {
-			return errFence(slot, h.lease.granted)
+	slot, acked, used := h.lease.ID, h.lease.AckedVersion, h.lease.Used
+	if held := h.lease.NoteRow(r, found, h.me); held {
+		h.lease.Floor = max(h.lease.Floor, floor)
+		if h.lease.Altered() {
+			return errFence(slot, h.lease.Granted)
 		}
 		return nil
 	}
-	if found && r.holder == "" && acked < r.version && r.version <= used { // a release was executed, but its answer was lost
+	if found && r.Holder == "" && acked < r.Version && r.Version <= used { // a release was executed, but its answer was lost
 		h.lost(slot, "it was released")
 		return nil
 	}
-	if !found || r.version < acked { // no process deletes a slot, or lowers VERSION
+	if !found || r.Version < acked { // no process deletes a slot, or lowers VERSION
 		h.stats.LostCommits++
 		h.lost(slot, "the database has lost commits that it had acknowledged, or somebody deleted, changed or restored the row")
 		return nil
@@ -167,7 +169,7 @@ func (h *slotHolder) lost(slot int64, why string) {
 	if !h.closing() {
 		h.log.Warn("uidplugin: this process has lost its slot and acquires another: "+why, "slot", slot)
 	}
-	h.lease.lose()
+	h.lease.Lose()
 }
 
 // giveUpIfLocked gives up a slot whose row seems to be locked: statements time out although the row can be read, and
@@ -178,10 +180,10 @@ func (h *slotHolder) giveUpIfLocked(err error) {
 		return
 	}
 	h.timeouts++
-	if h.timeouts > 2 && h.clock.tick() > h.lease.granted {
+	if h.timeouts > 2 && h.clock.tick() > h.lease.Granted {
 		h.timeouts = 0
-		h.avoid[h.lease.id] = time.Now()
-		h.lost(h.lease.id, "its row can be read but not changed, so another transaction may hold a lock")
+		h.avoid[h.lease.ID] = time.Now()
+		h.lost(h.lease.ID, "its row can be read but not changed, so another transaction may hold a lock")
 	}
 }
 

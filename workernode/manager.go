@@ -15,6 +15,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/logqueue"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
 // Config configures [NewManager]. The zero Config is usable.
@@ -118,7 +119,7 @@ func newManager(db *DB, layout generator.Layout, host Host, c Config, r Registry
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	params := paramsOf(layout, c.Lead, r.LeadTicks, db.sql.Dialect())
-	params.region = r.Region.N
+	params.Region = r.Region.N
 	m.allocator = &allocator{
 		clock: m.clock, params: params, most: layout.MaxLanes(), sparing: c.Disposable, log: m.log, first: r.FirstID, given: r.given(),
 		ignored: map[int64]bool{},
@@ -127,7 +128,7 @@ func newManager(db *DB, layout generator.Layout, host Host, c Config, r Registry
 		store: m.store, params: params, me: rand.Text(), lead: c.Lead, clock: m.clock, log: m.log,
 		check:   &clockCheck{store: m.store, clock: m.clock, maxSkew: c.MaxSkew, log: m.log},
 		closing: func() bool { return m.ctx.Err() != nil },
-		lease:   slotLease{floor: r.Floor}, avoid: map[int64]time.Time{},
+		lease:   lease.Slot{Floor: r.Floor}, avoid: map[int64]time.Time{},
 	}
 	m.slot.setRenewAfter()
 	m.rows = workerRows{store: m.store}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
 func TestRegionFrom_IsTheNextNumberOfTheRegion(t *testing.T) {
@@ -216,19 +217,19 @@ func TestCandidates_AreOfTheOwnRegion(t *testing.T) {
 		insertSlotOf(t, d, 10+i, i%2, 20+i)
 	}
 	s := &statements{db: d, layout: layout, region: Region{1, 2}, host: Host{Application: "app"}}
-	p := leaseParams{last: layout.MaxTick(), region: 1}
-	for _, find := range []func() ([]slotRow, error){
-		func() ([]slotRow, error) { return s.candidatesOfApplication(t.Context(), p, 100_000) },
-		func() ([]slotRow, error) {
+	p := lease.Params{Last: layout.MaxTick(), Region: 1}
+	for _, find := range []func() ([]lease.Row, error){
+		func() ([]lease.Row, error) { return s.candidatesOfApplication(t.Context(), p, 100_000) },
+		func() ([]lease.Row, error) {
 			return s.candidatesWithTables(t.Context(), p, 100_000, []Table{{Name: "t"}})
 		},
 	} {
 		rows, err := find()
-		if err != nil || len(rows) != 2 || rows[0].id != 11 || rows[1].id != 13 {
+		if err != nil || len(rows) != 2 || rows[0].ID != 11 || rows[1].ID != 13 {
 			t.Error(rows, err)
 		}
 	}
-	if p.usable(slotRow{id: 10, region: 0}, 100_000) || !p.usable(slotRow{id: 11, region: 1}, 100_000) {
+	if p.Usable(lease.Row{ID: 10, Region: 0}, 100_000) || !p.Usable(lease.Row{ID: 11, Region: 1}, 100_000) {
 		t.Error("usable ignores the region")
 	}
 }

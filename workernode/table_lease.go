@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
 // farAhead is how far ids run ahead of the clock before the log reports that a generator cannot have more lanes.
@@ -190,8 +191,8 @@ func (l *TableLease) grow(now time.Time, tick int64) {
 		return
 	}
 	layout, before := a.clock.layout, l.ahead
-	l.ahead = ahead(u, l.published[0].From, tick)
-	if l.ahead <= min(layout.LaneAhead(), a.params.lead/2) || now.Before(l.again) { // a short lease ends before that
+	l.ahead = lease.Ahead(u, l.published[0].From, tick)
+	if l.ahead <= min(layout.LaneAhead(), a.params.Lead/2) || now.Before(l.again) { // a short lease ends before that
 		return
 	}
 	most := a.most
@@ -199,11 +200,11 @@ func (l *TableLease) grow(now time.Time, tick int64) {
 		most = min(most, u.MaxLanes)
 	}
 	given := a.given - max(a.first-1, 0)/2 // half of those from FIRST_ID on
-	most = mostLanes(most, have, len(a.free(l.table)), given, layout)
+	most = lease.MostLanes(most, have, len(a.free(l.table)), given, layout)
 	switch {
 	case !a.sparing && !l.sparing:
 		l.want = most
-	case l.ahead > before && inNeed(u, l.published[0].Until, tick, uint64(layout.MaxSequence()+1)):
+	case l.ahead > before && lease.InNeed(u, l.published[0].Until, tick, uint64(layout.MaxSequence()+1)):
 		l.want = min(2*have, most)
 	}
 	if have >= most && l.ahead > before && (u.Waiting || l.ahead > ticks(layout, farAhead)) {

@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
 // This file decides the lease manager's next statement, and serves requests from worker ids that the slot already has.
 
 // work is what is due at one moment.
 type work struct {
-	needs
+	lease.Needs
 	missing []Table // tables of the worker ids to add
 	stuck   error   // callers wait, but the clock stands still
 	wait    time.Duration
@@ -24,14 +25,14 @@ func (m *Manager) lookAndServe() *work {
 	d, tick := m.allocator.look(now)
 	waiting := m.requests.any()
 	w := &work{}
-	w.idle = !waiting && now.Sub(d.lastUse) > idleAfter && now.Sub(m.requests.lastUse()) > idleAfter
-	w.wanted = waiting || !w.idle && d.leases > 0
-	if w.idle {
+	w.Idle = !waiting && now.Sub(d.lastUse) > idleAfter && now.Sub(m.requests.lastUse()) > idleAfter
+	w.Wanted = waiting || !w.Idle && d.leases > 0
+	if w.Idle {
 		w.rest(m.slot, now)
 		return w
 	}
 	w.schedule(m.slot, d, now, tick)
-	if (d.starving || waiting) && m.slot.lease.held {
+	if (d.starving || waiting) && m.slot.lease.Held {
 		w.stuck = m.still.check(tick, m.layout)
 	}
 	lack := m.allocator.provide(now)
@@ -45,21 +46,21 @@ func (m *Manager) lookAndServe() *work {
 		return leases
 	})
 	w.missing = m.allocator.missing(lack)
-	w.add = len(w.missing) > 0
+	w.Add = len(w.missing) > 0
 	return w
 }
 
 // rest decides when an idle process sends its next keep-alive.
 func (w *work) rest(h *slotHolder, now time.Time) {
 	w.wait = grace / 2
-	if !h.lease.held {
+	if !h.lease.Held {
 		return
 	}
 	rest := grace/2 - time.Since(h.lastAck)
-	if h.seen <= h.lease.fence { // with SEEN_TICK above FENCE the row shows that the process is idle, and has not ended
-		rest = min(rest, h.clock.layout.TimeOf(h.lease.fence+1).Sub(now))
+	if h.seen <= h.lease.Fence { // with SEEN_TICK above FENCE the row shows that the process is idle, and has not ended
+		rest = min(rest, h.clock.layout.TimeOf(h.lease.Fence+1).Sub(now))
 	}
-	w.keepAlive = rest <= 0
+	w.KeepAlive = rest <= 0
 	w.wait = max(rest, time.Millisecond)
 }
 
@@ -67,15 +68,15 @@ func (w *work) rest(h *slotHolder, now time.Time) {
 func (w *work) schedule(h *slotHolder, d demand, now time.Time, tick int64) {
 	w.wait = h.renewAfter
 	since, pause := time.Since(h.lastAck), min(minPause, h.renewAfter/4)
-	w.due = since >= h.renewAfter
-	w.stale = (d.pressing || tick > h.lease.granted) && since >= pause
+	w.Due = since >= h.renewAfter
+	w.Stale = (d.pressing || tick > h.lease.Granted) && since >= pause
 	switch {
-	case d.pressing && !w.due:
+	case d.pressing && !w.Due:
 		w.wait = min(w.wait, max(pause-since, time.Millisecond))
-	case !w.due:
+	case !w.Due:
 		w.wait = min(w.wait, max(h.renewAfter-since, time.Millisecond))
 	}
-	if h.lease.held && h.params.fenceAt(tick, h.lease.fence) <= h.lease.granted {
+	if h.lease.Held && h.params.FenceAt(tick, h.lease.Fence) <= h.lease.Granted {
 		// Nothing can be granted before the next tick.
 		w.wait = max(w.wait, min(h.clock.layout.TimeOf(tick+1).Sub(now), h.renewAfter))
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
 // workerRows reserves worker ids for the slot, and reads their rows again. Only the goroutine of the Manager uses it.
@@ -62,7 +64,7 @@ func (r *workerRows) noteTaken(ctx context.Context) (again bool, err error) {
 	}
 	r.unspent, r.atLeast = nil, largest+1
 	r.taken++
-	if r.taken <= 2*maxRefused {
+	if r.taken <= 2*lease.MaxRefused {
 		return true, pause(ctx, r.taken)
 	}
 	r.taken = 0
@@ -79,16 +81,16 @@ func (r *workerRows) noteRead(nodes []*Node) {
 
 // due reports whether to read the rows: every ten minutes, because somebody may have deleted some, and after some were
 // added with an unknown outcome. The latest statement about the slot must have been acknowledged.
-func (r *workerRows) due(l *slotLease) bool {
+func (r *workerRows) due(l *lease.Slot) bool {
 	return (r.mustReread || time.Since(r.lastRead) > rereadAfter) &&
-		l.held && !l.inDoubt && !l.regressed && l.version == l.ackedVersion
+		l.Held && !l.InDoubt && !l.Regressed && l.Version == l.AckedVersion
 }
 
 // reread reads the rows of the slot's worker ids. It reports false if it did not, although nothing depends on it.
-func (r *workerRows) reread(ctx context.Context, l *slotLease, me string) (nodes []*Node, ok bool, err error) {
+func (r *workerRows) reread(ctx context.Context, l *lease.Slot, me string) (nodes []*Node, ok bool, err error) {
 	// The same SELECT compares the row of the slot. A late COMMIT of these worker ids would have changed its version,
 	// and a replaced server has an old one.
-	nodes, ok, err = r.store.db.nodesAt(ctx, l.id, me, l.ackedVersion)
+	nodes, ok, err = r.store.db.nodesAt(ctx, l.ID, me, l.AckedVersion)
 	if err == nil {
 		_, err = r.store.db.floor(ctx, r.store.space)
 	}
