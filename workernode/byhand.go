@@ -3,12 +3,12 @@ package workernode
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
@@ -83,14 +83,6 @@ func (d *DB) ClaimFixed(ctx context.Context, layout generator.Layout, worker int
 	}
 }
 
-// defaultLead returns the lead of a registry whose processes set none.
-func (d *DB) defaultLead() time.Duration {
-	if d.sql.Dialect() == "sqlite" {
-		return defaultLeadSQLite
-	}
-	return DefaultLead
-}
-
 // claimable reports whether FIRST_ID has to be raised above worker, and may be, because the registry has given out no
 // worker id. The registry of a region never is: other regions, in other databases, would not know.
 func (r Registry) claimable(worker int64) bool {
@@ -132,4 +124,25 @@ func (r Registry) given() int64 {
 		return 0
 	}
 	return r.NextID - 1
+}
+
+// firstIDs returns FIRST_ID and NEXT_ID for a registry that begins. It leaves the lowest numbers to those who give worker
+// ids by hand. If WORKER_NODE has such numbers, or UidGenerator may insert them, they are not free, and FIRST_ID is 1.
+func (d *DB) firstIDs(ctx context.Context, layout generator.Layout, region Region) (first, next int64, err error) {
+	largest, err := d.largest(ctx, layout, region)
+	if err != nil {
+		return 0, 0, err
+	}
+	taken, by := false, `EXISTS (SELECT 1 FROM "WORKER_NODE" WHERE "ID" BETWEEN 1 AND ?)`
+	args := []any{layout.MaxFixedWorkerID()}
+	if d.sql.Dialect() == "mysql" {
+		shared, schema := d.sharedNodes()
+		by, args = `(`+by+` OR `+shared+`)`, append(args, schema...)
+	}
+	err = d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&taken) }, `SELECT `+by, args...)
+	if err != nil || taken {
+		return 1, region.From(largest + 1), err
+	}
+	first = layout.MaxFixedWorkerID() + 1
+	return first, region.From(max(largest+1, first)), nil
 }

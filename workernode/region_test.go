@@ -52,32 +52,31 @@ func TestRegistryOther_RegionsNeverTakeANumberTwice(t *testing.T) {
 	t.Parallel()
 	layout := generator.DefaultLayout()
 	type database struct {
-		db     *DB
-		region Region // as a process knows it
-		space  string
+		db      *DB
+		process *statements
 	}
 	first := regionDB(t)
 	r, err := first.OpenRegistry(t.Context(), layout, time.Second, Region{})
 	testkit.Must(t, err)
-	all := []*database{{first, r.Region, r.Space}}
+	all := []*database{{first, taker(first, layout, r)}}
 	workers, slots := map[int64]bool{}, map[int64]bool{}
 	take := func(d *database) {
 		n := rand.Int64N(5) + 1
-		b, region, err := d.db.reserve(t.Context(), layout, d.space, d.region, n, rand.Int64N(3))
+		b, err := d.process.reserve(t.Context(), n, rand.Int64N(3))
 		testkit.Must(t, err)
 		for i := range int(n) {
 			if w := b.worker(i); workers[w] || w < 1 {
-				t.Fatalf("%s gives out worker id %d twice", region, w)
+				t.Fatalf("%s gives out worker id %d twice", d.process.region, w)
 			} else {
 				workers[w] = true
 			}
 		}
-		s, region, err := d.db.nextSlot(t.Context(), d.space, region, 0)
+		s, err := d.process.nextSlot(t.Context(), 0)
 		testkit.Must(t, err)
 		if slots[s] {
-			t.Fatalf("%s gives out slot %d twice", region, s)
+			t.Fatalf("%s gives out slot %d twice", d.process.region, s)
 		}
-		slots[s], d.region = true, region
+		slots[s] = true
 	}
 	for range 10 {
 		take(all[0])
@@ -89,7 +88,8 @@ func TestRegistryOther_RegionsNeverTakeANumberTwice(t *testing.T) {
 			r := divide(t, d.db, of)
 			for n := before.Region.N + before.Region.Of; n < of; n += before.Region.Of {
 				other := r.Other(n)
-				o := &database{regionDB(t), other.Region, other.Space}
+				fresh := regionDB(t)
+				o := &database{fresh, taker(fresh, layout, other)}
 				_, err := o.db.sql.Exec(t.Context(), insertRegistry, registryName, other.Space, other.Layout, other.LeadTicks, other.NextID,
 					other.NextSlot, SchemaVersion, other.Region.Of, other.Region.N, other.FirstID)
 				testkit.Must(t, err)
@@ -239,19 +239,19 @@ func TestReserve_RefusesARegistryFromBeforeTheDivision(t *testing.T) {
 	t.Parallel()
 	layout := generator.DefaultLayout()
 	d := regionDB(t)
-	r, err := d.OpenRegistry(t.Context(), layout, time.Second, Region{})
+	begun, err := d.OpenRegistry(t.Context(), layout, time.Second, Region{})
 	testkit.Must(t, err)
-	r = divide(t, d, 2)
-	_, region, err := d.reserve(t.Context(), layout, r.Space, Whole, 1, 0)
-	if err != nil || region != r.Region {
-		t.Fatal(region, err)
+	r := divide(t, d, 2)
+	process := taker(d, layout, begun)
+	if _, err := process.reserve(t.Context(), 1, 0); err != nil || process.region != r.Region {
+		t.Fatal(process.region, err)
 	}
 	_, err = d.sql.Exec(t.Context(), `UPDATE "WORKER_REGISTRY" SET "STRIDE" = 1`)
 	testkit.Must(t, err)
-	if _, _, err := d.reserve(t.Context(), layout, r.Space, region, 1, 0); !errors.Is(err, ErrRegion) {
+	if _, err := process.reserve(t.Context(), 1, 0); !errors.Is(err, ErrRegion) {
 		t.Error(err)
 	}
-	if _, _, err := d.nextSlot(t.Context(), r.Space, region, 0); !errors.Is(err, ErrRegion) {
+	if _, err := process.nextSlot(t.Context(), 0); !errors.Is(err, ErrRegion) {
 		t.Error(err)
 	}
 }
@@ -272,8 +272,8 @@ func TestReserve_RefusesNumbersOfARegionWithSlots(t *testing.T) {
 		r, err := d.OpenRegistry(t.Context(), layout, time.Second, tt.registry)
 		testkit.Must(t, err)
 		insertSlotOf(t, d, 101, tt.slot, 201)
-		_, _, err1 := d.reserve(t.Context(), layout, r.Space, r.Region, 1, 0)
-		_, _, err2 := d.nextSlot(t.Context(), r.Space, r.Region, 0)
+		_, err1 := taker(d, layout, r).reserve(t.Context(), 1, 0)
+		_, err2 := taker(d, layout, r).nextSlot(t.Context(), 0)
 		if errors.Is(err1, ErrRegion) != tt.refused || errors.Is(err2, ErrRegion) != tt.refused {
 			t.Errorf("%s, a slot of region %d: %v, %v", tt.registry, tt.slot, err1, err2)
 		}
@@ -290,7 +290,7 @@ func TestReserve_RefusesAHugeStride(t *testing.T) {
 		testkit.Must(t, err)
 		_, err = d.sql.Exec(t.Context(), `UPDATE "WORKER_REGISTRY" SET "STRIDE" = ?`, stride)
 		testkit.Must(t, err)
-		if b, _, err := d.reserve(t.Context(), layout, r.Space, Whole, 32, 0); !errors.Is(err, ErrRegion) {
+		if b, err := taker(d, layout, r).reserve(t.Context(), 32, 0); !errors.Is(err, ErrRegion) {
 			t.Error(stride, b, err)
 		}
 		if _, err := d.OpenRegistry(t.Context(), layout, time.Second, Region{}); !errors.Is(err, ErrTable) {

@@ -75,22 +75,17 @@ func (l *TableLease) Spare() {
 	l.sparing = true
 }
 
-// Release gives the worker ids of a lease without a generator back to the slot.
+// Release gives the worker ids back to the slot. Close the generator first: the process reuses them when the clock has
+// passed its leases. Without a generator nobody has stamped with them, so they are free at once.
 func (l *TableLease) Release() {
 	a := l.allocator
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	l.giveBack()
-	a.remove(l)
-}
-
-// Retire gives the worker ids back to the slot after the generator was closed. The process reuses them when the clock
-// has passed the generator's leases.
-func (l *TableLease) Retire() {
-	a := l.allocator
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	l.giveUpLanes()
+	if l.generator == nil {
+		l.giveBack()
+	} else {
+		l.giveUpLanes()
+	}
 	a.remove(l)
 }
 
