@@ -150,8 +150,8 @@ func (a *allocator) counts() (workers int, given int64) {
 	return len(a.workers), a.given
 }
 
-// A demand sums up the generators' needs.
-type demand struct {
+// generatorNeeds sums up the generators' needs.
+type generatorNeeds struct {
 	leases   int       // number of generators
 	lastUse  time.Time // the latest use of one
 	pressing bool      // one needs more ticks
@@ -160,7 +160,7 @@ type demand struct {
 
 // look reads the usage of all generators, and decides which of them get more lanes. It reads the clock after the usage,
 // because this goroutine may have paused since now, and ids made meanwhile are not ahead of the clock.
-func (a *allocator) look(now time.Time) (d demand, tick int64) {
+func (a *allocator) look(now time.Time) (d generatorNeeds, tick int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	d.leases = len(a.leases)

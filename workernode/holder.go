@@ -28,15 +28,15 @@ type slotHolder struct {
 	nodes []*Node   // the slot's worker ids, as the transaction of the latest session read them
 	stats SlotStats // its counters, and the error of the latest statement
 
-	lastAck    time.Time     // when a renewal, keep-alive or session was last acknowledged
-	renewAfter time.Duration // the next renewal is due this long after lastAck
-	seen       int64         // SEEN_TICK of the last keep-alive
-	refused    int           // statements in a row that changed no row
-	timeouts   int           // unanswered statements in a row on the slot's row
+	lastAck       time.Time     // when a renewal, keep-alive or session was last acknowledged
+	renewInterval time.Duration // the next renewal is due this long after lastAck
+	seen          int64         // SEEN_TICK of the last keep-alive
+	refused       int           // statements in a row that changed no row
+	timeouts      int           // unanswered statements in a row on the slot's row
 
-	slotsTaken int                 // new slots in a row that exist already
-	leastSlot  int64               // the smallest slot to reserve
-	avoid      map[int64]time.Time // slots that could not be reclaimed, and the time of the attempt
+	slotTries int                 // new slots in a row that exist already
+	leastSlot int64               // the smallest slot to reserve
+	avoid     map[int64]time.Time // slots that could not be reclaimed, and the time of the attempt
 }
 
 // renew moves the fence on.
@@ -106,13 +106,13 @@ func (h *slotHolder) noteRenewal(c lease.Change) {
 func (h *slotHolder) noteAck() {
 	h.refused, h.timeouts = 0, 0
 	h.lastAck = time.Now()
-	h.setRenewAfter()
+	h.setRenewInterval()
 }
 
-// setRenewAfter chooses a random time after about a third of the lead, so that processes do not all renew at once.
-func (h *slotHolder) setRenewAfter() {
+// setRenewInterval chooses a random time after about a third of the lead, so that processes do not all renew at once.
+func (h *slotHolder) setRenewInterval() {
 	third := h.lead / 3
-	h.renewAfter = third - third/8 + mathrand.N(third/8+1)
+	h.renewInterval = third - third/8 + mathrand.N(third/8+1)
 }
 
 // refuse records that a statement about the held slot changed no row. It waits briefly, or returns an error after too

@@ -33,12 +33,12 @@ func (h *slotHolder) acquire(ctx context.Context, tables []Table) error {
 	}
 	c := h.lease.AllocateChange(h.params, slot, h.clock.tick(), h.me)
 	ok, err := h.beginSession(ctx, &c)
-	if errors.Is(err, errTaken) && h.slotsTaken < maxTries {
-		h.slotsTaken++ // NEXT_SLOT is behind, because its latest commits were lost or the row was restored
-		h.leastSlot = slot + 1<<h.slotsTaken
-		return pause(ctx, h.slotsTaken)
+	if errors.Is(err, errTaken) && h.slotTries < maxTries {
+		h.slotTries++ // NEXT_SLOT is behind, because its latest commits were lost or the row was restored
+		h.leastSlot = slot + 1<<h.slotTries
+		return pause(ctx, h.slotTries)
 	}
-	h.slotsTaken = 0
+	h.slotTries = 0
 	if ok {
 		h.stats.Allocated++
 	}

@@ -130,7 +130,7 @@ func newManager(db *DB, layout generator.Layout, host Host, c Config, r Registry
 		closing: func() bool { return m.ctx.Err() != nil },
 		lease:   lease.Slot{Floor: r.Floor}, avoid: map[int64]time.Time{},
 	}
-	m.slot.setRenewAfter()
+	m.slot.setRenewInterval()
 	m.rows = workerRows{store: m.store}
 	m.showStats()
 	return m

@@ -117,7 +117,7 @@ func (m *Manager) one(ctx context.Context) (more bool, wait time.Duration, err e
 }
 
 // send sends the statement of an action.
-func (m *Manager) send(ctx context.Context, w *work, next lease.Action, step lease.Step) error {
+func (m *Manager) send(ctx context.Context, w *agenda, next lease.Action, step lease.Step) error {
 	switch next {
 	case lease.DoKeepAlive:
 		return m.slot.keepAlive(ctx)
@@ -182,7 +182,7 @@ func (m *Manager) showStats() {
 // may be locked.
 func (m *Manager) reread(ctx context.Context) error {
 	h := m.slot
-	if !m.rows.due(&h.lease) || time.Since(h.lastAck) >= h.renewAfter && h.params.FenceAt(m.clock.tick(), h.lease.Fence) > h.lease.Granted {
+	if !m.rows.due(&h.lease) || time.Since(h.lastAck) >= h.renewInterval && h.params.FenceAt(m.clock.tick(), h.lease.Fence) > h.lease.Granted {
 		return nil
 	}
 	nodes, ok, err := m.rows.reread(ctx, &h.lease, h.me)

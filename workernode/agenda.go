@@ -10,8 +10,8 @@ import (
 
 // This file decides the lease manager's next statement, and serves requests from worker ids that the slot already has.
 
-// work is what is due at one moment.
-type work struct {
+// An agenda is what is due at one moment.
+type agenda struct {
 	lease.Needs
 	missing []Table // tables of the worker ids to add
 	stuck   error   // callers wait, but the clock stands still
@@ -20,11 +20,11 @@ type work struct {
 
 // lookAndServe looks at generators and requests. It serves them from the slot's worker ids where possible, decides
 // which generators get more lanes, and returns the work that needs a statement.
-func (m *Manager) lookAndServe() *work {
+func (m *Manager) lookAndServe() *agenda {
 	now := m.clock.now()
 	d, tick := m.allocator.look(now)
 	waiting := m.requests.any()
-	w := &work{}
+	w := &agenda{}
 	w.Idle = !waiting && now.Sub(d.lastUse) > idleAfter && now.Sub(m.requests.lastUse()) > idleAfter
 	w.Wanted = waiting || !w.Idle && d.leases > 0
 	if w.Idle {
@@ -51,7 +51,7 @@ func (m *Manager) lookAndServe() *work {
 }
 
 // rest decides when an idle process sends its next keep-alive.
-func (w *work) rest(h *slotHolder, now time.Time) {
+func (w *agenda) rest(h *slotHolder, now time.Time) {
 	w.wait = grace / 2
 	if !h.lease.Held {
 		return
@@ -65,20 +65,20 @@ func (w *work) rest(h *slotHolder, now time.Time) {
 }
 
 // schedule decides when the next renewal is due.
-func (w *work) schedule(h *slotHolder, d demand, now time.Time, tick int64) {
-	w.wait = h.renewAfter
-	since, pause := time.Since(h.lastAck), min(minPause, h.renewAfter/4)
-	w.Due = since >= h.renewAfter
+func (w *agenda) schedule(h *slotHolder, d generatorNeeds, now time.Time, tick int64) {
+	w.wait = h.renewInterval
+	since, pause := time.Since(h.lastAck), min(minPause, h.renewInterval/4)
+	w.Due = since >= h.renewInterval
 	w.Stale = (d.pressing || tick > h.lease.Granted) && since >= pause
 	switch {
 	case d.pressing && !w.Due:
 		w.wait = min(w.wait, max(pause-since, time.Millisecond))
 	case !w.Due:
-		w.wait = min(w.wait, max(h.renewAfter-since, time.Millisecond))
+		w.wait = min(w.wait, max(h.renewInterval-since, time.Millisecond))
 	}
 	if h.lease.Held && h.params.FenceAt(tick, h.lease.Fence) <= h.lease.Granted {
 		// Nothing can be granted before the next tick.
-		w.wait = max(w.wait, min(h.clock.layout.TimeOf(tick+1).Sub(now), h.renewAfter))
+		w.wait = max(w.wait, min(h.clock.layout.TimeOf(tick+1).Sub(now), h.renewInterval))
 	}
 }
 
