@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"math"
-	"slices"
-	"strings"
 )
 
 // A Region is the share of an id space that one registry gives out: the worker ids and slots that leave the remainder N
@@ -67,21 +65,17 @@ func (r Registry) Other(n int64) Registry {
 // Regions returns the region of each worker id, except those without a slot.
 func (d *DB) Regions(ctx context.Context, workers ...int64) (map[int64]int64, error) {
 	regions := make(map[int64]int64, len(workers))
-	for chunk := range slices.Chunk(workers, lookupChunk) {
-		args := make([]any, len(chunk))
-		for i, w := range chunk {
-			args[i] = w
-		}
-		err := d.sql.Query(ctx, func(rows *sql.Rows) error {
+	err := inChunks(workers, func(marks string, args []any) error {
+		return d.sql.Query(ctx, func(rows *sql.Rows) error {
 			var worker, region int64
 			err := rows.Scan(&worker, &region)
 			regions[worker] = region
 			return err
 		}, `SELECT "N"."ID", "S"."REGION" FROM "WORKER_NODE" "N" JOIN "WORKER_SLOT" "S" ON "S"."ID" = "N"."SLOT"`+
-			` WHERE "N"."ID" IN (?`+strings.Repeat(", ?", len(args)-1)+`)`, args...)
-		if err != nil {
-			return nil, fmt.Errorf("workernode: look up the regions of worker ids: %w", err)
-		}
+			` WHERE "N"."ID" IN (`+marks+`)`, args...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("workernode: look up the regions of worker ids: %w", err)
 	}
 	return regions, nil
 }
