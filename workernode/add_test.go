@@ -79,8 +79,8 @@ func TestManagerAssign_EndsWhenWorkerIDsAreAlwaysTaken(t *testing.T) {
 	})
 }
 
-// While worker ids were added for one table, callers of other tables arrived. They got the error of that table, although
-// the slot has worker ids for theirs.
+// While worker ids were added for one table, callers of other tables arrived. They got the error of that table,
+// although the slot has worker ids for theirs.
 func TestManagerAssign_FailsOnlyCallersWhoseWorkerIDsCannotBeAdded(t *testing.T) {
 	t.Parallel()
 

@@ -107,9 +107,9 @@ func (a *allocator) addRead(nodes []*Node) {
 	}
 }
 
-// dropDeleted gives up worker ids whose rows were deleted, because their ids cannot be located. Their tables get others.
-// An unused worker id whose row names another table serves that one, because an operator has renamed it. One in use
-// is given up, because its generator makes ids for the old name. The caller holds the mutex.
+// dropDeleted gives up worker ids whose rows were deleted, because their ids cannot be located. Their tables get
+// others. An unused worker id whose row names another table serves that one, because an operator has renamed it. One in
+// use is given up, because its generator makes ids for the old name. The caller holds the mutex.
 func (a *allocator) dropDeleted(nodes []*Node) {
 	there := make(map[int64]Table, len(nodes))
 	for _, n := range nodes {
@@ -351,8 +351,8 @@ func (a *allocator) noteFailure(err error, suspends bool) {
 	}
 }
 
-// noteNotAdded records why worker ids could not be added. Callers of generators that have none get the error. Others are
-// not affected, because the slot's grants are renewed before worker ids are added.
+// noteNotAdded records why worker ids could not be added. Callers of generators that have none get the error. Others
+// are not affected, because the slot's grants are renewed before worker ids are added.
 func (a *allocator) noteNotAdded(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

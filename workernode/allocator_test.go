@@ -58,8 +58,8 @@ func TestAllocatorLook_APauseNeedsNoLanes(t *testing.T) {
 	}
 }
 
-// After RenameTable an unused worker id serves the new name, without an error in the log. One that a generator still uses
-// for the old name is given up, because its ids would resolve to the new one.
+// After a table was renamed, an unused worker id serves the new name, without an error in the log. One that a generator
+// still uses for the old name is given up, because its ids would resolve to the new one.
 func TestAllocatorDropDeleted_RenamedTable(t *testing.T) {
 	t.Parallel()
 	orders, sales := Table{Name: "orders"}, Table{Name: "sales"}

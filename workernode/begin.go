@@ -18,8 +18,9 @@ import (
 // This file begins a registry, or refuses to, because two registries must never give out one number.
 
 // openRegistry reads the registry. The first process inserts it, which pins its layout, lead and region; begun reports
-// that this one has. The zero Region accepts a registry of any region, and begins one that is not divided. The error wraps
-// [ErrLayoutMismatch] if another layout is pinned, [ErrRegion] if another region is, and [ErrTable] if the row was deleted.
+// that this one has. The zero Region accepts a registry of any region, and begins one that is not divided. The error
+// wraps [ErrLayoutMismatch] if another layout is pinned, [ErrRegion] if another region is, and [ErrTable] if the row
+// was deleted.
 func (d *DB) openRegistry(ctx context.Context, layout generator.Layout, lead time.Duration, region Region) (r Registry, begun bool, err error) {
 	if err := d.commits(ctx); err != nil {
 		return r, false, err

@@ -126,8 +126,9 @@ func (r Registry) given() int64 {
 	return r.NextID - 1
 }
 
-// firstIDs returns FIRST_ID and NEXT_ID for a registry that begins. It leaves the lowest numbers to those who give worker
-// ids by hand. If WORKER_NODE has such numbers, or UidGenerator may insert them, they are not free, and FIRST_ID is 1.
+// firstIDs returns FIRST_ID and NEXT_ID for a registry that begins. It leaves the lowest numbers to those who give
+// worker ids by hand. If WORKER_NODE has such numbers, or UidGenerator may insert them, they are not free, and FIRST_ID
+// is 1.
 func (d *DB) firstIDs(ctx context.Context, layout generator.Layout, region Region) (first, next int64, err error) {
 	largest, err := d.largest(ctx, layout, region)
 	if err != nil {

@@ -197,8 +197,8 @@ func TestManager_KeepsItsSlotWithFewStatementsWhileIdle(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.start(nil)
 		p.use(t, table("orders"), 10)
-		// It renews at least every third of Lead, then sends a keep-alive as soon as FENCE has passed. So SEEN_TICK is only
-		// behind a FENCE that has passed if the process has ended, is paused, or cannot reach the database.
+		// It renews at least every third of Lead, then sends a keep-alive as soon as FENCE has passed. So SEEN_TICK is
+		// only behind a FENCE that has passed if the process has ended, is paused, or cannot reach the database.
 		for range 11 * 60 {
 			time.Sleep(time.Second)
 			if row := w.slot(1); row.Fence < w.tick()-50 && row.Seen <= row.Fence {

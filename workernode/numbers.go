@@ -25,8 +25,8 @@ func (s *statements) nextSlot(ctx context.Context, least int64) (int64, error) {
 	return s.db.advance(ctx, r, "NEXT_SLOT", least, 1)
 }
 
-// reserve takes n worker ids that were never given out, none below atLeast. The error wraps [ErrExhausted] if the layout
-// has too few left.
+// reserve takes n worker ids that were never given out, none below atLeast. The error wraps [ErrExhausted] if the
+// layout has too few left.
 func (s *statements) reserve(ctx context.Context, n, atLeast int64) (b block, err error) {
 	r, err := s.reread(ctx)
 	if err == nil {
@@ -119,9 +119,9 @@ func (d *DB) draw(ctx context.Context, n int64) (b block, err error) {
 	return b, err
 }
 
-// advance takes n numbers of r's region from a counter of the registry, none below least, and returns the first. It uses
-// one statement outside of a transaction, because a process that vanishes must not lock a row that all need. The error
-// wraps [errSpace] if the registry belongs to another id space than r.
+// advance takes n numbers of r's region from a counter of the registry, none below least, and returns the first. It
+// uses one statement outside of a transaction, because a process that vanishes must not lock a row that all need. The
+// error wraps [errSpace] if the registry belongs to another id space than r.
 func (d *DB) advance(ctx context.Context, r Registry, counter string, least, n int64) (first int64, err error) {
 	found := false
 	scan := func(rows *sql.Rows) error { found = true; return rows.Scan(&first) }
@@ -180,8 +180,8 @@ func (d *DB) largest(ctx context.Context, layout generator.Layout, region Region
 }
 
 // reread reads the registry again before a process takes a number. The registry may have been divided since the process
-// read it as region. Otherwise the error wraps [errSpace] if it belongs to another id space, and [ErrRegion] if it is of
-// another region.
+// read it as region. Otherwise the error wraps [errSpace] if it belongs to another id space, and [ErrRegion] if it is
+// of another region.
 func (d *DB) reread(ctx context.Context, space string, region Region) (r Registry, err error) {
 	r, ok, err := d.registry(ctx)
 	switch {
@@ -200,8 +200,8 @@ func (d *DB) reread(ctx context.Context, space string, region Region) (r Registr
 	return r, err
 }
 
-// refuseOverlap returns an error if the tables have a slot of another region that gives out numbers of r. Then r is from
-// a backup of before a division, or the other region began with another number of regions.
+// refuseOverlap returns an error if the tables have a slot of another region that gives out numbers of r. Then r is
+// from a backup of before a division, or the other region began with another number of regions.
 func (d *DB) refuseOverlap(ctx context.Context, r Region) error {
 	var other sql.NullInt64
 	err := d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&other) },

@@ -45,8 +45,8 @@ func (r Region) From(least int64) int64 { return least + (r.N-least%r.Of+r.Of)%r
 // DividedFrom reports whether r is what a registry of an earlier region keeps after a division, or the same region.
 func (r Region) DividedFrom(earlier Region) bool { return r.N == earlier.N && r.Of%earlier.Of == 0 }
 
-// refuseRegion returns an error if r is one of several regions and UidGenerator shares WORKER_NODE, because UidGenerator
-// would take worker ids of all regions.
+// refuseRegion returns an error if r is one of several regions and UidGenerator shares WORKER_NODE, because
+// UidGenerator would take worker ids of all regions.
 func refuseRegion(r Region, shared bool) error {
 	if r == Whole || !shared {
 		return nil

@@ -14,10 +14,10 @@ import (
 var modelDeep = flag.Bool("model.deep", false, "go through all of the region model")
 
 // TestRegions_Model tries everything that can happen to a few processes of two databases, which replicate the rows of
-// slots and worker ids to each other. The first registry is divided meanwhile, and a backup from before may be restored.
-// A bad state is a number that two registries give out, a tick that two processes stamp with one worker id, or a row that
-// both databases have inserted, at which replication stops. Region and lease.Params.Usable decide. TestSlotLease covers
-// what can go wrong within one region: here each statement is answered.
+// slots and worker ids to each other. The first registry is divided meanwhile, and a backup from before may be
+// restored. A bad state is a number that two registries give out, a tick that two processes stamp with one worker id,
+// or a row that both databases have inserted, at which replication stops. Region and lease.Params.Usable decide.
+// TestSlotLease covers what can go wrong within one region: here each statement is answered.
 //
 // Each mutant breaks one rule, and must lead to a bad state.
 func TestRegions_Model(t *testing.T) {

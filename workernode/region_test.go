@@ -148,8 +148,8 @@ func TestDBOpenRegistry_Regions(t *testing.T) {
 	}
 }
 
-// A registry is divided again, from 2 to 4, while its processes have WithRegion(1, 2). Formerly none of them could start
-// before it got WithRegion(1, 4), and none that had that could start before the division.
+// A registry is divided again, from 2 to 4, while its processes have WithRegion(1, 2). Formerly none of them could
+// start before it got WithRegion(1, 4), and none that had that could start before the division.
 func TestDBOpenRegistry_AfterAnotherDivision(t *testing.T) {
 	t.Parallel()
 	layout := generator.DefaultLayout()
@@ -256,8 +256,8 @@ func TestReserve_RefusesARegistryFromBeforeTheDivision(t *testing.T) {
 	}
 }
 
-// A backup from before a division is restored, and a slot of the other region comes by replication. A process that starts
-// then does not know of the division, and formerly took its numbers.
+// A backup from before a division is restored, and a slot of the other region comes by replication. A process that
+// starts then does not know of the division, and formerly took its numbers.
 func TestReserve_RefusesNumbersOfARegionWithSlots(t *testing.T) {
 	t.Parallel()
 	layout := generator.DefaultLayout()

@@ -15,8 +15,8 @@ import (
 // registryName is the key of the only row of WORKER_REGISTRY.
 const registryName = "default"
 
-// SchemaVersion is SCHEMA_VERSION of the tables that this program creates: the release that last changed them, as
-// major * 1000 + minor. Within a major version, changes only add columns with defaults, so that older programs continue.
+// SchemaVersion is SCHEMA_VERSION of the tables that this program creates: the release that last changed them, as major
+// * 1000 + minor. Within a major version, changes only add columns with defaults, so that older programs continue.
 const SchemaVersion = 1
 
 // A Registry is the row of WORKER_REGISTRY: one id space.

@@ -71,8 +71,8 @@ func TestDBOpenRegistry_BeginsAboveTheRowsThatExist(t *testing.T) {
 	}
 }
 
-// Somebody deleted the row of the registry and other rows, while a process lived. A new registry gave out its worker ids
-// again, and both made the same ids.
+// Somebody deleted the row of the registry and other rows, while a process lived. A new registry gave out its worker
+// ids again, and both made the same ids.
 func TestDBOpenRegistry_BeginsNoneWhereAProcessHadASlot(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a := w.start(nil)
@@ -152,8 +152,8 @@ func TestManager_FindsAnotherIDSpaceWithinTenMinutes(t *testing.T) {
 	})
 }
 
-// Somebody set a counter back, and deleted the slots, while processes lived. The next process got the same slot with the
-// worker ids of the first, and both made the same ids.
+// Somebody set a counter back, and deleted the slots, while processes lived. The next process got the same slot with
+// the worker ids of the first, and both made the same ids.
 func TestManager_SurvivesACounterThatIsSetBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, other, unused := w.start(nil), w.start(nil), w.start(nil)

@@ -36,8 +36,8 @@ type Session struct {
 	Last        time.Time `json:"last,omitzero"`     // no id of the session has a later time: up to Lead after the process ended; zero in a Location
 }
 
-// Pruned reports whether "uid sessions prune" removed the session, so the process is unknown. In a list it represents all
-// removed sessions.
+// Pruned reports whether "uid sessions prune" removed the session, so the process is unknown. In a list it represents
+// all removed sessions.
 func (s Session) Pruned() bool {
 	return s.Application == "" && s.Host == "" && s.Port == "" && s.Kind == 0
 }
@@ -94,8 +94,8 @@ func (d *DB) Sessions(ctx context.Context, layout generator.Layout, slot int64, 
 	return sessionsOf(found, layout), err
 }
 
-// latestOrigins returns up to limit sessions of slot, or of all for 0, that began before a tick. Of later sessions, only
-// the next one limits Last.
+// latestOrigins returns up to limit sessions of slot, or of all for 0, that began before a tick. Of later sessions,
+// only the next one limits Last.
 func (d *DB) latestOrigins(ctx context.Context, slot, before int64, limit int) (sessions []origin, err error) {
 	where, args := `"X"."START_TICK" < ?`, []any{before}
 	fence, next, end := "NULL", "NULL", "NULL"

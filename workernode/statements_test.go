@@ -313,7 +313,8 @@ func TestStatements_AreTranslated(t *testing.T) {
 	}
 }
 
-// A trigger or a narrow column changed what was inserted into WORKER_NODE, so ids resolved to a table that does not exist.
+// A trigger or a narrow column changed what was inserted into WORKER_NODE, so ids resolved to a table that does not
+// exist.
 func TestStatementsAdd_RefusesARowThatWasNotKept(t *testing.T) {
 	t.Parallel()
 

@@ -67,8 +67,8 @@ func (l *TableLease) Attach(g generator.Renewable) {
 	}
 }
 
-// Spare makes the generator double its lanes only when it has used up half of its lease, because its table uses many ids
-// for a row.
+// Spare makes the generator double its lanes only when it has used up half of its lease, because its table uses many
+// ids for a row.
 func (l *TableLease) Spare() {
 	l.allocator.mu.Lock()
 	defer l.allocator.mu.Unlock()

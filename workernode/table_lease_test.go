@@ -214,8 +214,8 @@ func (h handler) Handle(context.Context, slog.Record) error {
 func (h handler) WithAttrs([]slog.Attr) slog.Handler { return h }
 func (h handler) WithGroup(string) slog.Handler      { return h }
 
-// A table that lost its worker id with the slot, and can get no other, says why, and gets one as soon as there is one. The
-// slot has no error: an alert would speak of a lease that is renewed.
+// A table that lost its worker id with the slot, and can get no other, says why, and gets one as soon as there is one.
+// The slot has no error: an alert would speak of a lease that is renewed.
 func TestTableLease_SaysWhyItGetsNoWorkerID(t *testing.T) {
 	t.Parallel()
 
@@ -256,8 +256,8 @@ func TestTableLease_SaysWhyItGetsNoWorkerID(t *testing.T) {
 }
 
 // A plugin that is closed gives its worker ids back, and another one of the process gets them: at once it would stamp
-// what the first has stamped ahead of the clock. Without giving back, each tenant that is opened and closed would use up
-// worker ids.
+// what the first has stamped ahead of the clock. Without giving back, each tenant that is opened and closed would use
+// up worker ids.
 func TestTableLeaseRelease_WorkerIDsAreUsedAgainWhenTheClockHasPassed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.start(nil)
@@ -288,8 +288,8 @@ func TestTableLeaseRelease_WorkerIDsAreUsedAgainWhenTheClockHasPassed(t *testing
 	})
 }
 
-// All worker ids are given out, and one of them is of a plugin that was closed just now. The error must not advise to end
-// processes: it is enough to wait.
+// All worker ids are given out, and one of them is of a plugin that was closed just now. The error must not advise to
+// end processes: it is enough to wait.
 func TestTableLeaseRelease_ErrExhaustedSaysWhatComesFree(t *testing.T) {
 	bubbleWith(t, narrow(1), func(t *testing.T, w *world) {
 		p := w.start(nil)

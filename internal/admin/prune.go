@@ -49,8 +49,8 @@ func (d *DB) Prunable(ctx context.Context, before time.Time) (p Pruning, err err
 // slot at its time.
 //
 // Of a slot's sessions that began before the time before, the latest stays, because it may have made later ids. One row
-// without a process stays for all the others, and [workernode.Session.Pruned] reports it. So ids of a pruned session never resolve
-// to another process, even in versions of this package that do not know of pruning.
+// without a process stays for all the others, and [workernode.Session.Pruned] reports it. So ids of a pruned session
+// never resolve to another process, even in versions of this package that do not know of pruning.
 //
 // Each slot is pruned in its own transaction. Processes may run meanwhile. Prune may be repeated, interrupted,
 // and run several times at once. It needs the DELETE privilege. With an error it returns the counts up to then.

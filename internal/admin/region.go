@@ -52,7 +52,8 @@ func (d *DB) workerIDs(r workernode.Region, least int64) int64 {
 }
 
 // Given returns how many worker ids of the region are used up, because they are below NEXT_ID, and how many the region
-// has. Those below FIRST_ID, which are given by hand, count as neither. Worker ids that the registry gave out before it was divided count if they leave the region's remainder.
+// has. Those below FIRST_ID, which are given by hand, count as neither. Worker ids that the registry gave out before it
+// was divided count if they leave the region's remainder.
 func (d *DB) Given() (given, all int64) {
 	r := d.Registry
 	all = d.workerIDs(r.Region, r.FirstID)
@@ -94,10 +95,10 @@ func (d *DB) Split(ctx context.Context, of, from int64) (own Region, others []Re
 }
 
 // divide divides the registry, which must be of the region before, so that there are of regions, and returns it. The
-// number of regions must be a multiple of the one before. The registry keeps its N, and all worker ids and slots that it
-// has given out. The new regions begin with [workernode.Registry.Other]. Processes may run meanwhile. The error wraps
-// [workernode.ErrRegion] if the registry cannot be divided like this, or if somebody else has divided it: the new regions
-// of both divisions would have numbers in common.
+// number of regions must be a multiple of the one before. The registry keeps its N, and all worker ids and slots that
+// it has given out. The new regions begin with [workernode.Registry.Other]. Processes may run meanwhile. The error
+// wraps [workernode.ErrRegion] if the registry cannot be divided like this, or if somebody else has divided it: the new
+// regions of both divisions would have numbers in common.
 func (d *DB) divide(ctx context.Context, before workernode.Region, of int64) (workernode.Registry, error) {
 	for try := 0; ; try++ {
 		r, err := d.Nodes.Registry(ctx)
@@ -108,8 +109,8 @@ func (d *DB) divide(ctx context.Context, before workernode.Region, of int64) (wo
 		if err := divisible(r, before, divided); err != nil || before.Of == of {
 			return r, err
 		}
-		// The counters are read after this UPDATE, and the other regions begin above them. From now on no process takes a
-		// number by the old STRIDE, because each UPDATE of a counter compares it.
+		// The counters are read after this UPDATE, and the other regions begin above them. From now on no process takes
+		// a number by the old STRIDE, because each UPDATE of a counter compares it.
 		n, err := d.SQL.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "STRIDE" = ?`+
 			` WHERE "NAME" = 'default' AND "ID_SPACE" = ? AND "STRIDE" = ? AND "REMAINDER" = ?`, of, r.Space, r.Region.Of, r.Region.N)
 		switch {

@@ -1,5 +1,6 @@
 // Package core is the part of a database handle that packages above the root package need: where the plugin's tables
-// are, the layout and the clock. They find it in the handle, so [uidplugin.Plugin] does not need exported methods for it.
+// are, the layout and the clock. They find it in the handle, so [uidplugin.Plugin] does not need exported methods for
+// it.
 //
 // [uidplugin.Plugin]: https://pkg.go.dev/github.com/uidplugin/uidplugin#Plugin
 package core

@@ -128,8 +128,8 @@ func (p Params) Reclaimable(r Row, now int64) bool {
 	return r.Fence < now-p.Grace && r.Seen < now-p.Quiet
 }
 
-// Usable reports whether a process may reclaim the slot of r: it is reclaimable, of the process's region, and its values
-// are valid. A slot of another region may be a replicated row, whose present values only its region knows.
+// Usable reports whether a process may reclaim the slot of r: it is reclaimable, of the process's region, and its
+// values are valid. A slot of another region may be a replicated row, whose present values only its region knows.
 func (p Params) Usable(r Row, now int64) bool {
 	return p.Reclaimable(r, now) && r.Region == p.Region && r.ID > 0 && r.Version >= 0 && r.Version < maxVersion && r.Fence <= p.Last
 }
