@@ -159,31 +159,6 @@ func TestDBSessions_ListsTheLatestFirst(t *testing.T) {
 	}
 }
 
-// Ten holders of one slot: each id resolves to its own process, which a worker id alone cannot say.
-func TestDBTrace_TellsTenHoldersApart(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		ids := map[int64]string{}
-		for i := range 10 {
-			port := string(rune('a' + i))
-			p := w.start(func(_ *workernode.Config, h *workernode.Host) { h.Port = port })
-			p.use(t, table("orders"), 1)
-			for _, id := range p.make(table("orders"), 50) {
-				ids[id] = port
-			}
-			p.end(t)
-			time.Sleep(3 * time.Second)
-		}
-		d := open(t, w.db)
-		for id, port := range ids {
-			worker, tick := w.parts(id)
-			if _, o, ok, err := d.Trace(t.Context(), layout, worker, tick); err != nil || !ok || o.Port != port || worker != 1025 {
-				t.Fatalf("%d of %s: %+v, %v, %v", id, port, o, ok, err)
-			}
-		}
-		w.check()
-	})
-}
-
 // SQLite keeps texts of any length: a list of fifty must not take hundreds of megabytes.
 func TestDB_ListsCutLongTexts(t *testing.T) {
 	t.Parallel()
