@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"gorm.io/gorm/schema"
 )
 
@@ -191,8 +192,8 @@ func TestID_WorksInConditionsAndForeignKeys(t *testing.T) {
 		uidplugin.Model
 		Leaves []leaf
 	}
-	db := open(t)
-	migrate(t, db, &tree{}, &leaf{})
+	db := plugintest.Open(t)
+	plugintest.Migrate(t, db, &tree{}, &leaf{})
 	row := tree{Leaves: []leaf{{}, {}}}
 	must(t, db.Create(&row).Error)
 	var found tree

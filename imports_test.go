@@ -72,10 +72,14 @@ var picture = map[string]func(name string) bool{
 	kit: func(name string) bool {
 		return isGORM(name) || strings.HasPrefix(name, "gorm.io/driver/") || name == "github.com/glebarez/sqlite" || name == "github.com/DATA-DOG/go-sqlmock"
 	},
+	pluginKit: func(name string) bool {
+		return isGORM(name) || name == module || name == "github.com/DATA-DOG/go-sqlmock" ||
+			isPackage(name, kit, "internal/config", "generator", "workernode", "migrations", "publicid")
+	},
 }
 
-// kit has helpers of the tests. Only tests import it, also those of users.
-const kit = "internal/testkit"
+// kit and pluginKit have helpers of the tests. Only tests import them, also those of users.
+const kit, pluginKit = "internal/testkit", "internal/plugintest"
 
 // harness has the helpers of the tests in the folders of integration.
 const harness = "integration/internal/harness"
@@ -121,10 +125,15 @@ func TestImportsGoDownwardsOnly_FindsWhatIsForbidden(t *testing.T) {
 		file, imports string
 		errors        int
 	}{
-		{"find_test.go", module + "/" + kit, 0},
+		{"plugin_test.go", module + "/" + kit, 0},
 		{"generator/all_test.go", module + "/" + kit, 0},
 		{"integration/leases/main_test.go", module + "/" + kit, 0},
 		{harness + "/main.go", module + "/" + kit, 0},
+		{pluginKit + "/plugintest.go", module + "/" + kit, 0},
+		{pluginKit + "/plugintest.go", module, 0},
+		{pluginKit + "/plugintest.go", module + "/inspector", 1},
+		{"internal/lookup/find.go", module + "/" + pluginKit, 1},
+		{"internal/lookup/find_test.go", module + "/" + pluginKit, 0},
 		{"find.go", module + "/" + kit, 1},
 		{"examples/quickstart/main.go", module + "/" + kit, 1},
 		{kit + "/must.go", module + "/generator", 1},
@@ -198,7 +207,7 @@ func checkFile(tb testing.TB, root fs.FS, name string) error {
 			return err
 		}
 		switch first, _, _ := strings.Cut(imported, "/"); {
-		case isPackage(imported, kit) && dir != harness:
+		case isPackage(imported, kit, pluginKit) && dir != harness && dir != pluginKit:
 			tb.Errorf("%s imports %s; only tests may", name, imported)
 		case user:
 		case strings.Contains(first, "."): // not the standard library's

@@ -10,6 +10,7 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/config"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/driver/mysql"
@@ -51,7 +52,7 @@ var wrong = []struct {
 	{"negative lead", []uidplugin.Option{uidplugin.WithLead(-time.Second)}, uidplugin.ErrOption, []string{"WithLead(-1s)", "100ms"}},
 	{"a lead that is too short, with a worker id", []uidplugin.Option{uidplugin.WithWorkerID(1), uidplugin.WithLead(time.Millisecond)}, uidplugin.ErrOption,
 		[]string{"WithLead(1ms)", "100ms"}},
-	{"a lead of less than three ticks", []uidplugin.Option{uidplugin.WithLayout(seconds()), uidplugin.WithLead(2 * time.Second)}, uidplugin.ErrOption,
+	{"a lead of less than three ticks", []uidplugin.Option{uidplugin.WithLayout(plugintest.Seconds()), uidplugin.WithLead(2 * time.Second)}, uidplugin.ErrOption,
 		[]string{"WithLead(2s)", "3 ticks", "1s each"}},
 	{"unknown kind", []uidplugin.Option{uidplugin.WithHost(workernode.Host{Kind: 3})}, uidplugin.ErrOption, []string{"WithHost", "3", "CONTAINER", "ACTUAL"}},
 }
@@ -70,13 +71,13 @@ func TestOptions_EachWrongOptionHasItsError(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 
-			db := bare(t)
+			db := plugintest.Bare(t)
 			err := db.Use(uidplugin.New(tt.options...))
 			if !errors.Is(err, tt.is) {
 				t.Fatalf("db.Use: %v", err)
 			}
 			saysAll(t, err.Error(), tt.says...)
-			unregistered(t, db)
+			plugintest.Unregistered(t, db)
 			if db.Migrator().HasTable("WORKER_NODE") {
 				t.Error("the table was made before the options were checked")
 			}
@@ -88,7 +89,7 @@ func TestOptions_EachWrongOptionHasItsError(t *testing.T) {
 func TestOptions_AllWrongOptionsAreReportedAtOnce(t *testing.T) {
 	t.Parallel()
 
-	err := bare(t).Use(uidplugin.New(
+	err := plugintest.Bare(t).Use(uidplugin.New(
 		uidplugin.WithTimeout(0), uidplugin.WithLayout(epoch(2999)), uidplugin.WithWorkerID(-1),
 		uidplugin.WithDefaultGenerator("nosuch"), uidplugin.WithHost(workernode.Host{Kind: 3})))
 	if !errors.Is(err, uidplugin.ErrOption) || !errors.Is(err, generator.ErrLayout) {
@@ -115,13 +116,13 @@ func TestWithGenerator_ConfiguresTheBuiltIn(t *testing.T) {
 		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:default"`
 	}
 	for _, name := range []string{"default", "snowflake"} {
-		err := bare(t).Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(&flaky{}),
+		err := plugintest.Bare(t).Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(&flaky{}),
 			uidplugin.WithGenerator(name, snowflake(generator.SnowflakeConfig{MaxClockBackwards: -1, RandomStart: 17}))))
 		if !errors.Is(err, generator.ErrConfig) {
 			t.Fatal(err)
 		}
 		saysAll(t, err.Error(), "MaxClockBackwards", "RandomStart", "17", "16")
-		db := open(t, uidplugin.WithModels(&flaky{}), uidplugin.WithGenerator(name, snowflake(generator.SnowflakeConfig{RandomStart: 16})))
+		db := plugintest.Open(t, uidplugin.WithModels(&flaky{}), uidplugin.WithGenerator(name, snowflake(generator.SnowflakeConfig{RandomStart: 16})))
 		p, sequences := uidplugin.From(db), map[int64]bool{}
 		for range 200 {
 			id, err := p.NextID(t.Context(), &flaky{})
@@ -134,11 +135,11 @@ func TestWithGenerator_ConfiguresTheBuiltIn(t *testing.T) {
 		}
 	}
 	// Paired keeps its two worker ids.
-	db := open(t, uidplugin.WithGenerator("paired", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+	db := plugintest.Open(t, uidplugin.WithGenerator("paired", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
 		return generator.NewPaired(c.Paired())
 	}))
-	migrate(t, db, &twin{})
-	must(t, db.Create(&twin{}).Error)
+	plugintest.Migrate(t, db, &plugintest.Twin{})
+	must(t, db.Create(&plugintest.Twin{}).Error)
 	if ids := uidplugin.From(db).Stats().Tables[0].WorkerIDs; len(ids) != 2 {
 		t.Errorf("the worker ids are %v", ids)
 	}
@@ -166,9 +167,9 @@ func TestOptions_ThatMakeSense(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 
-			db := open(t, tt.options...)
-			migrate(t, db, &part{})
-			r := part{}
+			db := plugintest.Open(t, tt.options...)
+			plugintest.Migrate(t, db, &plugintest.Part{})
+			r := plugintest.Part{}
 			must(t, db.Create(&r).Error)
 			if parts, err := uidplugin.From(db).Decode(uidplugin.ID(r.ID)); err != nil || time.Since(parts.Time).Abs() > time.Minute {
 				t.Errorf("%d is %+v, %v", r.ID, parts, err)
@@ -194,14 +195,14 @@ func TestOptions_TheHostIsWhatWithHostSaysAndElseFoundOut(t *testing.T) {
 		{workernode.Host{Kind: workernode.Actual}, with(func(h *workernode.Host) { h.Kind = workernode.Actual })},
 		{workernode.Host{Application: "shop"}, with(func(h *workernode.Host) { h.Application = "shop" })},
 	} {
-		db := open(t, uidplugin.WithHost(tt.set), uidplugin.WithModels(&part{}))
+		db := plugintest.Open(t, uidplugin.WithHost(tt.set), uidplugin.WithModels(&plugintest.Part{}))
 		p := uidplugin.From(db)
-		sessions, err := nodesOf(t, db).Sessions(t.Context(), p.Layout(), 0, time.Time{}, 10)
+		sessions, err := plugintest.NodesOf(t, db).Sessions(t.Context(), p.Layout(), 0, time.Time{}, 10)
 		must(t, err)
 		if s := sessions[0]; len(sessions) != 1 || (workernode.Host{Name: s.Host, Port: s.Port, Kind: s.Kind, Application: s.Application}) != tt.want {
 			t.Errorf("WithHost(%+v): %+v", tt.set, s)
 		}
-		nodes, err := nodesOf(t, db).Nodes(t.Context(), 0, 10)
+		nodes, err := plugintest.NodesOf(t, db).Nodes(t.Context(), 0, 10)
 		must(t, err)
 		if n := nodes[0]; n.Host != tt.want.Name || n.Port != tt.want.Port || n.Kind != tt.want.Kind {
 			t.Errorf("WithHost(%+v): %+v", tt.set, n)
@@ -213,13 +214,13 @@ func TestOptions_TheHostIsWhatWithHostSaysAndElseFoundOut(t *testing.T) {
 func TestWithLead_IsPinnedByTheFirstProcess(t *testing.T) {
 	t.Parallel()
 
-	first := open(t, uidplugin.WithLead(time.Minute), uidplugin.WithModels(&part{}))
+	first := plugintest.Open(t, uidplugin.WithLead(time.Minute), uidplugin.WithModels(&plugintest.Part{}))
 	for _, tt := range []struct {
 		option   uidplugin.Option
 		warnings int
 	}{{uidplugin.WithLead(time.Minute), 0}, {uidplugin.WithLead(time.Second), 1}, {nil, 1}} {
-		j := &journal{}
-		p := use(t, file(t, fileOf(t, first), &gorm.Config{}), j.option(), tt.option, uidplugin.WithModels(&part{}))
+		j := &plugintest.Journal{}
+		p := plugintest.Use(t, plugintest.File(t, plugintest.FileOf(t, first), &gorm.Config{}), j.Option(), tt.option, uidplugin.WithModels(&plugintest.Part{}))
 		lines := j.Lines("a different lead")
 		if len(lines) != tt.warnings {
 			t.Errorf("warnings: %q", lines)
@@ -243,7 +244,7 @@ func TestWithLead_BoundsWhatAFixedWorkerIDMakesAhead(t *testing.T) {
 		if option == nil {
 			want = time.Second // the default
 		}
-		db := open(t, uidplugin.WithWorkerID(1), option, uidplugin.WithGenerator("cached", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+		db := plugintest.Open(t, uidplugin.WithWorkerID(1), option, uidplugin.WithGenerator("cached", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
 			cached := c.Cached()
 			cached.NoWait = true
 			return generator.NewCached(cached)
@@ -251,7 +252,7 @@ func TestWithLead_BoundsWhatAFixedWorkerIDMakesAhead(t *testing.T) {
 		p := uidplugin.From(db)
 		var err error
 		for err == nil {
-			_, err = p.NextID(t.Context(), &part{})
+			_, err = p.NextID(t.Context(), &plugintest.Part{})
 		}
 		if !errors.Is(err, generator.ErrBorrowLimit) {
 			t.Fatal(err)
@@ -275,8 +276,8 @@ func TestOptions_ALayoutThatEndsWithinAYearIsWarnedOf(t *testing.T) {
 		{364 * 24 * time.Hour, 1},
 		{time.Hour, 1},
 	} {
-		j := &journal{}
-		open(t, j.option(), uidplugin.WithClock(func() time.Time { return ends.Add(-tt.left) }))
+		j := &plugintest.Journal{}
+		plugintest.Open(t, j.Option(), uidplugin.WithClock(func() time.Time { return ends.Add(-tt.left) }))
 		lines := j.Lines("ends within a year")
 		if len(lines) != tt.warns {
 			t.Errorf("%v before the end: %q", tt.left, lines)
@@ -285,7 +286,7 @@ func TestOptions_ALayoutThatEndsWithinAYearIsWarnedOf(t *testing.T) {
 			saysAll(t, l, "level=WARN", "1-41-18-4/1ms@1514764800", "2087-09-07")
 		}
 	}
-	err := bare(t).Use(uidplugin.New(uidplugin.WithClock(func() time.Time { return ends })))
+	err := plugintest.Bare(t).Use(uidplugin.New(uidplugin.WithClock(func() time.Time { return ends })))
 	if !errors.Is(err, generator.ErrLayout) {
 		t.Errorf("at its end: %v", err)
 	}
@@ -294,10 +295,10 @@ func TestOptions_ALayoutThatEndsWithinAYearIsWarnedOf(t *testing.T) {
 func TestOptions_WorkerIDsAreLoggedWithTheirTables(t *testing.T) {
 	t.Parallel()
 
-	j := &journal{}
-	db := open(t, j.option(), uidplugin.WithModels(&part{}))
-	migrate(t, db, &article{})
-	must(t, db.Create(&article{}).Error)
+	j := &plugintest.Journal{}
+	db := plugintest.Open(t, j.Option(), uidplugin.WithModels(&plugintest.Part{}))
+	plugintest.Migrate(t, db, &plugintest.Article{})
+	must(t, db.Create(&plugintest.Article{}).Error)
 	testkit.Eventually(t, "too few lines", time.Minute, func() bool { return len(j.Lines("worker ids assigned")) >= 2 })
 	lines := j.Lines("worker ids assigned")
 	saysAll(t, lines[0], "level=INFO", "parts=1025")
@@ -310,11 +311,11 @@ func TestOptions_WorkerIDsAreLoggedWithTheirTables(t *testing.T) {
 }
 
 func TestOptions_TheDefaultLoggerIsSlogs(t *testing.T) { // not parallel: the default logger is everybody's
-	j := &journal{}
+	j := &plugintest.Journal{}
 	old := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(j, nil)))
 	defer slog.SetDefault(old)
-	must(t, bare(t).Use(uidplugin.New(uidplugin.WithModels(&part{}))))
+	must(t, plugintest.Bare(t).Use(uidplugin.New(uidplugin.WithModels(&plugintest.Part{}))))
 	testkit.Eventually(t, "nothing was logged", time.Minute, func() bool { return len(j.Lines("worker ids assigned")) == 1 })
 }
 
@@ -324,7 +325,7 @@ func TestWithLead_BoundsWhatAFixedWorkerIDMakesAheadOfAFrozenClock(t *testing.T)
 	t.Parallel()
 
 	const lead = 200 * time.Millisecond
-	db := open(t, uidplugin.WithWorkerID(1), uidplugin.WithLead(lead), uidplugin.WithClock(atNoon),
+	db := plugintest.Open(t, uidplugin.WithWorkerID(1), uidplugin.WithLead(lead), uidplugin.WithClock(plugintest.AtNoon),
 		uidplugin.WithGenerator("cached", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
 			cached := c.Cached()
 			cached.NoWait = true
@@ -333,7 +334,7 @@ func TestWithLead_BoundsWhatAFixedWorkerIDMakesAheadOfAFrozenClock(t *testing.T)
 	p, n := uidplugin.From(db), 0
 	var err error
 	for ; err == nil && n < 10_000; n++ {
-		_, err = p.NextID(t.Context(), &part{})
+		_, err = p.NextID(t.Context(), &plugintest.Part{})
 	}
 	if most := 16 * (int(lead/time.Millisecond) + 1); !errors.Is(err, generator.ErrBorrowLimit) || n > most+1 {
 		t.Errorf("%d ids, then %v; want %d at most", n, err, most)

@@ -8,41 +8,45 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 	"gorm.io/gorm/utils/tests"
 )
 
+var must, saysAll = testkit.Must, testkit.SaysAll
+
 func TestPluginInitialize_UseTwiceIsRefused(t *testing.T) {
 	t.Parallel()
 
-	db := bare(t)
-	p := use(t, db)
+	db := plugintest.Bare(t)
+	p := plugintest.Use(t, db)
 	if err := db.Use(p); !errors.Is(err, gorm.ErrRegistered) {
 		t.Errorf("the same plugin: %v", err)
 	}
 	if err := db.Use(uidplugin.New()); !errors.Is(err, gorm.ErrRegistered) {
 		t.Errorf("another one: %v", err)
 	}
-	migrate(t, db, &part{})
-	must(t, db.Create(&part{}).Error)
+	plugintest.Migrate(t, db, &plugintest.Part{})
+	must(t, db.Create(&plugintest.Part{}).Error)
 }
 
 func TestPluginInitialize_APluginServesOneHandle(t *testing.T) {
 	t.Parallel()
 
-	db, other := bare(t), bare(t)
-	p := use(t, db)
+	db, other := plugintest.Bare(t), plugintest.Bare(t)
+	p := plugintest.Use(t, db)
 	err := other.Use(p)
 	if !errors.Is(err, uidplugin.ErrOption) {
 		t.Fatalf("the second handle: %v", err)
 	}
 	saysAll(t, err.Error(), "already in use", "New")
-	unregistered(t, other)
-	use(t, other)
-	migrate(t, db, &part{})
-	must(t, db.Create(&part{}).Error)
+	plugintest.Unregistered(t, other)
+	plugintest.Use(t, other)
+	plugintest.Migrate(t, db, &plugintest.Part{})
+	must(t, db.Create(&plugintest.Part{}).Error)
 }
 
 // db.Use refuses a transaction, because it ends before the plugin does.
@@ -59,7 +63,7 @@ func TestPluginInitialize_ATransactionIsNoHandleToRegisterWith(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 
-			db := bare(t)
+			db := plugintest.Bare(t)
 			tx := db.Begin()
 			defer tx.Rollback()
 			err := tx.Use(uidplugin.New(tt.options...))
@@ -67,7 +71,7 @@ func TestPluginInitialize_ATransactionIsNoHandleToRegisterWith(t *testing.T) {
 				t.Fatal("accepted")
 			}
 			saysAll(t, err.Error(), "transaction")
-			unregistered(t, db)
+			plugintest.Unregistered(t, db)
 		})
 	}
 }
@@ -77,15 +81,15 @@ func TestPluginInitialize_InitializeAgainDoesNothing(t *testing.T) {
 	t.Parallel()
 
 	path := filepath.Join(t.TempDir(), "test.db")
-	db := file(t, path, &gorm.Config{})
-	use(t, db, uidplugin.WithModels(&part{}))
-	migrate(t, db, &part{})
+	db := plugintest.File(t, path, &gorm.Config{})
+	plugintest.Use(t, db, uidplugin.WithModels(&plugintest.Part{}))
+	plugintest.Migrate(t, db, &plugintest.Part{})
 
 	config := *db.Config
-	s := &statements{}
+	s := &plugintest.Statements{}
 	config.Logger = s
-	replica := file(t, path, &config)
-	if list := s.take(); len(list) != 0 {
+	replica := plugintest.File(t, path, &config)
+	if list := s.Take(); len(list) != 0 {
 		t.Errorf("statements: %q", list)
 	}
 	if replica.Plugins[uidplugin.Name] != db.Plugins[uidplugin.Name] {
@@ -94,7 +98,7 @@ func TestPluginInitialize_InitializeAgainDoesNothing(t *testing.T) {
 	if tables := uidplugin.From(db).Stats().Tables; len(tables) != 1 {
 		t.Errorf("worker ids: %+v", tables)
 	}
-	must(t, db.Create(&part{}).Error)
+	must(t, db.Create(&plugintest.Part{}).Error)
 }
 
 // TestPluginInitialize_APluginInTheConfiguration is initialized by gorm.Open.
@@ -102,11 +106,11 @@ func TestPluginInitialize_APluginInTheConfiguration(t *testing.T) {
 	t.Parallel()
 
 	p := uidplugin.New(uidplugin.WithLogger(nil))
-	db := file(t, filepath.Join(t.TempDir(), "test.db"), &gorm.Config{Plugins: map[string]gorm.Plugin{uidplugin.Name: p}})
-	migrate(t, db, &part{})
-	r := part{}
+	db := plugintest.File(t, filepath.Join(t.TempDir(), "test.db"), &gorm.Config{Plugins: map[string]gorm.Plugin{uidplugin.Name: p}})
+	plugintest.Migrate(t, db, &plugintest.Part{})
+	r := plugintest.Part{}
 	must(t, db.Create(&r).Error)
-	isOurs(t, db, "parts", r.ID)
+	plugintest.IsOurs(t, db, "parts", r.ID)
 }
 
 func TestPluginInitialize_WithoutAPoolThereAreOnlyFixedWorkerIDs(t *testing.T) {
@@ -124,8 +128,8 @@ func TestPluginInitialize_WithoutAPoolThereAreOnlyFixedWorkerIDs(t *testing.T) {
 	saysAll(t, err.Error(), "no connection pool")
 
 	db := handle()
-	use(t, db, uidplugin.WithWorkerID(7))
-	r := part{}
+	plugintest.Use(t, db, uidplugin.WithWorkerID(7))
+	r := plugintest.Part{}
 	must(t, db.Session(&gorm.Session{SkipDefaultTransaction: true}).Create(&r).Error)
 	if parts, err := uidplugin.From(db).Decode(uidplugin.ID(r.ID)); err != nil || parts.WorkerID != 7 {
 		t.Errorf("%+v, %v", parts, err)
@@ -136,20 +140,20 @@ func TestPluginInitialize_UseWrapsTheErrorsOfThePackagesBelow(t *testing.T) {
 	t.Parallel()
 
 	path := filepath.Join(t.TempDir(), "test.db")
-	use(t, file(t, path, &gorm.Config{}))
-	err := file(t, path, &gorm.Config{}).Use(uidplugin.New(uidplugin.WithLayout(generator.SnowflakeLayout())))
+	plugintest.Use(t, plugintest.File(t, path, &gorm.Config{}))
+	err := plugintest.File(t, path, &gorm.Config{}).Use(uidplugin.New(uidplugin.WithLayout(generator.SnowflakeLayout())))
 	if !errors.Is(err, workernode.ErrLayoutMismatch) {
 		t.Errorf("another layout: %v", err)
 	}
 
-	empty := bare(t)
+	empty := plugintest.Bare(t)
 	err = empty.Use(uidplugin.New(uidplugin.WithoutMigration()))
 	if !errors.Is(err, workernode.ErrTable) {
 		t.Fatalf("no tables: %v", err)
 	}
 	saysAll(t, err.Error(), "WORKER_NODE", "sqlite.sql")
 
-	foreign := bare(t)
+	foreign := plugintest.Bare(t)
 	must(t, foreign.Exec(`CREATE TABLE "WORKER_NODE" (id integer, colour text)`).Error)
 	err = foreign.Use(uidplugin.New())
 	if !errors.Is(err, workernode.ErrTable) {
@@ -159,14 +163,14 @@ func TestPluginInitialize_UseWrapsTheErrorsOfThePackagesBelow(t *testing.T) {
 
 	tiny := generator.DefaultLayout()
 	tiny.WorkerBits = 1
-	db := bare(t)
-	err = db.Use(uidplugin.New(uidplugin.WithLayout(tiny), uidplugin.WithModels(&part{}, &article{})))
+	db := plugintest.Bare(t)
+	err = db.Use(uidplugin.New(uidplugin.WithLayout(tiny), uidplugin.WithModels(&plugintest.Part{}, &plugintest.Article{})))
 	if !errors.Is(err, workernode.ErrExhausted) {
 		t.Errorf("exhausted: %v", err)
 	}
-	unregistered(t, db)
+	plugintest.Unregistered(t, db)
 
-	err = bare(t).Use(uidplugin.New(uidplugin.WithModels(&ledger{}, nil, 5)))
+	err = plugintest.Bare(t).Use(uidplugin.New(uidplugin.WithModels(&plugintest.Ledger{}, nil, 5)))
 	if err == nil {
 		t.Fatal("values that are no models were accepted")
 	}
@@ -177,7 +181,7 @@ func TestPluginInitialize_UseWrapsTheErrorsOfThePackagesBelow(t *testing.T) {
 func TestPluginInitialize_EveryMethodOfAMissingPluginSaysSo(t *testing.T) {
 	t.Parallel()
 
-	db := bare(t)
+	db := plugintest.Bare(t)
 	for _, tt := range []struct {
 		name   string
 		plugin *uidplugin.Plugin
@@ -193,9 +197,9 @@ func TestPluginInitialize_EveryMethodOfAMissingPluginSaysSo(t *testing.T) {
 
 			ctx, p := t.Context(), tt.plugin
 			calls := map[string]func() error{
-				"Register":    func() error { return p.Register(ctx, &part{}) },
-				"AutoMigrate": func() error { return p.AutoMigrate(&part{}) },
-				"NextID":      func() error { _, err := p.NextID(ctx, &part{}); return err },
+				"Register":    func() error { return p.Register(ctx, &plugintest.Part{}) },
+				"AutoMigrate": func() error { return p.AutoMigrate(&plugintest.Part{}) },
+				"NextID":      func() error { _, err := p.NextID(ctx, &plugintest.Part{}); return err },
 				"Locate":      func() error { _, err := p.Locate(ctx, 1); return err },
 				"Find":        func() error { _, err := p.Find(ctx, 1); return err },
 				"FindAll":     func() error { _, err := p.FindAll(ctx, []uidplugin.ID{1, 2}); return err },
@@ -226,7 +230,7 @@ func TestPluginInitialize_EveryMethodOfAMissingPluginSaysSo(t *testing.T) {
 func TestPluginInitialize_FromFindsThePluginOnEverySession(t *testing.T) {
 	t.Parallel()
 
-	db := open(t, uidplugin.WithModels(&part{}))
+	db := plugintest.Open(t, uidplugin.WithModels(&plugintest.Part{}))
 	tx := db.Begin()
 	defer tx.Rollback()
 	for _, handle := range []*gorm.DB{db, db.Session(&gorm.Session{NewDB: true}), db.Where("1 = 1"), tx, tx.WithContext(t.Context())} {
@@ -254,7 +258,7 @@ type (
 func TestPluginInitialize_LeavesGORMsSchemasAsTheyWereIfItFails(t *testing.T) {
 	t.Parallel()
 
-	db := bare(t)
+	db := plugintest.Bare(t)
 	notReady := errors.New("not ready")
 	p := uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(&leftover{}, &unmade{}),
 		uidplugin.WithGenerator("unmade", func(uidplugin.GeneratorConfig) (generator.Renewable, error) { return nil, notReady }))
@@ -263,8 +267,8 @@ func TestPluginInitialize_LeavesGORMsSchemasAsTheyWereIfItFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	saysAll(t, err.Error(), "uidplugin: ", "the generator unmade of table unmades cannot be made")
-	unregistered(t, db)
-	migrate(t, db, &leftover{})
+	plugintest.Unregistered(t, db)
+	plugintest.Migrate(t, db, &leftover{})
 	r := leftover{Name: "a"}
 	must(t, db.Create(&r).Error)
 	if r.ID != 1 {

@@ -36,6 +36,8 @@ func (c *cell[K]) rightMap(model any, key string, m map[string]any) {
 	other := map[string]string{"id": "ID", "ID": "id"}[key]
 	_, twice := m[other]
 	c.check(!twice, "the map has both %s and %s: %v", key, other, m)
+	_, gorms := m["@id"] // where GORM puts what the database reports
+	c.check(!gorms, "the map is %v", m)
 	value := m["name"]
 	if value == nil {
 		value = m["Name"]

@@ -1,0 +1,189 @@
+package catalog_test
+
+import (
+	"testing"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"gorm.io/gorm"
+)
+
+// shop returns a handle on the tables of a shop.
+func shop(t *testing.T, options ...uidplugin.Option) *gorm.DB {
+	t.Helper()
+	db := plugintest.Open(t, options...)
+	plugintest.Migrate(t, db, &plugintest.Customer{}, &plugintest.Purchase{}, &plugintest.Item{}, &plugintest.Profile{}, &plugintest.Club{}, &plugintest.Label{})
+	return db
+}
+
+// links checks that each of a table's foreign keys leads to a row.
+func links(t *testing.T, db *gorm.DB, table, column, to string, want int64) {
+	t.Helper()
+	if n := plugintest.Count(t, db, table, column+" IN (SELECT id FROM "+to+")"); n != want {
+		t.Errorf("%d rows of %s have a %s, want %d", n, table, column, want)
+	}
+	if n := plugintest.Count(t, db, table); n != want {
+		t.Errorf("%d rows in %s, want %d", n, table, want)
+	}
+}
+
+func TestAssociations_Many2ManyLeavesTheJoinTableToGORM(t *testing.T) {
+	t.Parallel()
+
+	db := shop(t)
+	c := plugintest.Customer{Name: "Dot", Clubs: []plugintest.Club{{Name: "chess"}, {Name: "go"}}}
+	must(t, db.Create(&c).Error)
+	for _, k := range c.Clubs {
+		plugintest.IsOurs(t, db, "clubs", k.ID)
+		if n := plugintest.Count(t, db, "memberships", "customer_id = ? AND club_id = ?", c.ID, k.ID); n != 1 {
+			t.Errorf("%d memberships in %+v", n, k)
+		}
+	}
+	for _, s := range uidplugin.From(db).Stats().Tables {
+		if s.Table == "memberships" {
+			t.Errorf("the join table has a worker id: %+v", s)
+		}
+	}
+
+	// Without the clubs themselves, no club may be invented for the join table.
+	e := plugintest.Customer{Name: "Eve", Clubs: []plugintest.Club{{Name: "bridge"}}}
+	must(t, db.Omit("Clubs.*").Create(&e).Error)
+	if n := plugintest.Count(t, db, "memberships", "club_id NOT IN (SELECT id FROM clubs) AND club_id <> 0"); n != 0 || e.Clubs[0].ID != 0 {
+		t.Errorf("%d memberships in clubs that there are not, %+v", n, e.Clubs)
+	}
+}
+
+// The search for associations does not allocate an embedded pointer. Otherwise its columns would be zero and not
+// NULL.
+func TestAssociations_AnEmbeddedPointerStaysNil(t *testing.T) {
+	t.Parallel()
+
+	db := plugintest.Open(t)
+	rows := []letter{{}, {Addressed: &addressed{Town: &town{}}}}
+	fill(statement(t, db, &rows))
+	if rows[0].Addressed != nil {
+		t.Errorf("%+v", rows[0].Addressed)
+	}
+}
+
+// A join table that is set up late gets its worker id before the transaction, too, if its table was known.
+func TestAssociations_AJoinTableThatIsSetUpLate(t *testing.T) {
+	t.Parallel()
+
+	type side struct {
+		ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+	}
+	type bridge struct {
+		ID     int64 `gorm:"autoIncrement:false;uid"`
+		BankID int64 `gorm:"primaryKey"`
+		SideID int64 `gorm:"primaryKey"`
+	}
+	type bank struct {
+		ID      int64    `gorm:"primaryKey;autoIncrement:false;uid"`
+		Sides   []side   `gorm:"many2many:bridges"`
+		Bridges []bridge `gorm:"foreignKey:BankID"`
+	}
+	db := plugintest.Open(t)
+	plugintest.Migrate(t, db, &side{}, &bridge{})
+	plugintest.Migrate(t, db, &bank{})
+	must(t, db.Create(&bank{}).Error)
+	must(t, db.SetupJoinTable(&bank{}, "Sides", &bridge{}))
+	pool, err := db.DB()
+	must(t, err)
+	pool.SetMaxOpenConns(1)
+	row := bank{Sides: []side{{}}}
+	must(t, db.Create(&row).Error)
+	plugintest.IsOurs(t, db, "sides", row.Sides[0].ID)
+	links(t, db, "bridges", "side_id", "sides", 1)
+}
+
+// The same if db.Use and creates have seen the model before, and nothing else refers to the join table.
+func TestAssociations_AJoinTableThatIsSetUpAfterUseIsReachable(t *testing.T) {
+	t.Parallel()
+
+	type spoke struct {
+		ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+	}
+	type axle struct {
+		ID      int64 `gorm:"autoIncrement:false;uid"`
+		WheelID int64 `gorm:"primaryKey"`
+		SpokeID int64 `gorm:"primaryKey"`
+	}
+	type wheel struct {
+		ID     int64   `gorm:"primaryKey;autoIncrement:false;uid"`
+		Spokes []spoke `gorm:"many2many:axles"`
+	}
+	db := plugintest.Bare(t)
+	plugintest.Migrate(t, db, &spoke{}, &axle{})
+	plugintest.Migrate(t, db, &wheel{})
+	plugintest.Use(t, db, uidplugin.WithModels(&wheel{}))
+	must(t, db.Create(&wheel{Spokes: []spoke{}}).Error)
+	must(t, db.SetupJoinTable(&wheel{}, "Spokes", &axle{}))
+	pool, err := db.DB()
+	must(t, err)
+	pool.SetMaxOpenConns(1)
+	row := wheel{Spokes: []spoke{{}}}
+	must(t, db.Create(&row).Error)
+	plugintest.IsOurs(t, db, "spokes", row.Spokes[0].ID)
+	links(t, db, "axles", "spoke_id", "spokes", 1)
+	var joined axle
+	must(t, db.First(&joined).Error)
+	plugintest.IsOurs(t, db, "axles", joined.ID)
+	if p := uidplugin.From(db); len(p.Stats().Tables) != 3 {
+		t.Errorf("%+v", p.Stats().Tables)
+	}
+}
+
+// The update of a column saves the associations of its model, too.
+func TestAssociations_AnUpdateOfAColumnCreatesChildren(t *testing.T) {
+	t.Parallel()
+
+	db := shop(t)
+	c := plugintest.Customer{Name: "Gus"}
+	must(t, db.Create(&c).Error)
+	c.Purchases = []plugintest.Purchase{{Items: []*plugintest.Item{{Name: "nail"}}}}
+	must(t, db.Model(&c).Update("name", "Gus II").Error)
+	plugintest.IsOurs(t, db, "purchases", c.Purchases[0].ID)
+	plugintest.IsOurs(t, db, "items", c.Purchases[0].Items[0].ID)
+	links(t, db, "items", "purchase_id", "purchases", 1)
+}
+
+// An update gets worker ids for its children before its transaction, because in the transaction a pool of one has no
+// other connection.
+func TestAssociations_AnUpdateGetsWorkerIDsForItsChildrenBeforeItsTransaction(t *testing.T) {
+	t.Parallel()
+
+	db := shop(t)
+	must(t, db.Exec("INSERT INTO customers (id, name) VALUES (5, 'Hal')").Error)
+	pool, err := db.DB()
+	must(t, err)
+	pool.SetMaxOpenConns(1)
+	c := plugintest.Customer{ID: 5, Purchases: []plugintest.Purchase{{}}}
+	must(t, db.Updates(&c).Error)
+	plugintest.IsOurs(t, db, "purchases", c.Purchases[0].ID)
+}
+
+func TestAssociations_AModelWithoutTagCreatesTaggedChildren(t *testing.T) {
+	t.Parallel()
+
+	type leg struct {
+		ID      int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+		TableID uint
+	}
+	type table struct {
+		ID   uint
+		Legs []leg
+	}
+	db := plugintest.Open(t)
+	plugintest.Migrate(t, db, &table{}, &leg{})
+	pool, err := db.DB()
+	must(t, err)
+	pool.SetMaxOpenConns(1)
+	row := table{Legs: make([]leg, 4)}
+	must(t, db.Create(&row).Error)
+	if row.ID != 1 {
+		t.Errorf("the key is %d", row.ID)
+	}
+	plugintest.IsOurs(t, db, "legs", row.Legs[3].ID)
+	links(t, db, "legs", "table_id", "tables", 4)
+}

@@ -1,0 +1,70 @@
+package catalog_test
+
+import (
+	"testing"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/gorm"
+)
+
+var must, saysAll = testkit.Must, testkit.SaysAll
+
+// The ways to create rows are in integration/paths; these are not.
+func TestCreate_APointerToANilPointerIsMadeByGORM(t *testing.T) {
+	t.Parallel()
+
+	db := plugintest.Open(t)
+	plugintest.Migrate(t, db, &plugintest.Part{})
+	var made *plugintest.Part
+	must(t, db.Create(&made).Error)
+	plugintest.IsOurs(t, db, "parts", made.ID)
+}
+
+func TestCreate_KeysThatAreSetStay(t *testing.T) {
+	t.Parallel()
+
+	db := plugintest.Open(t)
+	plugintest.Migrate(t, db, &plugintest.Part{}, &plugintest.Counter{})
+	c := plugintest.Counter{ID: -6}
+	must(t, db.Create(&c).Error)
+	must(t, db.Create(plugintest.Part{ID: 4}).Error) // by value: nothing has to be set
+	if c.ID != -6 || plugintest.Count(t, db, "parts", "id = 4") != 1 || plugintest.Count(t, db, "counters", "id = -6") != 1 {
+		t.Errorf("%v", c)
+	}
+}
+
+func TestCreate_OmitOfTheKeyLeavesItAlone(t *testing.T) {
+	t.Parallel()
+
+	db := plugintest.Nowhere(t, uidplugin.WithWorkerID(1))
+	row := plugintest.Parcel{City: "Ely"}
+	sql := db.Session(&gorm.Session{DryRun: true}).Omit("ID", "OrderID", "Status", "Weight", "Street").Create(&row).Statement.SQL.String()
+	if row.ID != 0 || sql != "INSERT INTO `parcels` (`city`) VALUES (?)" {
+		t.Errorf("%s with the key %d", sql, row.ID)
+	}
+	m := map[string]any{"city": "Ely"}
+	sql = db.Session(&gorm.Session{DryRun: true}).Model(&plugintest.Parcel{}).Omit("ID").Create(m).Statement.SQL.String()
+	if len(m) != 1 || sql != "INSERT INTO `parcels` (`city`) VALUES (?)" {
+		t.Errorf("%s of %v", sql, m)
+	}
+}
+
+// The plugin selects the key for this create only, not for later statements of the caller's handle.
+func TestCreate_SelectDoesNotLeakIntoTheCallersStatement(t *testing.T) {
+	t.Parallel()
+
+	db := plugintest.Nowhere(t, uidplugin.WithWorkerID(1)).Session(&gorm.Session{DryRun: true})
+	base := db.Select("City").Session(&gorm.Session{})
+	for range 2 {
+		row := plugintest.Parcel{City: "Ely"}
+		stmt := base.Create(&row).Statement
+		if sql := stmt.SQL.String(); sql != "INSERT INTO `parcels` (`id`,`city`) VALUES (?,?)" || row.ID == 0 {
+			t.Errorf("%s with the key %d", sql, row.ID)
+		}
+	}
+	if s := base.Statement.Selects; len(s) != 1 {
+		t.Errorf("the selection became %v", s)
+	}
+}

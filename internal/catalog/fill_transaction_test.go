@@ -1,0 +1,203 @@
+package catalog_test
+
+import (
+	"database/sql/driver"
+	"errors"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/DATA-DOG/go-sqlmock"
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"gorm.io/gorm"
+)
+
+// If a transaction has the only connection, its first create fails at once, and leaves the transaction to the caller.
+// The clock of a bubble moves only while all goroutines wait, so it shows that nothing has waited.
+func TestTransaction_TheFirstCreateInATransactionWithTheOnlyConnectionFailsAtOnce(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		db := plugintest.File(t, filepath.Join(dir, "test.db"), &gorm.Config{})
+		plugintest.Use(t, db, uidplugin.WithTimeout(time.Hour), uidplugin.WithClock(plugintest.AtNoon))
+		plugintest.Migrate(t, db, &plugintest.Part{}, &plugintest.Ledger{})
+		plugintest.Single(t, db)
+		tx := db.Begin()
+		must(t, tx.Error)
+		r, started := plugintest.Part{}, time.Now()
+		for range 2 {
+			err := tx.Create(&r).Error
+			if waited := time.Since(started); !errors.Is(err, uidplugin.ErrInTransaction) || waited != 0 {
+				t.Fatalf("after %v: %v", waited, err)
+			}
+			saysAll(t, err.Error(), "WithModels", "before the transaction", "more")
+		}
+		if r.ID != 0 {
+			t.Errorf("the key is %d", r.ID)
+		}
+		must(t, tx.Create(&plugintest.Ledger{ID: 1}).Error)
+		must(t, tx.Commit().Error)
+		if n := plugintest.Count(t, db, "ledgers"); n != 1 {
+			t.Errorf("%d rows of the rest of the transaction", n)
+		}
+
+		must(t, db.Create(&r).Error)
+		plugintest.IsOurs(t, db, "parts", r.ID)
+		must(t, db.Transaction(func(tx *gorm.DB) error { return tx.Create(&plugintest.Part{}).Error }))
+	})
+}
+
+func TestTransaction_APreparedTransactionIsATransaction(t *testing.T) {
+	t.Parallel()
+
+	db := plugintest.Open(t)
+	plugintest.Migrate(t, db, &plugintest.Part{})
+	plugintest.Single(t, db)
+	err := db.Session(&gorm.Session{PrepareStmt: true}).Transaction(func(tx *gorm.DB) error {
+		return tx.Transaction(func(tx *gorm.DB) error { return tx.Create(&plugintest.Part{}).Error })
+	})
+	if !errors.Is(err, uidplugin.ErrInTransaction) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestTransaction_WithModelsATransactionNeedsNoOtherConnection is the advice of that error.
+func TestTransaction_WithModelsATransactionNeedsNoOtherConnection(t *testing.T) {
+	t.Parallel()
+
+	db := plugintest.Open(t, uidplugin.WithModels(&plugintest.Customer{}))
+	plugintest.Migrate(t, db, &plugintest.Customer{}, &plugintest.Purchase{}, &plugintest.Item{}, &plugintest.Profile{}, &plugintest.Club{}, &plugintest.Label{})
+	plugintest.Single(t, db)
+	must(t, db.Transaction(func(tx *gorm.DB) error {
+		return tx.Create(&plugintest.Customer{Purchases: []plugintest.Purchase{{Items: []*plugintest.Item{{}}}}}).Error
+	}))
+	links(t, db, "items", "purchase_id", "purchases", 1)
+}
+
+// A rollback must not revoke the worker id, because two rows could then get one id.
+func TestTransaction_ARollbackDoesNotTakeTheWorkerIDBack(t *testing.T) {
+	t.Parallel()
+
+	db := plugintest.Open(t)
+	plugintest.Migrate(t, db, &plugintest.Part{})
+	tx := db.Begin()
+	r := plugintest.Part{}
+	must(t, tx.Create(&r).Error)
+	must(t, tx.Rollback().Error)
+	nodes, err := plugintest.NodesOf(t, db).Nodes(t.Context(), 0, 10)
+	must(t, err)
+	if len(nodes) != 1 || nodes[0].WorkerID != 1025 || nodes[0].Table.Name != "parts" {
+		t.Errorf("worker nodes: %+v", nodes)
+	}
+	again := plugintest.Part{}
+	must(t, db.Create(&again).Error)
+	if again.ID <= r.ID {
+		t.Errorf("%d after %d", again.ID, r.ID)
+	}
+	if n := len(uidplugin.From(db).Stats().Tables); n != 1 {
+		t.Errorf("%d worker ids", n)
+	}
+}
+
+// bothConnections begins two transactions on a pool of two, so that no other connection is left.
+func bothConnections(t *testing.T, db *gorm.DB, mock sqlmock.Sqlmock) (one, two *gorm.DB) {
+	t.Helper()
+	pool, err := db.DB()
+	must(t, err)
+	pool.SetMaxOpenConns(2)
+	plugintest.Expect(mock, plugintest.Begin, plugintest.Begin)
+	one, two = db.Begin(), db.Begin()
+	must(t, one.Error)
+	must(t, two.Error)
+	return one, two
+}
+
+// If a transaction gets no other connection in time, the error says what to do, and not only that the time has
+// passed.
+func TestTransaction_ATransactionThatGetsNoOtherConnectionInTimeIsToldSo(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		db, mock := plugintest.MockedUse(t)
+		other, tx := bothConnections(t, db, mock)
+		if err := tx.Create(&plugintest.Invoice{}).Error; !errors.Is(err, uidplugin.ErrInTransaction) {
+			t.Errorf("the error is %v", err)
+		}
+		plugintest.Expect(mock, plugintest.Rollback, plugintest.Rollback)
+		must(t, other.Rollback().Error)
+		must(t, tx.Rollback().Error)
+	})
+}
+
+// Statements that create no id take no worker id. Otherwise a process that only updates, or whose rows have keys,
+// would wait for worker ids of all its tables, and use them up at each start.
+func TestTransaction_WhatCreatesNoIDTakesNoWorkerID(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		name string
+		run  func(db *gorm.DB) error
+	}{
+		{"Update", func(db *gorm.DB) error { return db.Model(&plugintest.Part{ID: 5}).Update("name", "a").Error }},
+		{"Updates", func(db *gorm.DB) error { return db.Updates(&plugintest.Part{ID: 5, Name: "a"}).Error }},
+		{"Save of a row that is there", func(db *gorm.DB) error { return db.Save(&plugintest.Part{ID: 5, Name: "a"}).Error }},
+		{"Update of a model with associations", func(db *gorm.DB) error { return db.Model(&plugintest.Customer{ID: 5}).Update("name", "a").Error }},
+		{"Updates of a model with associations", func(db *gorm.DB) error { return db.Updates(&plugintest.Customer{ID: 5, Name: "a"}).Error }},
+		{"Update from a map", func(db *gorm.DB) error {
+			return db.Model(&plugintest.Customer{}).Where("id = 5").Updates(map[string]any{"name": "a"}).Error
+		}},
+		{"create with a key", func(db *gorm.DB) error { return db.Create(&plugintest.Part{ID: 6}).Error }},
+		{"create of a slice with keys", func(db *gorm.DB) error { return db.Create([]*plugintest.Customer{{ID: 6}, {ID: 7}}).Error }},
+		{"create of a map with a key", func(db *gorm.DB) error { return db.Model(&plugintest.Part{}).Create(map[string]any{"id": 6}).Error }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+
+			db := plugintest.Bare(t)
+			p := plugintest.Use(t, db)
+			plugintest.Migrate(t, db, &plugintest.Part{}, &plugintest.Customer{}, &plugintest.Purchase{}, &plugintest.Item{}, &plugintest.Profile{}, &plugintest.Club{}, &plugintest.Label{})
+			must(t, db.Exec("INSERT INTO parts (id) VALUES (5)").Error)
+			must(t, db.Exec("INSERT INTO customers (id) VALUES (5)").Error)
+			must(t, tt.run(db))
+			must(t, p.Close(t.Context())) // which writes the tables of all worker ids that are in use
+			if n := plugintest.Count(t, db, "WORKER_NODE", "TABLE_NAME <> ''"); n != 0 {
+				t.Errorf("%d worker ids have a table", n)
+			}
+		})
+	}
+}
+
+// An update in a transaction needs no other connection, so it waits for none.
+func TestTransaction_AnUpdateInATransactionWaitsForNothing(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		db, mock := plugintest.MockedUse(t)
+		other, tx := bothConnections(t, db, mock)
+		plugintest.Expect(mock, plugintest.Step{Do: "exec", SQL: "UPDATE `invoices` SET `total`=? WHERE `id` = ?", Args: []driver.Value{2, 5}, N: 1})
+		started := time.Now()
+		must(t, tx.Model(&plugintest.Invoice{ID: 5}).Update("total", 2).Error)
+		if waited := time.Since(started); waited != 0 {
+			t.Errorf("the update has waited %v", waited)
+		}
+		plugintest.Expect(mock, plugintest.Rollback, plugintest.Rollback)
+		must(t, other.Rollback().Error)
+		must(t, tx.Rollback().Error)
+	})
+}
+
+// TestTransaction_AnUpdateInATransactionWorksFromTheStart also with a pool of one connection.
+func TestTransaction_AnUpdateInATransactionWorksFromTheStart(t *testing.T) {
+	t.Parallel()
+
+	db := plugintest.Open(t)
+	plugintest.Migrate(t, db, &plugintest.Part{})
+	must(t, db.Exec("INSERT INTO parts (id, name) VALUES (5, 'nail')").Error)
+	plugintest.Single(t, db)
+	must(t, db.Transaction(func(tx *gorm.DB) error {
+		return tx.Model(&plugintest.Part{ID: 5}).Update("name", "screw").Error
+	}))
+}

@@ -1,0 +1,110 @@
+package catalog_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"gorm.io/gorm"
+)
+
+func TestCreate_ACreateStopsWaitingForAWorkerIDWhenItsContextEnds(t *testing.T) {
+	t.Parallel()
+
+	db, g := plugintest.Parts(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- db.WithContext(ctx).Create(&plugintest.Part{}).Error }()
+	<-g.Arrived
+	cancel()
+	err := <-done
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v", err)
+	}
+	saysAll(t, err.Error(), "uidplugin: waiting for a worker id")
+
+	// The wait of the source continues, and serves the next create.
+	go func() { done <- db.Create(&plugintest.Part{}).Error }()
+	close(g.Opened)
+	must(t, <-done)
+	if plugintest.Count(t, db, "WORKER_NODE") != 1 || plugintest.Count(t, db, "parts") != 1 {
+		t.Errorf("%d worker ids, %d rows", plugintest.Count(t, db, "WORKER_NODE"), plugintest.Count(t, db, "parts"))
+	}
+}
+
+func TestCreate_AllWhoWaitForATableShareOneWorkerID(t *testing.T) {
+	t.Parallel()
+
+	db, g := plugintest.Parts(t)
+	var group sync.WaitGroup
+	for range 16 {
+		group.Go(func() {
+			if err := db.Create(&plugintest.Part{}).Error; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	<-g.Arrived
+	close(g.Opened)
+	group.Wait()
+	if plugintest.Count(t, db, "parts") != 16 || plugintest.Count(t, db, "WORKER_NODE") != 1 || plugintest.Count(t, db, "WORKER_SLOT") != 1 {
+		t.Errorf("%d worker ids, %d slots, %d rows", plugintest.Count(t, db, "WORKER_NODE"), plugintest.Count(t, db, "WORKER_SLOT"), plugintest.Count(t, db, "parts"))
+	}
+}
+
+func TestCreate_AWorkerIDThatFailedIsTriedAgain(t *testing.T) {
+	t.Parallel()
+
+	db, g := plugintest.Parts(t)
+	broken := plugintest.ErrBroken
+	g.Err.Store(&broken)
+	r := plugintest.Part{}
+	for range 2 {
+		if err := db.Create(&r).Error; !errors.Is(err, plugintest.ErrBroken) {
+			t.Errorf("the error is %v", err)
+		}
+	}
+	if r.ID != 0 || plugintest.Count(t, db, "parts") != 0 {
+		t.Errorf("the row is %+v", r)
+	}
+	g.Err.Store(nil)
+	close(g.Opened)
+	must(t, db.Create(&r).Error)
+	plugintest.IsOurs(t, db, "parts", r.ID)
+}
+
+// If a worker id does not come in time, db.Use and the first create return an error that names the tables and the
+// limit.
+func TestCreate_AWorkerIDThatDoesNotComeInTimeIsAnError(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		db := plugintest.File(t, filepath.Join(dir, "test.db"), &gorm.Config{})
+		plugintest.Gated(db)
+		late := func(started time.Time, err error, says ...string) {
+			t.Helper()
+			if !errors.Is(err, context.DeadlineExceeded) || time.Since(started) != 3*time.Second {
+				t.Fatalf("after %v: %v", time.Since(started), err)
+			}
+			saysAll(t, err.Error(), append(says, "uidplugin: ", "3s", "WithTimeout")...)
+		}
+		options := []uidplugin.Option{uidplugin.WithClock(plugintest.AtNoon), uidplugin.WithTimeout(3 * time.Second), uidplugin.WithLogger(nil)}
+		started := time.Now()
+		late(started, db.Use(uidplugin.New(append(options, uidplugin.WithModels(&plugintest.Part{}, &plugintest.Article{}))...)), "parts, articles")
+		plugintest.Unregistered(t, db)
+
+		plugintest.Use(t, db, options...)
+		plugintest.Migrate(t, db, &plugintest.Part{})
+		for range 2 {
+			started = time.Now()
+			late(started, db.Create(&plugintest.Part{}).Error, "parts")
+		}
+	})
+}

@@ -1,0 +1,358 @@
+package lookup_test
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/workernode"
+)
+
+func TestPluginLocate_TellsNumbersApartThatAreNoIDs(t *testing.T) {
+	t.Parallel()
+
+	l := generator.DefaultLayout()
+	now := l.TickAt(plugintest.Noon)
+	db := plugintest.Open(t, uidplugin.WithClock(plugintest.AtNoon))
+	p := uidplugin.From(db)
+	orders := workernode.Table{Name: "orders"}
+	plugintest.AddNode(t, db, workernode.Node{WorkerID: 20})
+	plugintest.AddNode(t, db, workernode.Node{WorkerID: 21, Slot: 40, Table: orders, Layout: generator.SnowflakeLayout().String()})
+	plugintest.AddNode(t, db, workernode.Node{WorkerID: 22, Slot: 40, Table: orders, Layout: l.String(), Start: now - 10_001})
+	plugintest.AddNode(t, db, workernode.Node{WorkerID: 23, Slot: 40, Table: orders, Layout: l.String()})
+	plugintest.AddNode(t, db, workernode.Node{WorkerID: 24, Slot: 41, Table: orders, Layout: l.String()})
+	plugintest.AddNode(t, db, workernode.Node{WorkerID: 25, Slot: 40, Layout: l.String()})
+	// The first process was granted ticks up to now-7,001, the second one began at now-4,000.
+	plugintest.AddSlot(t, db, 40, now-3_001, plugintest.SessionRow{Start: now - 10_001, Host: "web-1"},
+		plugintest.SessionRow{Start: now - 4_001, Before: now - 7_001, Host: "web-2"})
+
+	stamped := func(worker, tick int64) int64 {
+		id, err := l.Compose(generator.Parts{Time: l.TimeOf(tick), WorkerID: worker, Sequence: 3})
+		must(t, err)
+		return id
+	}
+	for _, tt := range []struct {
+		name string
+		id   int64
+		kind error
+		says []string
+	}{
+		{"negative", -1, uidplugin.ErrNegativeID, []string{"-1"}},
+		{"most negative", -1 << 63, uidplugin.ErrNegativeID, []string{"-9223372036854775808"}},
+		{"future", stamped(22, now+660_002), uidplugin.ErrFutureID, []string{"2026-06-01 12:11:00.002 UTC", "2026-06-01 12:11:00.001 UTC"}},
+		{"far future", 1<<63 - 1, uidplugin.ErrFutureID, []string{"9223372036854775807", "2087"}},
+		{"no such worker id", stamped(999, now), uidplugin.ErrUnknownID, []string{"999", "WORKER_NODE"}},
+		{"zero", 0, uidplugin.ErrNotDecodable, []string{"0 is too small"}},
+		{"row of UidGenerator", stamped(20, now), uidplugin.ErrOtherLayout, []string{"20", "UidGenerator", "2024-02-29"}},
+		{"row with another layout", stamped(21, now), uidplugin.ErrOtherLayout, []string{"21", generator.SnowflakeLayout().String(), l.String()}},
+		{"before the worker id was added", stamped(22, now-10_001), uidplugin.ErrUnknownID, []string{"22", "11:59:49.999", "11:59:50"}},
+		{"spare without a table", stamped(25, now-4_000), uidplugin.ErrUnknownID, []string{"25", "table"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+
+			got, err := p.Locate(t.Context(), uidplugin.ID(tt.id))
+			plugintest.Only(t, err, tt.kind, append(tt.says, "uidplugin: ")...)
+			if got != (uidplugin.Location{}) {
+				t.Errorf("Locate: %+v", got)
+			}
+			_, err = p.Find(t.Context(), uidplugin.ID(tt.id))
+			plugintest.Only(t, err, tt.kind)
+		})
+	}
+	for name, id := range map[string]int64{
+		"after the fence":                      stamped(22, now-3_000),
+		"between two sessions":                 stamped(22, now-7_000),
+		"right before a session":               stamped(22, now-4_001),
+		"before the first session of the slot": stamped(23, now-10_001),
+		"of a slot without a row":              stamped(24, now-4_000),
+	} {
+		got, err := p.Locate(t.Context(), uidplugin.ID(id))
+		plugintest.Only(t, err, uidplugin.ErrUnknownID, "uidplugin: ", "no process", "slot 4")
+		if got != (uidplugin.Location{}) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	for tick, host := range map[int64]string{now - 10_000: "web-1", now - 7_001: "web-1", now - 4_000: "web-2", now - 3_001: "web-2"} {
+		got, err := p.Locate(t.Context(), uidplugin.ID(stamped(22, tick)))
+		want := workernode.Session{Slot: 40, Application: "shop", Host: host, Port: "80", Kind: workernode.Actual,
+			Launched: plugintest.Noon.Add(-time.Hour), From: l.TimeOf(now - 10_000)}
+		if want.Until = l.TimeOf(now - 4_000); host == "web-2" {
+			want.From, want.Until = want.Until, time.Time{}
+		}
+		if err != nil || got.Table != "orders" || got.Session != want {
+			t.Errorf("Locate: %+v, %v; want the session %+v", got, err, want)
+		}
+	}
+	// The latest that another process may have stamped is not of the future.
+	_, err := p.Locate(t.Context(), uidplugin.ID(stamped(999, now+660_001)))
+	plugintest.Only(t, err, uidplugin.ErrUnknownID)
+}
+
+func TestPluginLocate_RefusesBitsThatTheLayoutDoesNotHave(t *testing.T) {
+	t.Parallel()
+
+	db := plugintest.Open(t, uidplugin.WithLayout(generator.JSSafeLayout()))
+	for _, id := range []int64{1 << 53, 1<<63 - 1} {
+		_, err := uidplugin.From(db).Locate(t.Context(), uidplugin.ID(id))
+		plugintest.Only(t, err, uidplugin.ErrUnknownID, "53 bits")
+		if !errors.Is(err, generator.ErrLayout) {
+			t.Errorf("Locate: %v", err)
+		}
+		if _, err = uidplugin.From(db).Decode(uidplugin.ID(id)); !errors.Is(err, generator.ErrLayout) {
+			t.Errorf("Decode: %v", err)
+		}
+	}
+	if _, err := uidplugin.From(db).Decode(-1); !errors.Is(err, uidplugin.ErrNegativeID) {
+		t.Errorf("Decode: %v", err)
+	}
+}
+
+func TestPluginLocate_OfARowThatWasCreated(t *testing.T) {
+	t.Parallel()
+
+	host := workernode.Host{Application: "shop", Name: "web-1", Port: "8080", Kind: workernode.Container}
+	db := plugintest.Open(t, uidplugin.WithHost(host), uidplugin.WithClock(plugintest.AtNoon))
+	plugintest.Migrate(t, db, &plugintest.Part{})
+	r := plugintest.Part{}
+	must(t, db.Create(&r).Error)
+	want := uidplugin.Location{ID: uidplugin.ID(r.ID), Time: plugintest.Noon, WorkerID: 1025, Table: "parts",
+		Session: workernode.Session{Slot: 1, Application: "shop", Host: "web-1", Port: "8080", Kind: workernode.Container, Launched: plugintest.Noon, From: plugintest.Noon}}
+	if got, err := uidplugin.From(db).Locate(t.Context(), uidplugin.ID(r.ID)); err != nil || got != want {
+		t.Errorf("Locate: %+v, %v", got, err)
+	}
+	// An id of a table whose model was not given resolves to the table, but to no row.
+	plugintest.AddNode(t, db, plugintest.Elsewhere(50, "elsewhere"))
+	plugintest.AddSlot(t, db, 50, generator.DefaultLayout().TickAt(plugintest.Noon), plugintest.SessionRow{})
+	if got, err := uidplugin.From(db).Locate(t.Context(), uidplugin.ID(plugintest.At(t, 50, 0))); err != nil || got.Table != "elsewhere" {
+		t.Errorf("Locate: %+v, %v", got, err)
+	}
+	_, err := uidplugin.From(db).Find(t.Context(), uidplugin.ID(plugintest.At(t, 50, 0)))
+	plugintest.Only(t, err, uidplugin.ErrNoModel, "elsewhere", "WithModels")
+}
+
+// Locate named this process for each id with its number, also for ids of processes that had the number before.
+func TestPluginLocate_WithAFixedWorkerIDKnowsNoProcess(t *testing.T) {
+	t.Parallel()
+
+	db := plugintest.Open(t, uidplugin.WithWorkerID(7), uidplugin.WithClock(plugintest.AtNoon), uidplugin.WithHost(workernode.Host{Application: "shop", Name: "web-1", Port: "8080", Kind: 1}))
+	plugintest.Migrate(t, db, &plugintest.Part{})
+	r := plugintest.Part{}
+	must(t, db.Create(&r).Error)
+	p := uidplugin.From(db)
+	want := uidplugin.Location{ID: uidplugin.ID(r.ID), Time: plugintest.Noon, WorkerID: 7}
+	if got, err := p.Locate(t.Context(), uidplugin.ID(r.ID)); err != nil || got != want {
+		t.Errorf("Locate: %+v, %v", got, err)
+	}
+	_, err := p.Locate(t.Context(), uidplugin.ID(plugintest.At(t, 8, 0)))
+	plugintest.Only(t, err, uidplugin.ErrUnknownID, "worker id 8", "7", "WithWorkerID")
+	_, err = p.Find(t.Context(), uidplugin.ID(r.ID))
+	plugintest.Only(t, err, uidplugin.ErrNoModel, "all tables")
+	if s := p.Stats(); s.Space != "" || s.Slot != (uidplugin.SlotStats{}) {
+		t.Errorf("Stats: %+v", s)
+	}
+	if tables := p.Stats().Tables; len(tables) != 1 || tables[0].Table != "*" || tables[0].WorkerIDs[0] != 7 {
+		t.Errorf("Stats: %+v", tables)
+	}
+}
+
+// The wall clock is set back by hours, and the generators do not follow it. An id that was created just now is then
+// ahead of the wall clock, and must not be one of the future, for any kind of generator.
+func TestPluginLocate_KnowsNewIDsAfterTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+
+	for _, kind := range []string{uidplugin.Cached, uidplugin.Snowflake, uidplugin.Paired} {
+		clock := testkit.NewClock(plugintest.Noon)
+		db, p := plugintest.OpenParts(t, uidplugin.WithClock(clock.Now), uidplugin.WithDefaultGenerator(kind))
+		must(t, db.Create(&plugintest.Part{}).Error)
+		clock.Add(-2 * time.Hour)
+		var made []int64
+		for range 10 {
+			r := plugintest.Part{}
+			must(t, db.Create(&r).Error)
+			plugintest.IsOurs(t, db, "parts", r.ID)
+			if parts, err := p.Decode(uidplugin.ID(r.ID)); err != nil || parts.Time.Before(plugintest.Noon) || parts.Time.After(plugintest.Noon.Add(time.Second)) {
+				t.Errorf("%s: Decode: %+v, %v", kind, parts, err)
+			}
+			if _, err := p.Find(t.Context(), uidplugin.ID(r.ID)); err != nil {
+				t.Errorf("%s: Find: %v", kind, err)
+			}
+			made = append(made, r.ID)
+		}
+		if found, err := p.FindAll(t.Context(), uidplugin.IDs(made...)); err != nil || len(found) != len(made) {
+			t.Errorf("%s: FindAll: %d of %d, %v", kind, len(found), len(made), err)
+		}
+	}
+}
+
+// After the database has lost commits, a worker id may be of another table than it was. A process that had looked it up
+// before then named the old table for new ids, and found no row.
+func TestPluginLocate_FollowsADatabaseThatLostCommits(t *testing.T) {
+	t.Parallel()
+
+	l := generator.DefaultLayout()
+	db, _, _ := plugintest.Crates(t)
+	p := uidplugin.From(db)
+	now := l.TickAt(time.Now())
+	plugintest.AddNode(t, db, plugintest.Elsewhere(50, "slips"))
+	plugintest.AddSlot(t, db, 50, now, plugintest.SessionRow{})
+	before := uidplugin.ID(plugintest.StampedAt(t, 50, l.TimeOf(now-5000)))
+	after := uidplugin.ID(plugintest.StampedAt(t, 50, l.TimeOf(now-10)))
+	must(t, db.Create(&plugintest.Slip{ID: int64(before)}).Error)
+	if _, err := p.Find(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := p.Locate(t.Context(), before); err != nil || got.Table != "slips" {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	must(t, db.Exec(`UPDATE "WORKER_NODE" SET "TABLE_NAME" = 'crates' WHERE "ID" = 50`).Error)
+	must(t, db.Create(&plugintest.Crate{ID: int64(after), Name: "new"}).Error)
+	if got, err := p.Locate(t.Context(), after); err != nil || got.Table != "crates" {
+		t.Errorf("Locate: %+v, %v", got, err)
+	}
+	if row, err := p.Find(t.Context(), after); err != nil || row.(*plugintest.Crate).Name != "new" {
+		t.Errorf("Find: %v, %v", row, err)
+	}
+	if rows, err := p.FindAll(t.Context(), []uidplugin.ID{after}); err != nil || rows[after] == nil {
+		t.Errorf("FindAll: %v, %v", rows, err)
+	}
+}
+
+// What is left of an id in JavaScript can be an id of another table. The error says so, or people look for the row.
+func TestIDError_SaysThatANumberMayHaveBeenRounded(t *testing.T) {
+	t.Parallel()
+
+	db, mine, _ := plugintest.Crates(t)
+	p := uidplugin.From(db)
+	for int64(float64(mine.ID)) == mine.ID || mine.ID%100 == 0 || (mine.ID+1<<40)%100 == 0 { // the last one looks rounded
+		mine = plugintest.Crate{}
+		must(t, db.Create(&mine).Error)
+	}
+	for n, want := range map[int64]bool{int64(float64(mine.ID)): true, mine.ID / 10_000 * 10_000: true, mine.ID + 1<<40: false} {
+		_, err := p.Find(t.Context(), uidplugin.ID(n))
+		if !errors.Is(err, uidplugin.ErrNoSuchID) || strings.Contains(err.Error(), "rounded the number") != want {
+			t.Errorf("%d of %d: %v", n, mine.ID, err)
+		}
+	}
+}
+
+// Each process that held a slot is found for its ids, however many held it since, and also after Close. An id of the
+// first process once resolved to the last one, or to none.
+func TestPluginLocate_FindsEachHolderOfASlot(t *testing.T) {
+	t.Parallel()
+
+	const holders = 10
+	name, clock := plugintest.FileOf(t, plugintest.Bare(t)), testkit.NewClock(plugintest.Noon)
+	holder := func(i int) workernode.Host {
+		return workernode.Host{Application: "shop", Name: fmt.Sprint("web-", i), Port: fmt.Sprint(i), Kind: workernode.Actual}
+	}
+	made := map[int64]int{} // id to holder
+	check := func(p *uidplugin.Plugin, last int) {
+		t.Helper()
+		for id, i := range made {
+			l, err := p.Locate(t.Context(), uidplugin.ID(id))
+			must(t, err)
+			s := l.Session
+			got := workernode.Host{Application: s.Application, Name: s.Host, Port: s.Port, Kind: s.Kind}
+			if l.Table != "parts" || got != holder(i) || s.Slot != 1 || s.Launched != plugintest.Noon.Add(time.Duration(i)*time.Hour) {
+				t.Fatalf("the id %d of holder %d of %d resolves to %+v", id, i, last, l)
+			}
+			if l.Time.Before(s.From) || i < last && !l.Time.Before(s.Until) || i == last && !s.Until.IsZero() {
+				t.Errorf("the id %d of %v is outside of its session, %v to %v", id, l.Time, s.From, s.Until)
+			}
+		}
+	}
+	var first, last *uidplugin.Plugin
+	for i := range holders {
+		db := plugintest.File(t, name, nil)
+		p := plugintest.Use(t, db, uidplugin.WithHost(holder(i)), uidplugin.WithClock(clock.Now))
+		must(t, p.AutoMigrate(&plugintest.Part{}))
+		for range 5 {
+			rows := make([]plugintest.Part, 20) // more than a tick has
+			must(t, db.Create(&rows).Error)
+			made[rows[0].ID], made[rows[len(rows)-1].ID] = i, i
+			clock.Add(time.Minute)
+		}
+		if first == nil {
+			first = p
+		}
+		last = p
+		check(p, i)
+		must(t, p.Close(t.Context()))
+		check(p, i)
+		if s := p.Stats().Slot; i > 0 && (s.Reclaimed != 1 || s.Allocated != 0) {
+			t.Errorf("holder %d: %+v", i, s)
+		}
+		clock.Add(55 * time.Minute)
+	}
+	check(first, holders-1) // it has read the row of the worker id long ago
+
+	nodes := plugintest.NodesOf(t, plugintest.File(t, name, nil))
+	sessions, err := nodes.Sessions(t.Context(), last.Layout(), 1, time.Time{}, 100)
+	must(t, err)
+	if len(sessions) != holders {
+		t.Fatalf("%d sessions", len(sessions))
+	}
+	until, lead := time.Time{}, 10*time.Minute
+	for n, s := range sessions {
+		i := holders - 1 - n
+		begun := plugintest.Noon.Add(time.Duration(i) * time.Hour)
+		if s.Slot != 1 || s.Host != holder(i).Name || s.Launched != begun || s.From != begun || s.Until != until ||
+			s.Last != begun.Add(lead) {
+			t.Errorf("session %d: %+v", i, s)
+		}
+		until = s.From
+	}
+	earlier, err := nodes.Sessions(t.Context(), last.Layout(), 1, sessions[3].From, 2)
+	must(t, err)
+	if len(earlier) != 2 || earlier[0] != sessions[4] || earlier[1] != sessions[5] {
+		t.Errorf("two sessions before %v: %+v", sessions[3].From, earlier)
+	}
+	all, err := nodes.Sessions(t.Context(), last.Layout(), 0, time.Time{}, 100)
+	must(t, err)
+	if len(all) != holders || all[0].Host != sessions[0].Host || !all[1].Until.IsZero() || !all[1].Last.IsZero() {
+		t.Errorf("the sessions of all slots: %+v", all)
+	}
+	slots, err := nodes.Slots(t.Context(), last.Layout(), 0, 10)
+	must(t, err)
+	if len(slots) != 1 || slots[0].ID != 1 || slots[0].Held || !slots[0].Reusable || slots[0].Host != sessions[0].Host ||
+		slots[0].Fence.Before(sessions[0].From) {
+		t.Errorf("slots: %+v", slots)
+	}
+}
+
+// After a restore an operator sets the floor above the clock. Ids are stamped from there on.
+func TestPluginLocate_KnowsIDsAboveAFloor(t *testing.T) {
+	t.Parallel()
+
+	path, floor := filepath.Join(t.TempDir(), "test.db"), plugintest.Noon.Add(5*time.Minute)
+	plugintest.Use(t, plugintest.File(t, path, nil))
+	db := plugintest.File(t, path, nil)
+	must(t, db.Exec(`UPDATE "WORKER_REGISTRY" SET "FLOOR_TICK" = ?`, generator.DefaultLayout().TickAt(floor)).Error)
+	plugintest.Use(t, db, uidplugin.WithClock(plugintest.AtNoon))
+	plugintest.Migrate(t, db, &plugintest.Part{})
+	r := plugintest.Part{}
+	must(t, db.Create(&r).Error)
+	parts, err := uidplugin.From(db).Decode(uidplugin.ID(r.ID))
+	if err != nil || !parts.Time.After(floor) {
+		t.Fatalf("the id is stamped %v, %v", parts.Time, err)
+	}
+	plugintest.IsOurs(t, db, "parts", r.ID)
+
+	// A floor that is further ahead than ids are stamped is refused, and named.
+	must(t, db.Exec(`UPDATE "WORKER_REGISTRY" SET "FLOOR_TICK" = ?`, generator.DefaultLayout().TickAt(plugintest.Noon.Add(time.Hour))).Error)
+	other := plugintest.File(t, path, nil)
+	err = other.Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithClock(plugintest.AtNoon), uidplugin.WithModels(&plugintest.Part{})))
+	if !errors.Is(err, workernode.ErrClock) {
+		t.Fatalf("db.Use: %v", err)
+	}
+	saysAll(t, err.Error(), "FLOOR_TICK", "2026-06-01", "13:00:00", "10m0s")
+	plugintest.Unregistered(t, other)
+}

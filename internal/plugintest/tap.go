@@ -1,0 +1,63 @@
+package plugintest
+
+import (
+	"context"
+	"database/sql"
+
+	"gorm.io/gorm"
+)
+
+// A tap is a connection pool that tells a test of each statement before it is sent. BEGIN and COMMIT count as
+// statements. If before returns an error, the statement fails with it.
+type tap struct {
+	gorm.ConnPool
+	before func(ctx context.Context, query string) error
+}
+
+// Tapped puts a tap on the pool that a plugin of db uses. GORM's own statements do not pass it.
+func Tapped(db *gorm.DB, before func(ctx context.Context, query string) error) {
+	db.Config.ConnPool = &tap{db.Config.ConnPool, before}
+}
+
+func (p *tap) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if err := p.before(ctx, query); err != nil {
+		return nil, err
+	}
+	return p.ConnPool.ExecContext(ctx, query, args...)
+}
+
+func (p *tap) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if err := p.before(ctx, query); err != nil {
+		return nil, err
+	}
+	return p.ConnPool.QueryContext(ctx, query, args...)
+}
+
+// BeginTx implements [gorm.ConnPoolBeginner].
+func (p *tap) BeginTx(ctx context.Context, options *sql.TxOptions) (gorm.ConnPool, error) {
+	if err := p.before(ctx, "BEGIN"); err != nil {
+		return nil, err
+	}
+	tx, err := p.ConnPool.(gorm.TxBeginner).BeginTx(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	return &tappedTx{tap{tx, p.before}, ctx, tx}, nil
+}
+
+// A tappedTx is a transaction of a tap.
+type tappedTx struct {
+	tap
+	ctx context.Context
+	tx  *sql.Tx
+}
+
+func (t *tappedTx) Commit() error {
+	if err := t.before(t.ctx, "COMMIT"); err != nil {
+		_ = t.tx.Rollback()
+		return err
+	}
+	return t.tx.Commit()
+}
+
+func (t *tappedTx) Rollback() error { return t.tx.Rollback() }

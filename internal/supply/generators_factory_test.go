@@ -1,0 +1,253 @@
+package supply_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"gorm.io/gorm"
+)
+
+// mine has ids of a generator of the application.
+type mine struct {
+	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:mine"`
+}
+
+// A factory gets what it may stamp when it is called, all worker ids at once, and later changes by Renew.
+func TestWithGenerator_GivesItsFactoryLeases(t *testing.T) {
+	t.Parallel()
+
+	for name, option := range map[string]uidplugin.Option{
+		"slot": nil, "fixed": uidplugin.WithWorkerID(7), "one for all": uidplugin.WithOneWorkerID(),
+	} {
+		var got uidplugin.GeneratorConfig
+		db := plugintest.Open(t, option, uidplugin.WithDefaultGenerator("mine"),
+			uidplugin.WithGenerator("mine", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+				got = c
+				return generator.NewCached(generator.CachedConfig{
+					Layout: c.Layout, Lease: c.Leases[0], OnLow: c.OnLow, Clock: c.Clock, MaxBorrow: c.MaxBorrow,
+				})
+			}))
+		plugintest.Migrate(t, db, &mine{})
+		p, r := uidplugin.From(db), mine{}
+		must(t, db.Create(&r).Error)
+		table := "mines"
+		if name != "slot" {
+			table = "*"
+		}
+		if got.Table != table || got.Layout != p.Layout() || len(got.Leases) != 1 ||
+			got.Clock == nil || got.Now == nil {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if fixed := name == "fixed"; fixed != (got.OnLow == nil) || fixed != (got.MaxBorrow != 0) {
+			t.Errorf("%s: %+v", name, got)
+		}
+		parts, err := p.Decode(uidplugin.ID(r.ID))
+		tick := p.Layout().TickAt(parts.Time)
+		if l := got.Leases[0]; err != nil || parts.WorkerID != l.WorkerID || tick < l.From || tick > l.Until {
+			t.Errorf("%s: %+v with the lease %+v, %v", name, parts, l, err)
+		}
+		if s := p.Stats().Tables; len(s) != 1 || s[0].Generator != "mine" || s[0].WorkerIDs[0] != parts.WorkerID {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+// A factory that fails leaves its worker id to the next attempt. Each create once took another one, for good.
+func TestWithGenerator_AFactoryThatFailsUsesUpNoWorkerIDs(t *testing.T) {
+	t.Parallel()
+
+	var works atomic.Bool
+	db := plugintest.Open(t, uidplugin.WithGenerator("mine", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+		if !works.Load() {
+			return nil, plugintest.ErrBroken
+		}
+		return generator.NewCached(generator.CachedConfig{Layout: c.Layout, Lease: c.Leases[0], OnLow: c.OnLow, Clock: c.Clock})
+	}))
+	plugintest.Migrate(t, db, &mine{}, &plugintest.Part{})
+	p := uidplugin.From(db)
+	inside := func(tx *gorm.DB) error { return tx.Create(&mine{}).Error }
+	for range 20 {
+		for name, err := range map[string]error{
+			"create": db.Create(&mine{}).Error, "in a transaction": db.Transaction(inside),
+		} {
+			if !errors.Is(err, plugintest.ErrBroken) {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+	}
+	if err := p.Health(); !errors.Is(err, plugintest.ErrBroken) {
+		t.Errorf("Health: %v", err)
+	}
+	works.Store(true)
+	must(t, db.Create(&mine{}).Error)
+	must(t, db.Create(&plugintest.Part{}).Error)
+	if err := p.Health(); err != nil {
+		t.Errorf("Health: %v", err)
+	}
+	if n := plugintest.Count(t, db, "WORKER_NODE", `"TABLE_NAME" = 'mines'`); n != 1 {
+		t.Errorf("%d worker ids", n)
+	}
+	if n := plugintest.Count(t, db, "WORKER_NODE"); n != 2 { // mines and parts
+		t.Errorf("%d worker ids of all tables", n)
+	}
+}
+
+// A factory is called while the plugin makes generators. One that asked the plugin how it is waited for itself, and
+// everything else with it.
+func TestWithGenerator_ItsFactoryMayAskThePlugin(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		db := plugintest.File(t, filepath.Join(dir, "test.db"), &gorm.Config{})
+		var p *uidplugin.Plugin
+		asked := 0
+		p = plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithClock(plugintest.AtNoon), uidplugin.WithDefaultGenerator("mine"), uidplugin.WithGenerator("mine", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+			if p != nil {
+				asked++
+				must(t, p.Health())
+				p.Stats()
+			}
+			return generator.NewCached(c.Cached())
+		}))
+		plugintest.Migrate(t, db, &mine{})
+		must(t, db.Create(&mine{}).Error)
+		must(t, p.Close(t.Context()))
+		if asked != 1 {
+			t.Errorf("asked %d times", asked)
+		}
+	})
+}
+
+// closing is a generator whose Close is code of the application.
+type closing struct {
+	generator.Generator
+	close func()
+}
+
+func (c closing) Close() { c.close() }
+
+// An opener returns after the plugin was closed, and Close of its generator asks the plugin, or hangs: Health, creates
+// and Close of the plugin go on.
+func TestWithSource_ItsGeneratorMayHangWhenItIsClosed(t *testing.T) {
+	t.Parallel()
+
+	for name, inClose := range map[string]func(p *uidplugin.Plugin, hang chan struct{}){
+		"asks the plugin": func(p *uidplugin.Plugin, _ chan struct{}) { _ = p.Health() },
+		"hangs":           func(_ *uidplugin.Plugin, hang chan struct{}) { <-hang },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				db := plugintest.File(t, filepath.Join(dir, "test.db"), &gorm.Config{})
+				plugintest.Migrate(t, db, &slowRow{})
+				release, hang := make(chan struct{}), make(chan struct{})
+				var p *uidplugin.Plugin
+				p = uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithTimeout(time.Second), uidplugin.WithWorkerID(1), uidplugin.WithClock(plugintest.AtNoon),
+					uidplugin.WithSource("src", func(context.Context, *gorm.DB, string) (generator.Generator, error) {
+						<-release
+						return closing{close: func() { inClose(p, hang) }}, nil
+					}))
+				must(t, db.Use(p))
+				if err := db.Create(&slowRow{}).Error; err == nil {
+					t.Fatal("a row without a generator")
+				}
+				bounded := func() context.Context {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					t.Cleanup(cancel)
+					return ctx
+				}
+				if err := p.Close(bounded()); err == nil {
+					t.Error("Close has not waited for the opener")
+				}
+				close(release)
+				synctest.Wait()
+				if err := p.Health(); !errors.Is(err, uidplugin.ErrClosed) {
+					t.Error(err)
+				}
+				if err := db.Create(&slowRow{}).Error; !errors.Is(err, uidplugin.ErrClosed) {
+					t.Error(err)
+				}
+				_ = p.Close(bounded())
+				close(hang)
+				synctest.Wait()
+				must(t, p.Close(bounded()))
+			})
+		})
+	}
+}
+
+type sluggish struct {
+	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:slow"`
+}
+
+// A slot that is lost while the generator of a table is being made: the generator has what was granted, and the
+// process gets another slot. It once ended the process.
+func TestWithGenerator_ASlotIsLostWhileAGeneratorIsMade(t *testing.T) {
+	t.Parallel()
+
+	db := plugintest.Bare(t)
+	making, goOn := make(chan struct{}), make(chan struct{})
+	lost, again := make(chan struct{}, 1), make(chan struct{})
+	var taken atomic.Bool
+	plugintest.Tapped(db, func(_ context.Context, query string) error {
+		if taken.Load() && strings.Contains(query, "NEXT_SLOT") { // it has lost its slot, and wants another
+			select {
+			case lost <- struct{}{}:
+				<-again
+			default:
+			}
+		}
+		return nil
+	})
+	plugintest.Use(t, db, uidplugin.WithLead(time.Second), uidplugin.WithGenerator("slow", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+		close(making)
+		<-goOn
+		return generator.NewCached(generator.CachedConfig{Layout: c.Layout, Lease: c.Leases[0], Clock: c.Clock, OnLow: c.OnLow})
+	}))
+	plugintest.Migrate(t, db, &sluggish{})
+	done := make(chan error)
+	go func() { done <- db.Create(&sluggish{}).Error }()
+	<-making
+	taken.Store(true)
+	must(t, db.Exec(`UPDATE "WORKER_SLOT" SET "HOLDER" = 'another', "VERSION" = "VERSION" + 1`).Error)
+	<-lost
+	close(goOn)
+	must(t, <-done)
+	close(again)
+	must(t, db.Create(&sluggish{}).Error)
+}
+
+// A refusing generator takes no other lease than what it was made of.
+type refusing struct{ generator.Renewable }
+
+func (refusing) Renew(...generator.Lease) error { return plugintest.ErrBroken }
+
+// A generator that refuses its lease makes ids until what it has is used up. It once ended the process.
+func TestWithGenerator_AGeneratorRefusesItsLease(t *testing.T) {
+	t.Parallel()
+
+	var j plugintest.Journal
+	db := plugintest.Open(t, j.Option(), uidplugin.WithGenerator("slow", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+		g, err := generator.NewCached(generator.CachedConfig{Layout: c.Layout, Lease: c.Leases[0], Clock: c.Clock, OnLow: c.OnLow})
+		return refusing{g}, err
+	}))
+	plugintest.Migrate(t, db, &sluggish{})
+	must(t, db.Create(&sluggish{}).Error)
+	if s := uidplugin.From(db).Stats().Tables; len(s) != 1 || len(s[0].WorkerIDs) != 1 {
+		t.Errorf("%+v", s)
+	}
+	for len(j.Lines("a generator refuses its lease")) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+}

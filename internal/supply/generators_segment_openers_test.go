@@ -1,0 +1,282 @@
+package supply_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/segment"
+	"gorm.io/gorm"
+)
+
+// The segment was opened in the background, and its first range fetched after that, so the transaction that held the
+// only connection waited for itself, and failed.
+func TestUse_SegmentsNeedNoConnectionAfterIt(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		name string
+		open func(db *gorm.DB) error
+	}{
+		{"WithModels", func(db *gorm.DB) error {
+			return db.Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(&voucher{})))
+		}},
+		{"Register", func(db *gorm.DB) error {
+			return errors.Join(db.Use(uidplugin.New(uidplugin.WithLogger(nil))), uidplugin.From(db).Register(t.Context(), &voucher{}))
+		}},
+		{"AutoMigrate", func(db *gorm.DB) error {
+			return errors.Join(db.Use(uidplugin.New(uidplugin.WithLogger(nil))), uidplugin.From(db).AutoMigrate(&voucher{}))
+		}},
+		{"a create before", func(db *gorm.DB) error {
+			return errors.Join(db.Use(uidplugin.New(uidplugin.WithLogger(nil))), db.Create(&voucher{}).Error)
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+
+			for range 20 {
+				db := plugintest.Bare(t)
+				plugintest.Migrate(t, db, &voucher{})
+				plugintest.Single(t, db)
+				must(t, tt.open(db))
+				must(t, db.Transaction(func(tx *gorm.DB) error {
+					return errors.Join(tx.Create(&voucher{}).Error, tx.Create(&[]voucher{{}, {}}).Error)
+				}))
+				must(t, uidplugin.From(db).Close(t.Context()))
+			}
+		})
+	}
+}
+
+// Formerly errors mentioned worker ids, which a segment does not have.
+func TestCreate_ErrorsOfSegmentsAreAboutSegments(t *testing.T) {
+	t.Parallel()
+
+	db := plugintest.Bare(t)
+	plugintest.Use(t, db)
+	plugintest.Migrate(t, db, &voucher{}, &plugintest.Part{})
+	plugintest.Single(t, db)
+	about := func(err, is error, says string) {
+		t.Helper()
+		if !errors.Is(err, is) {
+			t.Fatalf("%v, want %v", err, is)
+		}
+		saysAll(t, err.Error(), "the generator segment of table vouchers", says)
+		if strings.Contains(err.Error(), "worker id") {
+			t.Errorf("%v\nspeaks of worker ids", err)
+		}
+	}
+	tx := db.Begin()
+	about(tx.Create(&voucher{}).Error, uidplugin.ErrInTransaction, "WithModels")
+	must(t, tx.Rollback().Error)
+	tx = db.Begin()
+	err := tx.Create(&plugintest.Part{}).Error
+	if !errors.Is(err, uidplugin.ErrInTransaction) {
+		t.Errorf("%v", err)
+	}
+	saysAll(t, err.Error(), "a worker id for parts")
+	must(t, tx.Rollback().Error)
+
+	other := plugintest.Bare(t)
+	p := leafy(other)
+	plugintest.Use(t, other)
+	plugintest.Migrate(t, other, &voucher{})
+	arrived := make(chan struct{}, 10)
+	p.fails(func(ctx context.Context) error {
+		arrived <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-arrived
+		cancel()
+	}()
+	about(other.WithContext(ctx).Create(&voucher{}).Error, context.Canceled, "waiting for")
+	p.passes()
+}
+
+// A configuration that cannot work was a warning in the log, and an error at the first create. Later db.Use returned
+// the error, and the log had it as well, with the words that it is tried again.
+func TestUse_FailsIfASegmentIsNotUsable(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		name, spoil, fix string
+		want             error
+		says             string
+	}{
+		{"step", "UPDATE leaf_alloc SET step = 0", "UPDATE leaf_alloc SET step = 10", segment.ErrRow, "step"},
+		{"end", "UPDATE leaf_alloc SET max_id = 9223372036854775807", "UPDATE leaf_alloc SET max_id = 70", segment.ErrExhausted, "max_id"},
+		{"columns", "ALTER TABLE leaf_alloc RENAME COLUMN max_id TO max", "ALTER TABLE leaf_alloc RENAME COLUMN max TO max_id", nil, "max_id"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+
+			db := plugintest.Bare(t)
+			plugintest.Migrate(t, db, &voucher{})
+			first := plugintest.Use(t, db, uidplugin.WithModels(&voucher{}), uidplugin.WithSegments(segment.Config{Step: 10}))
+			must(t, first.Close(t.Context()))
+			must(t, db.Exec(tt.spoil).Error)
+
+			db = plugintest.File(t, plugintest.FileOf(t, db), &gorm.Config{})
+			log := &plugintest.Journal{}
+			p := uidplugin.New(log.Option(), uidplugin.WithModels(&voucher{}, &plugintest.Part{}))
+			err := db.Use(p)
+			if err == nil || tt.want != nil && !errors.Is(err, tt.want) {
+				t.Fatalf("db.Use: %v", err)
+			}
+			saysAll(t, err.Error(), "the generator segment of table vouchers", tt.says)
+			plugintest.Unregistered(t, db)
+
+			must(t, db.Exec(tt.fix).Error)
+			must(t, db.Use(p))
+			must(t, db.Create(&voucher{}).Error)
+			must(t, p.Close(t.Context()))
+			if lines := log.Lines("cannot be opened"); len(lines) > 0 {
+				t.Errorf("the log has the error, too: %q", lines)
+			}
+		})
+	}
+}
+
+// A segment that could not be reached at db.Use was opened again by the next create only, and each create failed.
+func TestUse_OpensASegmentAgainWhenTheDatabaseIsBack(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		db := plugintest.File(t, filepath.Join(dir, "test.db"), &gorm.Config{})
+		plugintest.Migrate(t, db, &voucher{})
+		p := leafy(db)
+		p.fails(func(context.Context) error { return errUnreachable })
+		log := &plugintest.Journal{}
+		plugin := plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithClock(plugintest.AtNoon), log.Option(), uidplugin.WithModels(&voucher{}))
+		for range 3 {
+			err := plugin.Health()
+			if !errors.Is(err, errUnreachable) {
+				t.Fatalf("Health: %v", err)
+			}
+			saysAll(t, err.Error(), "the generator segment of table vouchers", "since 2026-06-01 12:00:00")
+			if err := db.Create(&voucher{}).Error; !errors.Is(err, errUnreachable) {
+				t.Fatalf("create: %v", err)
+			}
+			time.Sleep(time.Minute)
+		}
+		p.passes()
+		time.Sleep(time.Minute)
+		if err := plugin.Health(); err != nil {
+			t.Errorf("Health after the database's return: %v", err)
+		}
+		must(t, db.Transaction(func(tx *gorm.DB) error { return tx.Create(&voucher{}).Error }))
+		synctest.Wait()
+		if failed, open := log.Lines("cannot be opened"), log.Lines("is open now"); len(failed) != 1 || len(open) != 1 {
+			t.Errorf("logged\n%q\n%q", failed, open)
+		}
+	})
+}
+
+// Formerly every error said that a connection was missing.
+func TestCreate_InATransactionTellsWhyASegmentIsNotUsable(t *testing.T) {
+	t.Parallel()
+
+	db := plugintest.Bare(t)
+	plugintest.Migrate(t, db, &voucher{})
+	must(t, plugintest.Use(t, db, uidplugin.WithModels(&voucher{})).Close(t.Context()))
+	must(t, db.Exec("UPDATE leaf_alloc SET step = 0").Error)
+	db = plugintest.File(t, plugintest.FileOf(t, db), &gorm.Config{})
+	plugintest.Use(t, db)
+	err := db.Transaction(func(tx *gorm.DB) error { return tx.Create(&voucher{}).Error })
+	if !errors.Is(err, segment.ErrRow) || errors.Is(err, uidplugin.ErrInTransaction) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A db.Use that failed left the segments of other models open.
+func TestUse_ThatFailsLeavesNoSegmentOpen(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		db := plugintest.File(t, filepath.Join(dir, "test.db"), &gorm.Config{})
+		must(t, db.Exec("CREATE TABLE slips (id BIGINT, ref TEXT)").Error)
+		must(t, db.Exec("INSERT INTO slips VALUES (9223372036854775807, 1)").Error)
+		err := db.Use(uidplugin.New(uidplugin.WithWorkerID(1), uidplugin.WithClock(plugintest.AtNoon), uidplugin.WithLogger(nil),
+			uidplugin.WithModels(&voucher{}, &spelt{})))
+		if !errors.Is(err, segment.ErrExhausted) {
+			t.Errorf("db.Use: %v", err)
+		}
+	}) // all goroutines have to end
+}
+
+// A create without a deadline waited for a segment as long as the driver did not answer.
+func TestCreate_WaitsForASegmentForABoundedTime(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		db := plugintest.File(t, filepath.Join(dir, "test.db"), &gorm.Config{})
+		plugintest.Migrate(t, db, &voucher{})
+		p := leafy(db)
+		plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithClock(plugintest.AtNoon), uidplugin.WithTimeout(3*time.Second),
+			uidplugin.WithSegments(segment.Config{Step: 10, MaxStep: 1}), uidplugin.WithModels(&voucher{}))
+		answered := make(chan struct{})
+		p.fails(func(context.Context) error { // and does not notice that its context ends
+			<-answered
+			return errUnreachable
+		})
+		must(t, db.Create(make([]voucher, 10)).Error)
+		for range 2 {
+			begin := time.Now()
+			if err := db.Create(&voucher{}).Error; !errors.Is(err, generator.ErrSource) || time.Since(begin) != 3*time.Second {
+				t.Errorf("after %v: %v", time.Since(begin), err)
+			}
+		}
+		close(answered)
+		if err := db.Create(&voucher{}).Error; !errors.Is(err, errUnreachable) {
+			t.Errorf("while the database refuses: %v", err)
+		}
+		p.passes()
+		time.Sleep(10 * time.Second)
+		must(t, db.Create(&voucher{}).Error)
+	})
+}
+
+// A log handler that creates rows met GORM's registration of callbacks, which is not safe for that.
+func TestUse_LogOfASegmentComesAfterIt(t *testing.T) {
+	t.Parallel()
+
+	db := plugintest.Bare(t)
+	plugintest.Migrate(t, db, &voucher{})
+	logged, used := make(chan error, 100), atomic.Bool{}
+	h := handlerFunc(func(r slog.Record) {
+		if strings.Contains(r.Message, "tag inserted") {
+			if !used.Load() {
+				t.Error("it was logged during db.Use")
+			}
+			logged <- db.Create(&voucher{}).Error
+		}
+	})
+	p := uidplugin.New(uidplugin.WithLogger(slog.New(h)), uidplugin.WithModels(&voucher{}),
+		uidplugin.WithSource("slow", func(context.Context, *gorm.DB, string) (generator.Generator, error) {
+			time.Sleep(20 * time.Millisecond)
+			used.Store(true) // db.Use is about to return
+			return &even{}, nil
+		}), uidplugin.WithModels(&slowly{}))
+	must(t, db.Use(p))
+	must(t, <-logged)
+	must(t, p.Close(t.Context()))
+}
+
+type slowly struct {
+	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:slow"`
+}

@@ -1,0 +1,321 @@
+package supply_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/segment"
+	"gorm.io/gorm"
+)
+
+var must, saysAll = testkit.Must, testkit.SaysAll
+
+// sheet has ids of all generators.
+type sheet struct {
+	ID      int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+	Default int64 `gorm:"uid:default"`
+	Paired  int64 `gorm:"uid:paired"`
+	Segment int64 `gorm:"uid:segment"`
+	Mine    int64 `gorm:"uid:mine"`
+	Even    int64 `gorm:"uid:even"`
+}
+
+// even makes even numbers.
+type even struct {
+	generator.Generator
+	mu     sync.Mutex
+	last   int64
+	closed bool
+}
+
+func (e *even) Next(context.Context) (int64, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.last += 2
+	return e.last, nil
+}
+
+func (e *even) Fill(ctx context.Context, ids []int64) error {
+	for i := range ids {
+		ids[i], _ = e.Next(ctx)
+	}
+	return nil
+}
+
+func (e *even) Close() { e.closed = true }
+
+func TestGenerators_InOneModel(t *testing.T) {
+	t.Parallel()
+
+	evens := map[string]*even{}
+	made := 0
+	options := []uidplugin.Option{
+		uidplugin.WithGenerator("Mine", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+			made++
+			if c.Table != "sheets" || c.OnLow == nil || c.Now == nil {
+				t.Errorf("%+v", c)
+			}
+			return generator.NewSnowflake(generator.SnowflakeConfig{Layout: c.Layout, Lease: c.Leases[0], OnLow: c.OnLow, Now: c.Now, RandomStart: 10})
+		}),
+		uidplugin.WithSource("even", func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error) {
+			if err := db.Exec("SELECT 1").Error; err != nil {
+				return nil, err
+			}
+			evens[table] = &even{}
+			return evens[table], nil
+		}),
+		uidplugin.WithSegments(segment.Config{Step: 10}),
+	}
+	db := plugintest.Open(t, options...)
+	plugintest.Migrate(t, db, &sheet{})
+	p := uidplugin.From(db)
+	sheets := make([]sheet, 25)
+	must(t, db.Create(&sheets).Error)
+	workers := map[string]map[int64]bool{}
+	seen := map[int64]bool{}
+	for i, s := range sheets {
+		if s.Segment != int64(i+1) || s.Even != int64(2*i+2) {
+			t.Errorf("row %d: segment %d, even %d", i, s.Segment, s.Even)
+		}
+		for name, id := range map[string]int64{"ID": s.ID, "Default": s.Default, "Paired": s.Paired, "Mine": s.Mine} {
+			if seen[id] {
+				t.Errorf("id %d twice", id)
+			}
+			seen[id] = true
+			l, err := p.Locate(t.Context(), uidplugin.ID(id))
+			if err != nil || l.Table != "sheets" {
+				t.Errorf("%s: %+v, %v", name, l, err)
+			}
+			if workers[name] == nil {
+				workers[name] = map[int64]bool{}
+			}
+			workers[name][l.WorkerID] = true
+			for other, w := range workers {
+				if other != name && w[l.WorkerID] {
+					t.Errorf("%s and %s have the worker id %d", name, other, l.WorkerID)
+				}
+			}
+		}
+		for _, id := range []int64{s.Segment, s.Even} {
+			if _, err := p.Decode(uidplugin.ID(id)); !errors.Is(err, uidplugin.ErrNotDecodable) {
+				t.Errorf("Decode(%d): %v", id, err)
+			}
+			if _, err := p.Locate(t.Context(), uidplugin.ID(id)); !errors.Is(err, uidplugin.ErrNotDecodable) {
+				t.Errorf("Locate(%d): %v", id, err)
+			}
+		}
+	}
+	if made != 1 || len(evens) != 1 {
+		t.Errorf("made %d times, %d", made, len(evens))
+	}
+	for _, s := range p.Stats().Tables {
+		if none := s.Generator == "segment" || s.Generator == "even"; none != (len(s.WorkerIDs) == 0) {
+			t.Errorf("%+v", s)
+		}
+	}
+	must(t, p.Close(t.Context()))
+	if !evens["sheets"].closed {
+		t.Error("a source was not closed")
+	}
+	if err := db.Create(&sheet{}).Error; !errors.Is(err, uidplugin.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// A new tag began right above the rows of another program, which a Leaf service may have numbers above. All processes
+// are refused, however many begin at once, until somebody says where to begin.
+func TestGenerators_ANewSegmentOfATableWithRowsIsRefused(t *testing.T) {
+	t.Parallel()
+
+	type slip struct {
+		ID   int64 `gorm:"primaryKey;autoIncrement:false;uid:segment"`
+		Name string
+	}
+	first := plugintest.Bare(t)
+	must(t, first.AutoMigrate(&slip{}))
+	must(t, first.Create(&slip{ID: 700}).Error)
+	var wg sync.WaitGroup
+	for range 4 {
+		db := plugintest.File(t, plugintest.FileOf(t, first), &gorm.Config{})
+		wg.Go(func() {
+			err := db.Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(&slip{})))
+			if !errors.Is(err, segment.ErrRow) || !strings.Contains(err.Error(), `the tag "slips" of leaf_alloc is new`) {
+				t.Errorf("db.Use: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := plugintest.Count(t, first, "leaf_alloc"); n != 0 {
+		t.Errorf("leaf_alloc has %d rows", n)
+	}
+	for want, start := range []int64{701, 0} {
+		db := plugintest.File(t, plugintest.FileOf(t, first), &gorm.Config{})
+		plugintest.Use(t, db, uidplugin.WithModels(&slip{}), uidplugin.WithSegments(segment.Config{Start: start, Step: 10, MaxStep: 1}))
+		s := slip{}
+		must(t, db.Create(&s).Error)
+		if want := int64(701 + 10*want); s.ID != want {
+			t.Errorf("id %d, want %d", s.ID, want)
+		}
+	}
+}
+
+// The row of a Leaf service has any name. The plugin made a row of its own and began at 1.
+func TestGenerators_ATagNamesTheRowOfASegment(t *testing.T) {
+	t.Parallel()
+
+	type slip struct {
+		ID  int64 `gorm:"primaryKey;autoIncrement:false;uid:segment:Order-Service:v1"`
+		Ref int64 `gorm:"uid: Segment : ref "`
+		No  int64 `gorm:"uid:segment"`
+	}
+	db := plugintest.Bare(t)
+	must(t, db.AutoMigrate(&slip{}))
+	fetched(t, db, "Order-Service:v1", "ref")
+	must(t, db.Exec("INSERT INTO slips (id, ref, no) VALUES (1, 1, 0)").Error)
+	p := plugintest.Use(t, db, uidplugin.WithModels(&slip{}), uidplugin.WithSegments(segment.Config{Step: 10, MaxStep: 1}))
+	s := slip{}
+	must(t, db.Create(&s).Error)
+	if s != (slip{2, 2, 1}) {
+		t.Errorf("the row is %+v", s)
+	}
+	var tags []string
+	must(t, db.Raw("SELECT biz_tag || ' ' || max_id FROM leaf_alloc ORDER BY biz_tag").Scan(&tags).Error)
+	if got := strings.Join(tags, ", "); got != "Order-Service:v1 12, ref 12, slips.no 11" {
+		t.Errorf("leaf_alloc has %s", got)
+	}
+	if tables := p.Stats().Tables; len(tables) != 3 || tables[0].Table != "slips" {
+		t.Errorf("Stats: %+v", tables)
+	}
+
+	type cachedSlip struct {
+		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:cached:other"`
+	}
+	for want, m := range map[string]any{`after the generator cached`: &cachedSlip{}, `name the tags "Order-Service:v1" and "other"`: &otherSlip{}} {
+		err := p.Register(t.Context(), m)
+		if !errors.Is(err, uidplugin.ErrField) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Register: %v", err)
+		}
+	}
+}
+
+// An otherSlip is of the same table with another tag.
+type otherSlip struct {
+	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:segment:other"`
+}
+
+func (otherSlip) TableName() string { return "slips" }
+
+// With one worker id for all tables ids resolve to their process.
+func TestGenerators_OneWorkerIDServesAllTables(t *testing.T) {
+	t.Parallel()
+
+	db := plugintest.Open(t, uidplugin.WithOneWorkerID(), uidplugin.WithLayout(generator.JSSafeLayout()))
+	plugintest.Migrate(t, db, &plugintest.Part{}, &plugintest.Article{})
+	p := uidplugin.From(db)
+	a, b := plugintest.Part{}, plugintest.Article{}
+	must(t, db.Create(&a).Error)
+	must(t, db.Create(&b).Error)
+	la, err := p.Locate(t.Context(), uidplugin.ID(a.ID))
+	must(t, err)
+	lb, err := p.Locate(t.Context(), uidplugin.ID(b.ID.Int64()))
+	must(t, err)
+	if la.WorkerID != lb.WorkerID || la.Table != "" || la.Session.Host == "" || b.ID.Int64() > 1<<53-1 {
+		t.Errorf("%+v, %+v", la, lb)
+	}
+	if _, err := p.Find(t.Context(), uidplugin.ID(a.ID)); !errors.Is(err, uidplugin.ErrNoModel) {
+		t.Errorf("Find: %v", err)
+	}
+	if s := p.Stats().Tables; len(s) != 1 || s[0].Table != "*" {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestGenerators_GeneratorsThatMakeNoSense(t *testing.T) {
+	t.Parallel()
+
+	f := func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+		return generator.NewCached(generator.CachedConfig{Layout: c.Layout, Lease: c.Leases[0]})
+	}
+	nothing := func(context.Context, *gorm.DB, string) (generator.Generator, error) { return nil, nil }
+	for _, o := range []uidplugin.Option{
+		uidplugin.WithGenerator("", f), uidplugin.WithGenerator("uid", f), uidplugin.WithGenerator("a b", f), uidplugin.WithGenerator("x", nil),
+		uidplugin.WithGenerator("segment", f), uidplugin.WithSource("cached", nothing), uidplugin.WithSource("segment", nothing), uidplugin.WithSource("y", nil),
+		uidplugin.WithSource("true", nothing), uidplugin.WithDefaultGenerator("nobody's"),
+	} {
+		if err := plugintest.Bare(t).Use(uidplugin.New(o)); !errors.Is(err, uidplugin.ErrOption) {
+			t.Errorf("%v", err)
+		}
+	}
+	if err := plugintest.Bare(t).Use(uidplugin.New(uidplugin.WithGenerator("twice", f), uidplugin.WithGenerator("twice", f))); !errors.Is(err, uidplugin.ErrOption) {
+		t.Errorf("%v", err)
+	}
+
+	// An error of the application's function is reported, and the function is called again.
+	type odd struct {
+		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:odd"`
+	}
+	type none struct {
+		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:none"`
+	}
+	fails := true
+	db := plugintest.Open(t, uidplugin.WithSource("odd", func(context.Context, *gorm.DB, string) (generator.Generator, error) {
+		if fails {
+			return nil, plugintest.ErrBroken
+		}
+		return &even{}, nil
+	}), uidplugin.WithGenerator("none", func(uidplugin.GeneratorConfig) (generator.Renewable, error) { return nil, nil }))
+	plugintest.Migrate(t, db, &odd{}, &none{})
+	if err := db.Create(&odd{}).Error; !errors.Is(err, plugintest.ErrBroken) {
+		t.Errorf("%v", err)
+	}
+	fails = false
+	must(t, db.Create(&odd{}).Error)
+	if err := db.Create(&none{}).Error; !errors.Is(err, uidplugin.ErrOption) {
+		t.Errorf("%v", err)
+	}
+}
+
+// Rows are found by when they were made.
+func TestGenerators_CreatedBetween(t *testing.T) {
+	t.Parallel()
+
+	now := plugintest.Noon
+	db := plugintest.Open(t, uidplugin.WithClock(func() time.Time { return now }), uidplugin.WithWorkerID(5),
+		uidplugin.WithDefaultGenerator(uidplugin.Snowflake))
+	plugintest.Migrate(t, db, &plugintest.Part{}, &plugintest.Counter{})
+	p := uidplugin.From(db)
+	for i := range 5 {
+		now = plugintest.Noon.Add(time.Duration(i) * time.Hour)
+		must(t, db.Create(&plugintest.Part{Name: fmt.Sprint(i)}).Error)
+	}
+	for _, tt := range []struct {
+		from, to time.Duration
+		want     int
+	}{{0, 5 * time.Hour, 5}, {time.Hour, 3 * time.Hour, 2}, {30 * time.Minute, time.Hour, 0}, {4 * time.Hour, 100 * time.Hour, 1}, {-100 * time.Hour, time.Second, 1}} {
+		var parts []plugintest.Part
+		must(t, db.Scopes(p.CreatedBetween(plugintest.Noon.Add(tt.from), plugintest.Noon.Add(tt.to))).Find(&parts).Error)
+		var n int64
+		must(t, db.Model(&plugintest.Part{}).Scopes(p.CreatedBetween(plugintest.Noon.Add(tt.from), plugintest.Noon.Add(tt.to))).Count(&n).Error)
+		if len(parts) != tt.want || int(n) != tt.want {
+			t.Errorf("%v to %v: %d, %d, want %d", tt.from, tt.to, len(parts), n, tt.want)
+		}
+	}
+	first, last, err := p.Range(plugintest.Noon, plugintest.Noon.Add(time.Second))
+	if err != nil || last-first != 1000<<22-1 {
+		t.Errorf("%d to %d, %v", first, last, err)
+	}
+	type plain struct{ ID int64 }
+	var plains []plain
+	if err := db.Scopes(p.CreatedBetween(plugintest.Noon, plugintest.Noon.Add(time.Hour))).Find(&plains).Error; !errors.Is(err, uidplugin.ErrNoField) {
+		t.Errorf("%v", err)
+	}
+}

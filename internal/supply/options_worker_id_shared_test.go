@@ -1,0 +1,134 @@
+package supply_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/gorm"
+)
+
+// oneOfMany returns a plugin with a worker id that only its test uses.
+func oneOfMany(t *testing.T, db *gorm.DB, options ...uidplugin.Option) *uidplugin.Plugin {
+	t.Helper()
+	p := uidplugin.New(append([]uidplugin.Option{uidplugin.WithLogger(nil)}, options...)...)
+	must(t, db.Use(p))
+	t.Cleanup(func() { _ = p.Close(context.Background()) })
+	return p
+}
+
+// A server opens a handle for each request, each with its own plugin and one WithWorkerID. Each plugin had a generator
+// of its own: of 180 ids 24 to 78 were there twice.
+func TestWithWorkerID_HammerOfPluginsOfOneProcess(t *testing.T) {
+	t.Parallel()
+
+	for i, kind := range []string{uidplugin.Cached, uidplugin.Snowflake, uidplugin.Paired, "mine"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+
+			path, ledger := filepath.Join(t.TempDir(), "test.db"), testkit.NewLedger(t)
+			plugintest.Migrate(t, plugintest.File(t, path, nil), &plugintest.Part{})
+			options := []uidplugin.Option{uidplugin.WithWorkerID(100 + int64(i)), uidplugin.WithDefaultGenerator(kind),
+				uidplugin.WithGenerator("mine", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+					return generator.NewCached(c.Cached())
+				})}
+			var group sync.WaitGroup
+			for range 12 {
+				group.Go(func() {
+					for round := range 5 {
+						db := plugintest.File(t, path, nil)
+						p := uidplugin.New(append(options, uidplugin.WithLogger(nil))...)
+						if err := db.Use(p); err != nil {
+							t.Error(err)
+							return
+						}
+						for range 3 + round {
+							ids := make([]int64, 1, 70)
+							id, err := p.NextID(t.Context(), &plugintest.Part{})
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							ids[0] = int64(id)
+							rows := make([]plugintest.Part, 20)
+							if err := db.Session(&gorm.Session{DryRun: true}).Create(&rows).Error; err != nil {
+								t.Error(err)
+								return
+							}
+							for _, r := range rows {
+								ids = append(ids, r.ID)
+							}
+							ledger.Add("parts", ids...)
+						}
+						if err := p.Close(t.Context()); err != nil {
+							t.Error(err)
+						}
+						if _, err := p.NextID(t.Context(), &plugintest.Part{}); !errors.Is(err, uidplugin.ErrClosed) {
+							t.Errorf("after Close: %v", err)
+						}
+					}
+				})
+			}
+			group.Wait()
+		})
+	}
+}
+
+// Plugins that follow one another may have other options, and still know which ids were made.
+func TestWithWorkerID_APluginContinuesAboveOneThatWasClosed(t *testing.T) {
+	t.Parallel()
+
+	ledger, last := testkit.NewLedger(t), int64(0)
+	for i, option := range []uidplugin.Option{
+		nil, uidplugin.WithDefaultGenerator(uidplugin.Snowflake), uidplugin.WithDefaultGenerator(uidplugin.Paired), uidplugin.WithLead(200 * time.Millisecond),
+		uidplugin.WithDefaultGenerator(uidplugin.Snowflake), nil, nil,
+	} {
+		p := oneOfMany(t, plugintest.Bare(t), uidplugin.WithWorkerID(110), option)
+		first := int64(0)
+		for n := range 300 {
+			id, err := p.NextID(t.Context(), &plugintest.Part{})
+			must(t, err)
+			if n == 0 {
+				first = int64(id)
+			}
+			ledger.Add("parts", int64(id))
+		}
+		if first>>22 <= last>>22 {
+			t.Errorf("plugin %d begins at %d, and the one before ended at %d", i, first, last)
+		}
+		id, err := p.NextID(t.Context(), &plugintest.Part{})
+		must(t, err)
+		last = max(int64(id), last)
+		ledger.Add("parts", int64(id))
+		must(t, p.Close(t.Context()))
+	}
+}
+
+// Two plugins that are open at once share a generator, so they must agree on it.
+func TestWithWorkerID_RefusesAPluginWithOtherOptions(t *testing.T) {
+	t.Parallel()
+
+	first := oneOfMany(t, plugintest.Bare(t), uidplugin.WithWorkerID(120))
+	refused := func(says []string, options ...uidplugin.Option) {
+		t.Helper()
+		err := plugintest.Bare(t).Use(uidplugin.New(append(options, uidplugin.WithLogger(nil))...))
+		testkit.IsError(t, err, uidplugin.ErrOption, says...)
+	}
+	refused([]string{"WithWorkerID(120)", "cached", "snowflake", "another number"}, uidplugin.WithWorkerID(120), uidplugin.WithDefaultGenerator(uidplugin.Snowflake))
+	refused([]string{"WithLead", "WithWorkerID(120)", "1s", "5s"}, uidplugin.WithWorkerID(120), uidplugin.WithLead(5*time.Second))
+	backup := generator.DefaultLayout().BackupWorker(121)
+	oneOfMany(t, plugintest.Bare(t), uidplugin.WithWorkerID(backup))
+	refused([]string{"WithWorkerID(121)", fmt.Sprint(backup), "paired"}, uidplugin.WithWorkerID(121), uidplugin.WithDefaultGenerator(uidplugin.Paired))
+	oneOfMany(t, plugintest.Bare(t), uidplugin.WithWorkerID(120), uidplugin.WithLayout(plugintest.Seconds()), uidplugin.WithDefaultGenerator(uidplugin.Snowflake)) // other ids
+	oneOfMany(t, plugintest.Bare(t), uidplugin.WithWorkerID(120), uidplugin.WithClock(plugintest.AtNoon), uidplugin.WithDefaultGenerator(uidplugin.Snowflake))
+	must(t, first.Close(t.Context()))
+	oneOfMany(t, plugintest.Bare(t), uidplugin.WithWorkerID(120), uidplugin.WithDefaultGenerator(uidplugin.Snowflake))
+}

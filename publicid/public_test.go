@@ -1,0 +1,260 @@
+package publicid_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/publicid"
+	"gorm.io/gorm"
+)
+
+var must = testkit.Must
+
+// badPrefix has a prefix that publicid refuses.
+type badPrefix struct{}
+
+func (badPrefix) PublicPrefix() string { return "Bad!" }
+
+func TestPublic_IsATextOutsideAndANumberInside(t *testing.T) {
+	t.Parallel()
+
+	keys := plugintest.TestKeys()
+	db := plugintest.Open(t, uidplugin.WithModels(&plugintest.Pass{}, &plugintest.PassNote{}))
+	plugintest.Migrate(t, db, &plugintest.Pass{}, &plugintest.PassNote{})
+	row := plugintest.Pass{Notes: []plugintest.PassNote{{}, {}}}
+	must(t, db.Create(&row).Error)
+	codec, err := keys.Codec("tkt")
+	must(t, err)
+	want := codec.Encode(int64(row.ID))
+	if got := fmt.Sprintf("%v %s", row.ID, row.ID); got != want+" "+want || row.ID == 0 {
+		t.Errorf("%s, want %s", got, want)
+	}
+	text, err := json.Marshal(row)
+	must(t, err)
+	if !bytes.Contains(text, []byte(`"ID":"`+want+`","Parent":null`)) || bytes.Contains(text, []byte(uidplugin.ID(row.ID).String())) {
+		t.Errorf("%s", text)
+	}
+	var back plugintest.Pass
+	must(t, json.Unmarshal(text, &back))
+	if back.ID != row.ID || back.Parent != 0 || len(back.Notes) != 2 || back.Notes[1] != row.Notes[1] || back.Notes[1].PassID != row.ID {
+		t.Errorf("%s became %+v", text, back)
+	}
+	text, err = xml.Marshal(row.Notes[0])
+	must(t, err)
+	var note plugintest.PassNote
+	must(t, xml.Unmarshal(text, &note))
+	if note != row.Notes[0] {
+		t.Errorf("%s became %+v", text, note)
+	}
+	text, err = json.Marshal(map[uidplugin.Public[plugintest.Pass]]int{row.ID: 1})
+	must(t, err)
+	if string(text) != `{"`+want+`":1}` {
+		t.Errorf("%s", text)
+	}
+
+	var stored int64
+	must(t, db.Raw("SELECT id FROM passes WHERE id = ?", row.ID).Scan(&stored).Error)
+	if stored != int64(row.ID) {
+		t.Errorf("the table has %d, the row %d", stored, int64(row.ID))
+	}
+	var loaded plugintest.Pass
+	must(t, db.Preload("Notes").First(&loaded, row.ID).Error)
+	if loaded.ID != row.ID || len(loaded.Notes) != 2 {
+		t.Errorf("%+v", loaded)
+	}
+	if l, err := uidplugin.From(db).Locate(t.Context(), uidplugin.ID(row.Notes[0].ID)); err != nil || l.Table != "pass_notes" {
+		t.Errorf("%+v, %v", l, err)
+	}
+	if err := plugintest.Bare(t).Create(&row).Error; err == nil || errors.Is(err, uidplugin.ErrZeroKey) { // there is no table
+		t.Errorf("a key that is set: %v", err)
+	}
+	if err := plugintest.Bare(t).Create(&plugintest.Pass{}).Error; !errors.Is(err, uidplugin.ErrZeroKey) {
+		t.Errorf("a handle without the plugin: %v", err)
+	}
+}
+
+// What users send is a text of this type, made with these keys, or an error. In particular it is no number, which could be
+// guessed, and no empty text, which could become a condition that selects all rows.
+func TestPublic_ReadsItsOwnTextsOnly(t *testing.T) {
+	t.Parallel()
+
+	keys := plugintest.TestKeys()
+	codec, err := keys.Codec("tkt_note")
+	must(t, err)
+	right := codec.Encode(7)
+	for name, text := range map[string]string{
+		"another type": right, "a number": "7", "nothing": "", "digits": "1234567890123456789", "changed": "tkt_" + strings.Repeat("0", 26),
+		"the prefix only": "tkt_", "no prefix": strings.TrimPrefix(right, "tkt_note_"), "a megabyte": strings.Repeat("9", 1<<20),
+		"bytes": "tkt_\xff\x00", "underscores": strings.Repeat("_", 40),
+	} {
+		id := uidplugin.Public[plugintest.Pass](1)
+		if err := id.UnmarshalText([]byte(text)); !errors.Is(err, publicid.ErrInvalid) || id != 1 || len(err.Error()) > 200 {
+			t.Errorf("%s: %d, %.300v", name, int64(id), err)
+		}
+		quoted, err := json.Marshal(text)
+		must(t, err)
+		if err := json.Unmarshal(quoted, &id); !errors.Is(err, publicid.ErrInvalid) || id != 1 {
+			t.Errorf("%s in JSON: %d, %.300v", name, int64(id), err)
+		}
+		if got, err := uidplugin.ParsePublicID(text); text != right && (!errors.Is(err, uidplugin.ErrNoSuchID) || !errors.Is(err, publicid.ErrInvalid) || got != 0) {
+			t.Errorf("ParsePublicID of %s: %d, %.300v", name, got, err)
+		}
+	}
+	for _, text := range []string{"7", `{"a":1}`, `[1]`, `true`, `"`} {
+		id := uidplugin.Public[plugintest.Pass](1)
+		if err := id.UnmarshalJSON([]byte(text)); !errors.Is(err, publicid.ErrInvalid) || id != 1 {
+			t.Errorf("%s: %d, %v", text, int64(id), err)
+		}
+	}
+	if id, err := uidplugin.ParsePublicID(right); id != 7 || err != nil {
+		t.Errorf("ParsePublicID: %d, %v", id, err)
+	}
+	var id uidplugin.Public[plugintest.PassNote]
+	if err := id.Scan("x"); err == nil {
+		t.Error("a column with x was read")
+	}
+}
+
+// bookA and bookB have one prefix: the texts of one could be read as ids of the other.
+type (
+	bookA struct{ ID uidplugin.Public[bookA] }
+	bookB struct{ ID uidplugin.Public[bookB] }
+	// bookView is another model of the table of bookA.
+	bookView struct {
+		ID uidplugin.Public[bookA]
+	}
+	bookBad struct {
+		ID uidplugin.Public[badPrefix]
+	}
+)
+
+func (bookA) PublicPrefix() string    { return "book" }
+func (bookB) PublicPrefix() string    { return "book" }
+func (bookView) TableName() string    { return "book_as" }
+func (bookView) PublicPrefix() string { return "view" }
+func (bookBad) TableName() string     { return "book_bads" }
+
+func TestPublic_PrefixesAreCheckedWhenModelsAreListed(t *testing.T) {
+	t.Parallel()
+
+	plugintest.TestKeys()
+	for name, c := range map[string]struct {
+		models []any
+		says   string
+	}{
+		"two types":    {[]any{&bookA{}, &bookB{}}, `"book" is also the prefix of bookA`},
+		"no prefix":    {[]any{&bookBad{}}, `the prefix "Bad!"`},
+		"two models":   {[]any{&bookA{}, &bookView{}}, ""},
+		"one and more": {[]any{&bookB{}, &plugintest.Pass{}, &plugintest.PassNote{}}, ""},
+	} {
+		err := plugintest.Bare(t).Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(c.models...)))
+		if c.says == "" && err != nil || c.says != "" && (!errors.Is(err, uidplugin.ErrField) || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Keys of type int64 often have the option, so that JavaScript keeps them; it stays when the type becomes Public.
+func TestPublic_InJSONWithTheOptionString(t *testing.T) {
+	t.Parallel()
+
+	plugintest.TestKeys()
+	type stub struct {
+		ID   uidplugin.Public[plugintest.Pass]  `json:"id,string"`
+		Next *uidplugin.Public[plugintest.Pass] `json:"next,string"`
+	}
+	next := uidplugin.Public[plugintest.Pass](8)
+	for _, want := range []stub{{ID: 7, Next: &next}, {}} {
+		text, err := json.Marshal(want)
+		must(t, err)
+		var got stub
+		if err := json.Unmarshal(text, &got); err != nil || got.ID != want.ID || (got.Next == nil) != (want.Next == nil) || got.Next != nil && *got.Next != next {
+			t.Errorf("%s became %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{`{"id":"7"}`, `{"id":7}`, `{"id":""}`, `{"id":"\"7\""}`, `{"id":true}`} {
+		var got stub
+		if err := json.Unmarshal([]byte(text), &got); err == nil || got.ID != 0 {
+			t.Errorf("%s became %+v", text, got)
+		}
+	}
+}
+
+func TestSetPublicKeys_Once(t *testing.T) {
+	t.Parallel()
+
+	keys := plugintest.TestKeys()
+	other, err := publicid.NewKeys(bytes.Repeat([]byte("fedcba9876543210"), 2))
+	must(t, err)
+	same, err := publicid.NewKeys(bytes.Repeat([]byte("0123456789abcdef"), 2))
+	must(t, err)
+	for _, keys := range []*publicid.Keys{keys, same} {
+		if err := uidplugin.SetPublicKeys(keys); err != nil {
+			t.Errorf("the same keys: %v", err)
+		}
+	}
+	more, err := publicid.NewKeys(bytes.Repeat([]byte("fedcba9876543210"), 2), bytes.Repeat([]byte("0123456789abcdef"), 2))
+	must(t, err)
+	for name, keys := range map[string]*publicid.Keys{"other keys": other, "more keys": more, "nil": nil, "no keys": {}} {
+		if err := uidplugin.SetPublicKeys(keys); !errors.Is(err, uidplugin.ErrOption) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	bad := uidplugin.Public[badPrefix](7)
+	if text, err := json.Marshal(bad); !errors.Is(err, publicid.ErrConfig) {
+		t.Errorf("a bad prefix: %s, %v", text, err)
+	}
+	if text, err := json.Marshal(uidplugin.Public[*plugintest.Pass](7)); err != nil || !strings.Contains(string(text), "pass_") && !strings.Contains(string(text), "tkt_") {
+		t.Errorf("of a pointer: %s, %v", text, err)
+	}
+	if text, err := json.Marshal(uidplugin.Public[uidplugin.PublicType](7)); !errors.Is(err, publicid.ErrConfig) {
+		t.Errorf("of an interface: %s, %v", text, err)
+	}
+	var none *gorm.DB
+	if _, err := uidplugin.From(none).FindPublic(t.Context(), ""); !errors.Is(err, uidplugin.ErrNotRegistered) {
+		t.Errorf("without a handle: %v", err)
+	}
+}
+
+// Without keys nothing may show the number instead. It runs in a process of its own, because keys can be set only once.
+func TestPublic_WithoutKeys(t *testing.T) {
+	t.Parallel()
+
+	const inside = "UID_TEST_WITHOUT_KEYS"
+	if os.Getenv(inside) == "" {
+		c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPublic_WithoutKeys$", "-test.v")
+		c.Env = append(os.Environ(), inside+"=1")
+		if out, err := c.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestPublic_WithoutKeys") {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	id := uidplugin.Public[plugintest.Pass](1234567)
+	if text, err := json.Marshal(id); !errors.Is(err, uidplugin.ErrOption) {
+		t.Errorf("%s, %v", text, err)
+	}
+	if err := json.Unmarshal([]byte(`"tkt_7bhznb3dzqhphb87gmm2kvym2c"`), &id); !errors.Is(err, uidplugin.ErrOption) {
+		t.Errorf("read: %v", err)
+	}
+	if _, err := uidplugin.ParsePublicID("tkt_7bhznb3dzqhphb87gmm2kvym2c"); !errors.Is(err, uidplugin.ErrOption) || errors.Is(err, uidplugin.ErrNoSuchID) {
+		t.Errorf("parsed: %v", err)
+	}
+	if text := id.String(); strings.Contains(text, "1234567") || !strings.Contains(text, "SetPublicKeys") {
+		t.Errorf("as a text: %s", text)
+	}
+	var log plugintest.Journal
+	plugintest.Open(t, log.Option(), uidplugin.WithModels(&plugintest.Pass{}, &plugintest.PassNote{}))
+	if lines := log.Lines("SetPublicKeys was not called yet"); len(lines) != 1 {
+		t.Errorf("warnings: %q", lines)
+	}
+}
