@@ -74,5 +74,9 @@ func prepareTables(ctx context.Context, cfg *config.Config, db *gorm.DB, d *sqld
 	if err != nil {
 		return err
 	}
-	return nodes.OneDatabase(ctx) // before, the tables of a database in memory were not there
+	// Only now, because the tables of a database in memory were not there before.
+	if err := d.OneDatabase(ctx, workernode.NodeTable); err != nil {
+		return fmt.Errorf("%w: %w", ErrTable, err)
+	}
+	return nil
 }

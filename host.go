@@ -16,9 +16,6 @@ type Host = workernode.Host
 // [Actual], a physical or virtual machine, is 2. Its text is the upper-case name, or lower-case in JSON.
 type Kind = workernode.Kind
 
-// A Node is a row of WORKER_NODE: a worker id, its table, and the slot that owns it. See [Plugin.Nodes].
-type Node = workernode.Node
-
 // The kinds of UidGenerator's WorkerNodeType.
 const (
 	Container = workernode.Container

@@ -58,10 +58,11 @@ var picture = map[string]func(name string) bool{
 		return isGORM(name) || isPackage(name, "internal/follow", "internal/partition", "internal/sqldb", "workernode", "generator")
 	},
 	"workernode": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/logqueue", "generator")
+		return isGORM(name) || isPackage(name, "workernode/internal/lease", "internal/sqldb", "internal/logqueue", "generator")
 	},
-	"follow":          importing("", "internal/core", "internal/follow", "internal/sqldb"),         // wing: follow
-	"internal/follow": importing("internal/sqldb", "internal/logqueue", "workernode", "generator"), // wing: follow
+	"follow":                    importing("", "internal/core", "internal/follow", "internal/sqldb"),         // wing: follow
+	"internal/follow":           importing("internal/sqldb", "internal/logqueue", "workernode", "generator"), // wing: follow
+	"workernode/internal/lease": func(name string) bool { return isPackage(name, "generator") },
 	"internal/partition": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/sqldb", "generator")
 	},
@@ -77,7 +78,7 @@ var picture = map[string]func(name string) bool{
 		return isGORM(name) || name == module || isPackage(name, "internal/config", "internal/supply", "internal/model", "generator")
 	},
 	"inspector": func(name string) bool {
-		return isGORM(name) || name == module || isPackage(name, "follow", "generator", "internal/admin", "workernode", "publicid", "internal/rounded")
+		return isGORM(name) || name == module || isPackage(name, "follow", "generator", "internal/admin", "internal/core", "workernode", "publicid", "internal/rounded")
 	},
 	kit: func(name string) bool {
 		return isGORM(name) || strings.HasPrefix(name, "gorm.io/driver/") || name == "github.com/glebarez/sqlite" || name == "github.com/DATA-DOG/go-sqlmock"
@@ -104,7 +105,7 @@ const harness = "integration/internal/harness"
 var users = []string{"examples", "integration"}
 
 // noSQL are the packages below workernode, which know of no database.
-var noSQL = []string{"generator", "generator/capacity", "generator/foreign", "ringbuffer", "publicid"}
+var noSQL = []string{"generator", "generator/capacity", "generator/foreign", "ringbuffer", "publicid", "workernode/internal/lease"}
 
 func isGORM(name string) bool {
 	return name == "gorm.io/gorm" || strings.HasPrefix(name, "gorm.io/gorm/")

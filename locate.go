@@ -10,6 +10,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/lookup"
 	"github.com/uidplugin/uidplugin/internal/rounded"
 	"github.com/uidplugin/uidplugin/internal/supply"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // A Location describes the origin of an id. In JSON, unknown fields are left out.
@@ -23,7 +24,7 @@ type Location struct {
 
 	// Session is the process that made the id. It is zero with [WithWorkerID], because other processes may have had the
 	// same worker id. It is also zero if "uid sessions prune" removed the session; then nobody may have made the id.
-	Session Session `json:"session"`
+	Session workernode.Session `json:"session"`
 }
 
 // String returns a line for logs and people. It quotes texts from the tables.
@@ -35,7 +36,7 @@ func (l Location) String() string {
 	if l.Database != "" {
 		table += " of the database " + strconv.Quote(l.Database)
 	}
-	if l.Session == (Session{}) {
+	if l.Session == (workernode.Session{}) {
 		return fmt.Sprintf("id %d of %s, made %s by a process that is not known", l.ID, table, supply.FormatTime(l.Time))
 	}
 	return fmt.Sprintf("id %d of %s, made %s by %q on %q, port %q", l.ID, table, supply.FormatTime(l.Time),
@@ -75,7 +76,7 @@ func (p *Plugin) Locate(ctx context.Context, id ID) (Location, error) {
 	}
 	return Location{
 		ID: id, Time: l.Time, Database: l.Database, Table: l.Table,
-		WorkerID: l.WorkerID, Sequence: l.Sequence, Session: Session(l.Session),
+		WorkerID: l.WorkerID, Sequence: l.Sequence, Session: l.Session,
 	}, nil
 }
 

@@ -197,12 +197,12 @@ func TestOptions_TheHostIsWhatWithHostSaysAndElseFoundOut(t *testing.T) {
 	} {
 		db := plugintest.Open(t, uidplugin.WithHost(tt.set), uidplugin.WithModels(&plugintest.Part{}))
 		p := uidplugin.From(db)
-		sessions, err := p.Sessions(t.Context(), 0, time.Time{}, 10)
+		sessions, err := plugintest.NodesOf(t, db).Sessions(t.Context(), p.Layout(), 0, time.Time{}, 10)
 		must(t, err)
 		if s := sessions[0]; len(sessions) != 1 || (workernode.Host{Name: s.Host, Port: s.Port, Kind: s.Kind, Application: s.Application}) != tt.want {
 			t.Errorf("WithHost(%+v): %+v", tt.set, s)
 		}
-		nodes, err := p.Nodes(t.Context(), 0, 10)
+		nodes, err := plugintest.NodesOf(t, db).Nodes(t.Context(), 0, 10)
 		must(t, err)
 		if n := nodes[0]; n.Host != tt.want.Name || n.Port != tt.want.Port || n.Kind != tt.want.Kind {
 			t.Errorf("WithHost(%+v): %+v", tt.set, n)

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"testing"
-	"time"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
@@ -204,9 +203,6 @@ func TestPluginInitialize_EveryMethodOfAMissingPluginSaysSo(t *testing.T) {
 				"Locate":      func() error { _, err := p.Locate(ctx, 1); return err },
 				"Find":        func() error { _, err := p.Find(ctx, 1); return err },
 				"FindAll":     func() error { _, err := p.FindAll(ctx, []uidplugin.ID{1, 2}); return err },
-				"Nodes":       func() error { _, err := p.Nodes(ctx, 0, 1); return err },
-				"Slots":       func() error { _, err := p.Slots(ctx, 0, 1); return err },
-				"Sessions":    func() error { _, err := p.Sessions(ctx, 0, time.Time{}, 1); return err },
 				"Health":      func() error { return p.Health() },
 				"Decode":      func() error { _, err := p.Decode(1); return err },
 				"Initialize":  func() error { return p.Initialize(db) },

@@ -210,11 +210,11 @@ func warnOfOwnSpace(ctx context.Context, cfg *config.Config, statements *sqldb.D
 	if _, err := statements.Columns(ctx, "WORKER_SLOT"); err != nil {
 		return // the database does not have its own id space
 	}
-	slots, err := workernode.New(statements).Slots(ctx, 0, 1000) // 1,000 are enough, because live processes reuse the first slots
+	slots, err := workernode.New(statements).Slots(ctx, cfg.Layout, 0, 1000) // 1,000 are enough, because live processes reuse the first slots
 	if err != nil {
 		return
 	}
-	if held := slices.IndexFunc(slots, func(s workernode.Slot) bool { return s.Holder != "" }); held >= 0 {
+	if held := slices.IndexFunc(slots, func(s workernode.Slot) bool { return s.Held }); held >= 0 {
 		cfg.Log.Warn("uidplugin: a process still makes ids in this database's own id space, or ended without Close;"+
 			" stop all processes without WithRegistry first, because both id spaces can make the same ids",
 			"host", slots[held].Host, "port", slots[held].Port)

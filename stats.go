@@ -8,6 +8,7 @@ import (
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/supply"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // Stats is the state of a plugin at one moment. In JSON, durations and errors are texts.
@@ -20,26 +21,8 @@ type Stats struct {
 	Tables  []TableStats     `json:"tables"`
 }
 
-// SlotStats is the state of this process's slot, with counters since its start. Counters never decrease. Plugins with
-// one handle of [WithRegistry] share a slot, so they return the same values.
-type SlotStats struct {
-	ID        int64     `json:"id"`             // 0 without a slot
-	From      time.Time `json:"from,omitzero"`  // start of the time that this process may stamp, in this session
-	Until     time.Time `json:"until,omitzero"` // end of that time, unless the slot is renewed
-	WorkerIDs int       `json:"worker_ids"`     // number of worker ids of the slot
-	Given     int64     `json:"given"`          // largest worker id given out, as far as this process knows
-
-	Renewals    int64 `json:"renewals"`     // acknowledged statements that moved Until
-	Failures    int64 `json:"failures"`     // failed renewals and other failed statements about the slot
-	Sessions    int64 `json:"sessions"`     // sessions begun
-	Reclaimed   int64 `json:"reclaimed"`    // slots reclaimed from former processes
-	Allocated   int64 `json:"allocated"`    // slots inserted
-	Lost        int64 `json:"lost"`         // slots reclaimed by another process
-	LostCommits int64 `json:"lost_commits"` // slots given up because the database lost commits
-
-	LastError error     `json:"-"`              // error of the last statement; nil on success
-	Since     time.Time `json:"since,omitzero"` // start of the current failures
-}
+// SlotStats is the state of this process's slot, with counters since its start.
+type SlotStats = workernode.SlotStats
 
 // TableStats is the state of one table's ids, or of all tables with WithWorkerID.
 type TableStats struct {
@@ -80,19 +63,6 @@ func (s Stats) MarshalJSON() ([]byte, error) {
 	}{layout, plain(s)})
 }
 
-// MarshalJSON writes the last error as text.
-func (s SlotStats) MarshalJSON() ([]byte, error) {
-	type plain SlotStats
-	text := ""
-	if s.LastError != nil {
-		text = s.LastError.Error()
-	}
-	return json.Marshal(struct {
-		plain
-		LastError string `json:"last_error,omitempty"`
-	}{plain(s), text})
-}
-
 // MarshalJSON writes durations as text, such as "1.5s".
 func (s TableStats) MarshalJSON() ([]byte, error) {
 	type plain TableStats
@@ -116,7 +86,7 @@ func (p *Plugin) Stats() Stats {
 	loc := s.locator.Load()
 	stats := Stats{Layout: s.Layout, Time: loc.Clock(), Expires: loc.TimeOf(s.Layout.MaxTick() + 1)}
 	if s.manager != nil {
-		stats.Space, stats.Slot = s.manager.Registry().Space, s.slotStats()
+		stats.Space, stats.Slot = s.manager.Registry().Space, s.manager.Stats()
 	}
 	for _, state := range s.supply.States() {
 		t := TableStats{Table: state.Tag, Generator: state.Generator, Lead: state.Lead, Made: state.Made, Waits: state.Waits}
@@ -127,19 +97,6 @@ func (p *Plugin) Stats() Stats {
 			t.From, t.Until = s.Layout.TimeOf(state.Leases[0].From), s.Layout.TimeOf(state.Leases[0].Until+1)
 		}
 		stats.Tables = append(stats.Tables, t)
-	}
-	return stats
-}
-
-func (s *shared) slotStats() SlotStats {
-	slot := s.manager.Stats()
-	stats := SlotStats{
-		ID: slot.Slot, WorkerIDs: slot.WorkerIDs, Given: slot.Given,
-		Renewals: slot.Renewals, Failures: slot.Failures, Sessions: slot.Sessions, Reclaimed: slot.Reclaimed, Allocated: slot.Allocated,
-		Lost: slot.Lost, LostCommits: slot.LostCommits, LastError: slot.LastError, Since: slot.Since,
-	}
-	if slot.Slot != 0 {
-		stats.From, stats.Until = s.Layout.TimeOf(slot.From), s.Layout.TimeOf(slot.Until+1)
 	}
 	return stats
 }

@@ -35,6 +35,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/core"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
@@ -49,6 +50,7 @@ type handler struct {
 	config
 	db     *gorm.DB
 	plugin *uidplugin.Plugin
+	nodes  *workernode.DB // nil with WithWorkerID
 	layout generator.Layout
 	now    func() time.Time
 	limit  time.Duration // for the statements of a page
@@ -87,7 +89,11 @@ func newHandler(db *gorm.DB, options ...Option) (*handler, error) {
 	if _, err := plugin.FindAll(context.Background(), nil, uidplugin.OnlyModels(c.models...)); err != nil {
 		return nil, err // an invalid model; nothing is sent without ids
 	}
-	h := &handler{config: c, db: db, plugin: plugin, layout: plugin.Layout(), now: time.Now, limit: timeout, meter: &meter{},
+	of, err := core.Of(db)
+	if err != nil {
+		return nil, err
+	}
+	h := &handler{config: c, db: db, plugin: plugin, nodes: of.Workers, layout: plugin.Layout(), now: time.Now, limit: timeout, meter: &meter{},
 		turns: make(chan struct{}, maxPages)}
 	h.meter.tables(plugin.Stats()) // for the rates of the first page
 	return h, nil

@@ -90,7 +90,7 @@ func TestTables_ArePaged(t *testing.T) {
 		}
 		return p.Next
 	})
-	nodes, err := s.plugin.Nodes(t.Context(), 0, 1000)
+	nodes, err := s.handler.nodes.Nodes(t.Context(), 0, 1000)
 	testkit.Must(t, err)
 	if len(ids) != len(nodes) || !slices.IsSorted(ids) || !tables["accounts"] || !tables["orders"] {
 		t.Errorf("%v of %d; %v", ids, len(nodes), tables)

@@ -36,7 +36,7 @@ const (
 
 // fleet reads the first slots, because processes use these first. It returns nil without slots.
 func (h *handler) fleet(ctx context.Context) (*fleet, error) {
-	rows, err := h.plugin.Slots(ctx, 0, maxCounted+1)
+	rows, err := h.slotsAbove(ctx, 0, maxCounted+1)
 	if err != nil || rows == nil {
 		return nil, err
 	}

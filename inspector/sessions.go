@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // A sessionsPage contains the sessions of one slot, or the latest ones of several.
@@ -32,7 +32,7 @@ type holding struct {
 
 // A session is a time in which one process held a slot.
 type session struct {
-	uidplugin.Session
+	workernode.Session
 	State string `json:"state,omitempty"` // of the slot, in its latest session
 	Same  bool   `json:"same,omitempty"`  // same process as the session before, which lost its lease
 }
@@ -59,7 +59,7 @@ func (h *handler) sessions(ctx context.Context, query url.Values) answer {
 	limit := max(h.pageSize/max(len(rows), 1), min(h.pageSize, minSessions))
 	now := h.now()
 	for _, row := range rows {
-		list, err := h.plugin.Sessions(ctx, row.ID, p.Before, limit+maxEarlier+1)
+		list, err := h.nodes.Sessions(ctx, h.layout, row.ID, p.Before, limit+maxEarlier+1)
 		if err != nil {
 			return h.failed(ctx, a, err)
 		}
@@ -109,22 +109,22 @@ func (h *handler) sessionsOf(query url.Values) (p sessionsPage, failed *problem)
 }
 
 // slotsOf reads the slots of a page, and sets Next. A slot without a row may still have sessions.
-func (h *handler) slotsOf(ctx context.Context, p *sessionsPage, query url.Values) ([]uidplugin.Slot, error) {
-	if p.Slot != 0 {
-		rows, err := h.plugin.Slots(ctx, p.Slot-1, 1)
+func (h *handler) slotsOf(ctx context.Context, p *sessionsPage, query url.Values) ([]workernode.Slot, error) {
+	if p.Slot != 0 && h.nodes != nil {
+		rows, err := h.slotsAbove(ctx, p.Slot-1, 1)
 		if err == nil && (len(rows) == 0 || rows[0].ID != p.Slot) {
-			rows = []uidplugin.Slot{{ID: p.Slot}}
+			rows = []workernode.Slot{{ID: p.Slot}}
 		}
 		return rows, err
 	}
 	size := min(h.pageSize, maxLanes)
-	rows, err := h.plugin.Slots(ctx, p.After, size+1)
+	rows, err := h.slotsAbove(ctx, p.After, size+1)
 	rows, p.Next = firstPage(rows, size, "sessions", query, slotID)
 	return rows, err
 }
 
 // holdingOf describes up to limit sessions of a slot.
-func holdingOf(row uidplugin.Slot, list []uidplugin.Session, limit int, query url.Values, now time.Time) holding {
+func holdingOf(row workernode.Slot, list []workernode.Session, limit int, query url.Values, now time.Time) holding {
 	v := holding{Slot: row.ID}
 	for i, s := range list[:min(len(list), limit)] {
 		d := session{Session: s}
@@ -151,7 +151,7 @@ func holdingOf(row uidplugin.Slot, list []uidplugin.Session, limit int, query ur
 }
 
 // sameProcess reports whether two sessions belong to one process.
-func sameProcess(a, b uidplugin.Session) bool {
+func sameProcess(a, b workernode.Session) bool {
 	return !a.Pruned() && a.Application == b.Application && a.Host == b.Host && a.Port == b.Port &&
 		a.Launched.Equal(b.Launched)
 }

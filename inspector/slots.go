@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // A slotsPage is one page of slots.
@@ -48,7 +48,7 @@ func (h *handler) slots(ctx context.Context, query url.Values) answer {
 		a.problem = problem
 		return a
 	}
-	rows, err := h.plugin.Slots(ctx, after, h.pageSize+1)
+	rows, err := h.slotsAbove(ctx, after, h.pageSize+1)
 	if err != nil {
 		return h.failed(ctx, a, err)
 	}
@@ -62,7 +62,15 @@ func (h *handler) slots(ctx context.Context, query url.Values) answer {
 	return a
 }
 
-func slotAt(s uidplugin.Slot, now time.Time) slot {
+// slotsAbove reads up to limit slots above after. It returns nil with WithWorkerID.
+func (h *handler) slotsAbove(ctx context.Context, after int64, limit int) ([]workernode.Slot, error) {
+	if h.nodes == nil {
+		return nil, nil
+	}
+	return h.nodes.Slots(ctx, h.layout, after, limit)
+}
+
+func slotAt(s workernode.Slot, now time.Time) slot {
 	v := slot{
 		ID: s.ID, Region: s.Region, State: s.State(now), Fence: s.Fence.UTC(), Seen: s.Seen.UTC(),
 		Application: s.Application, Host: s.Host, Port: s.Port, Reusable: s.Reusable,
@@ -74,7 +82,7 @@ func slotAt(s uidplugin.Slot, now time.Time) slot {
 	return v
 }
 
-func slotID(s uidplugin.Slot) int64 { return s.ID }
+func slotID(s workernode.Slot) int64 { return s.ID }
 
 // firstPage returns up to size rows, and if there are more, the relative address of the page after them.
 func firstPage[T any](

@@ -41,9 +41,12 @@ func (h *handler) tables(ctx context.Context, query url.Values) answer {
 		a.problem = problem
 		return a
 	}
-	nodes, err := h.plugin.Nodes(ctx, after, h.pageSize+1)
-	if err != nil {
-		return h.failed(ctx, a, err)
+	var nodes []*workernode.Node
+	var err error
+	if h.nodes != nil {
+		if nodes, err = h.nodes.Nodes(ctx, after, h.pageSize+1); err != nil {
+			return h.failed(ctx, a, err)
+		}
 	}
 	stats := h.plugin.Stats()
 	p := tablesPage{Process: stats.Tables, Tables: h.meter.tables(stats), Workers: []worker{}, After: after}

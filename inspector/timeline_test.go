@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // noon is the present of the tests.
@@ -18,9 +18,9 @@ var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 func ago(d time.Duration) time.Time { return noon.Add(-d) }
 
 // ran is a session of a process that was launched at its start, in minutes before noon. Zero minutes for next are none.
-func ran(from, last, next float64) uidplugin.Session {
+func ran(from, last, next float64) workernode.Session {
 	minutes := func(m float64) time.Time { return ago(time.Duration(m * float64(time.Minute))) }
-	s := uidplugin.Session{
+	s := workernode.Session{
 		Slot: 1, Application: "app", Host: "host", Port: fmt.Sprint("pid-", from), Launched: minutes(from), From: minutes(from),
 		Last: minutes(last),
 	}
@@ -33,41 +33,41 @@ func ran(from, last, next float64) uidplugin.Session {
 // A bar ends where no later id can be. A process that lives on without ids, such as in an outage, has a thin one.
 func TestDraw_EndsEachBarAfterTheLastID(t *testing.T) {
 	t.Parallel()
-	held := uidplugin.Slot{ID: 1, Held: true, Reusable: true, Seen: ago(time.Second), Fence: noon.Add(9 * time.Second)}
+	held := workernode.Slot{ID: 1, Held: true, Reusable: true, Seen: ago(time.Second), Fence: noon.Add(9 * time.Second)}
 	renewed := ran(30, -0.15, 0) // a session of the process that was launched an hour ago
 	renewed.Port, renewed.Launched = "pid-60", ago(time.Hour)
 	type drawn struct{ X, Width, Class, Ends string }
 	at := func(ago float64) string { return percent(100 * (61.2 - ago) / 61.2) } // minutes
 	width := func(minutes float64) string { return percent(100 * minutes / 61.2) }
 	for name, tt := range map[string]struct {
-		slot     uidplugin.Slot
-		sessions []uidplugin.Session // the latest first
+		slot     workernode.Slot
+		sessions []workernode.Session // the latest first
 		want     []drawn
 	}{
 		"killed, and another process after ten minutes": {
-			held, []uidplugin.Session{ran(30, -0.15, 0), ran(60, 40, 30)}, []drawn{
+			held, []workernode.Session{ran(30, -0.15, 0), ran(60, 40, 30)}, []drawn{
 				{at(60), width(20), "ended", "no id after 2026-06-01 11:20:00.000"},
 				{at(30), width(30), good, "and may make ids now"},
 			},
 		},
-		"an outage of ten minutes": {held, []uidplugin.Session{renewed, ran(60, 40, 30)}, []drawn{
+		"an outage of ten minutes": {held, []workernode.Session{renewed, ran(60, 40, 30)}, []drawn{
 			{at(60), width(20), "ended", "no id after 2026-06-01 11:20:00.000"},
 			{at(40), width(10), "thin", "made no ids from 2026-06-01 11:20:00.000 to 2026-06-01 11:30:00.000"},
 			{at(30), width(30), good, "and may make ids now"},
 		}},
 		"killed": {
-			uidplugin.Slot{ID: 1, Held: true, Reusable: true, Seen: ago(20 * time.Minute), Fence: ago(15 * time.Minute)},
-			[]uidplugin.Session{ran(60, 15, 0)},
+			workernode.Slot{ID: 1, Held: true, Reusable: true, Seen: ago(20 * time.Minute), Fence: ago(15 * time.Minute)},
+			[]workernode.Session{ran(60, 15, 0)},
 			[]drawn{{at(60), width(45), late, "its process did not release the slot"}},
 		},
 		"released, and its fence is later": {
-			uidplugin.Slot{ID: 1, Reusable: true, Seen: ago(30 * time.Minute), Fence: ago(20 * time.Minute)},
-			[]uidplugin.Session{ran(60, 20, 0)},
+			workernode.Slot{ID: 1, Reusable: true, Seen: ago(30 * time.Minute), Fence: ago(20 * time.Minute)},
+			[]workernode.Session{ran(60, 20, 0)},
 			[]drawn{{at(60), width(30), "ended", "released 2026-06-01 11:30:00.000"}},
 		},
 		"idle": {
-			uidplugin.Slot{ID: 1, Held: true, Reusable: true, Seen: ago(10 * time.Second), Fence: ago(40 * time.Minute)},
-			[]uidplugin.Session{ran(60, 40, 0)}, []drawn{
+			workernode.Slot{ID: 1, Held: true, Reusable: true, Seen: ago(10 * time.Second), Fence: ago(40 * time.Minute)},
+			[]workernode.Session{ran(60, 40, 0)}, []drawn{
 				{at(60), width(20), "ended", "the process holds the slot"},
 				{at(40), width(40), "thin", "made no ids from 2026-06-01 11:20:00.000 to 2026-06-01 12:00:00.000"},
 			},
@@ -94,8 +94,8 @@ func TestDraw_EndsEachBarAfterTheLastID(t *testing.T) {
 
 func TestDraw_ShowsASpan(t *testing.T) {
 	t.Parallel()
-	free := uidplugin.Slot{ID: 1, Reusable: true, Seen: noon, Fence: noon}
-	list := []uidplugin.Session{ran(20, 0, 0), ran(90, 45, 20), ran(300, 200, 90)}
+	free := workernode.Slot{ID: 1, Reusable: true, Seen: noon, Fence: noon}
+	list := []workernode.Session{ran(20, 0, 0), ran(90, 45, 20), ran(300, 200, 90)}
 	line := draw([]holding{holdingOf(free, list, 50, nil, noon)}, time.Time{}, time.Hour, noon)
 	bars := line.Lanes[0].Bars
 	if !line.From.Equal(ago(time.Hour)) || len(bars) != 2 || bars[0].X != "0.00%" || bars[0].Width != "25.00%" {
@@ -109,7 +109,7 @@ func TestDraw_StaysInside(t *testing.T) {
 		noon.Add(-time.Second), noon, noon.Add(time.Hour), noon.AddDate(100, 0, 0), noon.AddDate(-200, 0, 0), {},
 	} {
 		for _, span := range []time.Duration{0, 1, time.Hour, math.MaxInt64} {
-			one := session{Session: uidplugin.Session{Slot: 1, From: from, Last: from.Add(-time.Hour)}}
+			one := session{Session: workernode.Session{Slot: 1, From: from, Last: from.Add(-time.Hour)}}
 			line := draw([]holding{{Slot: 1, Sessions: []session{one}}}, time.Time{}, span, noon)
 			if len(line.Marks) > 6 {
 				t.Errorf("from %v: %d marks", from, len(line.Marks))

@@ -10,8 +10,8 @@ import (
 // How the lease manager adds missing worker ids to its slot, or continues without them. Only its goroutine calls these
 // functions.
 
-// An addError is the error of adding worker ids. The slot's grants are not affected, so tables with worker ids go on: if
-// renewals fail as well, they say so themselves.
+// An addError is the error of adding worker ids. The slot's grants are not affected, so tables with worker ids go on:
+// if renewals fail as well, they say so themselves.
 type addError struct{ error }
 
 func (e addError) Unwrap() error { return e.error }

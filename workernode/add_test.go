@@ -79,8 +79,8 @@ func TestManagerAssign_EndsWhenWorkerIDsAreAlwaysTaken(t *testing.T) {
 	})
 }
 
-// While worker ids were added for one table, callers of other tables arrived. They got the error of that table, although
-// the slot has worker ids for theirs.
+// While worker ids were added for one table, callers of other tables arrived. They got the error of that table,
+// although the slot has worker ids for theirs.
 func TestManagerAssign_FailsOnlyCallersWhoseWorkerIDsCannotBeAdded(t *testing.T) {
 	t.Parallel()
 
@@ -239,7 +239,7 @@ func TestManagerAssign_SaysWhoHasTheWorkerIDs(t *testing.T) {
 		third := w.start(func(_ *workernode.Config, h *workernode.Host) { h.Application = "new" })
 		third.use(t, table("orders"), 10)
 		third.use(t, table("items"), 10)
-		if s := third.Stats(); s.Slot != 1 || s.Reclaimed != 1 {
+		if s := third.Stats(); s.ID != 1 || s.Reclaimed != 1 {
 			t.Errorf("%+v", s)
 		}
 		second.use(t, table("t000"), 10)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
 // A worker is a worker id of the slot. The allocator's mutex guards it.
@@ -25,7 +26,7 @@ type worker struct {
 // statement. All methods may be called concurrently.
 type allocator struct {
 	clock   *clock
-	params  leaseParams
+	params  lease.Params
 	most    int   // limit of lanes for a generator
 	first   int64 // FIRST_ID of the registry
 	sparing bool  // generators get lanes late, as after [TableLease.Spare], because nobody will use them again
@@ -33,7 +34,7 @@ type allocator struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
-	slot    slotLease      // the slotHolder's, after its latest statement
+	slot    lease.Slot     // the slotHolder's, after its latest statement
 	workers []*worker      // the slot's worker ids
 	leases  []*TableLease  // the generators' shares of the slot
 	given   int64          // the largest worker id known to be given out, 0 if none
@@ -42,13 +43,13 @@ type allocator struct {
 }
 
 // noteSlot records the slot after a statement, and passes grants on to the generators.
-func (a *allocator) noteSlot(slot slotLease) {
+func (a *allocator) noteSlot(slot lease.Slot) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	granted := slot.start != a.slot.start || slot.granted != a.slot.granted
+	granted := slot.Start != a.slot.Start || slot.Granted != a.slot.Granted
 	a.slot = slot
 	switch {
-	case !slot.held:
+	case !slot.Held:
 		a.forget()
 	case granted:
 		for _, l := range a.leases {
@@ -94,7 +95,7 @@ func (a *allocator) addRead(nodes []*Node) {
 			why = "it is below FIRST_ID, so a process may have been given it by hand"
 		case n.Layout != layout.String():
 			why = "its LAYOUT is " + printable(n.Layout)
-		case n.Start > a.params.fenceAt(a.clock.tick(), 0):
+		case n.Start > a.params.FenceAt(a.clock.tick(), 0):
 			why = "its START_TICK is ahead of the clock"
 		}
 		if why == "" {
@@ -106,9 +107,9 @@ func (a *allocator) addRead(nodes []*Node) {
 	}
 }
 
-// dropDeleted gives up worker ids whose rows were deleted, because their ids cannot be located. Their tables get others.
-// An unused worker id whose row names another table serves that one, because [DB.RenameTable] has renamed it. One in use
-// is given up, because its generator makes ids for the old name. The caller holds the mutex.
+// dropDeleted gives up worker ids whose rows were deleted, because their ids cannot be located. Their tables get
+// others. An unused worker id whose row names another table serves that one, because an operator has renamed it. One in
+// use is given up, because its generator makes ids for the old name. The caller holds the mutex.
 func (a *allocator) dropDeleted(nodes []*Node) {
 	there := make(map[int64]Table, len(nodes))
 	for _, n := range nodes {
@@ -124,7 +125,7 @@ func (a *allocator) dropDeleted(nodes []*Node) {
 		}
 		a.ignored[w.id] = true // even if the row comes back, because its stamped ticks are no longer recorded
 		a.log.Error("uidplugin: the row of a worker id was deleted from "+NodeTable+", or names another table: its ids cannot be located, and its table gets another worker id",
-			"table", w.table.String(), "worker_id", w.id, "slot", a.slot.id)
+			"table", w.table.String(), "worker_id", w.id, "slot", a.slot.ID)
 		if l := w.user; l != nil {
 			l.giveUpLanes()
 		}
@@ -149,8 +150,8 @@ func (a *allocator) counts() (workers int, given int64) {
 	return len(a.workers), a.given
 }
 
-// A demand sums up the generators' needs.
-type demand struct {
+// generatorNeeds sums up the generators' needs.
+type generatorNeeds struct {
 	leases   int       // number of generators
 	lastUse  time.Time // the latest use of one
 	pressing bool      // one needs more ticks
@@ -159,7 +160,7 @@ type demand struct {
 
 // look reads the usage of all generators, and decides which of them get more lanes. It reads the clock after the usage,
 // because this goroutine may have paused since now, and ids made meanwhile are not ahead of the clock.
-func (a *allocator) look(now time.Time) (d demand, tick int64) {
+func (a *allocator) look(now time.Time) (d generatorNeeds, tick int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	d.leases = len(a.leases)
@@ -173,7 +174,7 @@ func (a *allocator) look(now time.Time) (d demand, tick int64) {
 			d.lastUse = l.lastUse
 		}
 		d.starving = d.starving || l.usage.Waiting && l.usage.Left == 0
-		d.pressing = d.pressing || inNeed(l.usage, a.slot.granted, tick, uint64(a.clock.layout.MaxSequence()+1))
+		d.pressing = d.pressing || lease.InNeed(l.usage, a.slot.Granted, tick, uint64(a.clock.layout.MaxSequence()+1))
 	}
 	return d, tick
 }
@@ -190,7 +191,7 @@ func (a *allocator) provide(now time.Time) (lack map[Table]int) {
 		}
 		free := a.free(l.table)
 		switch {
-		case len(free)-lack[l.table] >= n && a.slot.held:
+		case len(free)-lack[l.table] >= n && a.slot.Held:
 			l.replace(free, n)
 		case !now.Before(l.again):
 			lack[l.table] += n
@@ -204,7 +205,7 @@ func (a *allocator) provide(now time.Time) (lack map[Table]int) {
 func (a *allocator) assign(tables []Table, lanes []int) []*TableLease {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.slot.held || a.slot.inDoubt || a.clock.tick() > a.slot.granted {
+	if !a.slot.Held || a.slot.InDoubt || a.clock.tick() > a.slot.Granted {
 		return nil
 	}
 	leases := make([]*TableLease, len(tables))
@@ -275,16 +276,16 @@ func (a *allocator) soonFree(tables []Table) (n int) {
 // leasesOf returns the leases of lanes: the ticks of the session that all of them may stamp. It is nil without such
 // ticks. The caller holds the mutex.
 func (a *allocator) leasesOf(lanes []*worker) []generator.Lease {
-	from := a.slot.start + 1
+	from := a.slot.Start + 1
 	for _, w := range lanes {
 		from = max(from, w.start+1, w.retired+1)
 	}
-	if !a.slot.held || len(lanes) == 0 || from > a.slot.granted {
+	if !a.slot.Held || len(lanes) == 0 || from > a.slot.Granted {
 		return nil
 	}
 	leases := make([]generator.Lease, len(lanes))
 	for i, w := range lanes {
-		leases[i] = generator.Lease{WorkerID: w.id, From: from, Until: a.slot.granted}
+		leases[i] = generator.Lease{WorkerID: w.id, From: from, Until: a.slot.Granted}
 	}
 	return leases
 }
@@ -316,7 +317,7 @@ func (a *allocator) limit(why error, again time.Time) (more, used bool) {
 		n := len(l.lanes)
 		used = used || n > 0
 		if n == 0 { // its slot was lost, and the new one may have fewer
-			n = floorPower(len(a.free(l.table)))
+			n = lease.FloorPower(len(a.free(l.table)))
 		}
 		if n >= l.least && l.want > n {
 			more, l.want, l.again = true, n, again
@@ -350,8 +351,8 @@ func (a *allocator) noteFailure(err error, suspends bool) {
 	}
 }
 
-// noteNotAdded records why worker ids could not be added. Callers of generators that have none get the error. Others are
-// not affected, because the slot's grants are renewed before worker ids are added.
+// noteNotAdded records why worker ids could not be added. Callers of generators that have none get the error. Others
+// are not affected, because the slot's grants are renewed before worker ids are added.
 func (a *allocator) noteNotAdded(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

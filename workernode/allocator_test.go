@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
 // A failed attempt to add worker ids can wait if all generators have some. It is an error for a generator without any.
@@ -41,7 +42,7 @@ func TestAllocatorLook_APauseNeedsNoLanes(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	c := newClock(func() time.Time { return now }, generator.DefaultLayout())
-	a := &allocator{clock: c, most: 16, params: leaseParams{lead: 10000}}
+	a := &allocator{clock: c, most: 16, params: lease.Params{Lead: 10000}}
 	l := &TableLease{allocator: a, want: 1, lanes: []*worker{{id: 1}}, published: []generator.Lease{{WorkerID: 1, From: c.tick(), Until: c.tick() + 10000}}}
 	var ahead time.Duration
 	l.generator, a.leases = pausing{pause: func() int64 {
@@ -57,8 +58,8 @@ func TestAllocatorLook_APauseNeedsNoLanes(t *testing.T) {
 	}
 }
 
-// After RenameTable an unused worker id serves the new name, without an error in the log. One that a generator still uses
-// for the old name is given up, because its ids would resolve to the new one.
+// After a table was renamed, an unused worker id serves the new name, without an error in the log. One that a generator
+// still uses for the old name is given up, because its ids would resolve to the new one.
 func TestAllocatorDropDeleted_RenamedTable(t *testing.T) {
 	t.Parallel()
 	orders, sales := Table{Name: "orders"}, Table{Name: "sales"}

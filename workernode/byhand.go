@@ -3,12 +3,12 @@ package workernode
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
@@ -59,7 +59,7 @@ var missingTable = regexp.MustCompile(`Error 1146\b|SQLSTATE 42P01|no such table
 func (d *DB) ClaimFixed(ctx context.Context, layout generator.Layout, worker int64) error {
 	lead := max(d.defaultLead(), minLeadTicks*layout.Tick)
 	for try := 0; ; try++ {
-		r, err := d.OpenRegistry(ctx, layout, lead, Region{})
+		r, _, err := d.openRegistry(ctx, layout, lead, Region{})
 		if err != nil {
 			return err
 		}
@@ -81,14 +81,6 @@ func (d *DB) ClaimFixed(ctx context.Context, layout generator.Layout, worker int
 			return fmt.Errorf("workernode: raise FIRST_ID in %s to %d: %w", RegistryTable, worker+1, err)
 		}
 	}
-}
-
-// defaultLead returns the lead of a registry whose processes set none.
-func (d *DB) defaultLead() time.Duration {
-	if d.sql.Dialect() == "sqlite" {
-		return DefaultLeadSQLite
-	}
-	return DefaultLead
 }
 
 // claimable reports whether FIRST_ID has to be raised above worker, and may be, because the registry has given out no
@@ -132,4 +124,26 @@ func (r Registry) given() int64 {
 		return 0
 	}
 	return r.NextID - 1
+}
+
+// firstIDs returns FIRST_ID and NEXT_ID for a registry that begins. It leaves the lowest numbers to those who give
+// worker ids by hand. If WORKER_NODE has such numbers, or UidGenerator may insert them, they are not free, and FIRST_ID
+// is 1.
+func (d *DB) firstIDs(ctx context.Context, layout generator.Layout, region Region) (first, next int64, err error) {
+	largest, err := d.largest(ctx, layout, region)
+	if err != nil {
+		return 0, 0, err
+	}
+	taken, by := false, `EXISTS (SELECT 1 FROM "WORKER_NODE" WHERE "ID" BETWEEN 1 AND ?)`
+	args := []any{layout.MaxFixedWorkerID()}
+	if d.sql.Dialect() == "mysql" {
+		shared, schema := d.sharedNodes()
+		by, args = `(`+by+` OR `+shared+`)`, append(args, schema...)
+	}
+	err = d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&taken) }, `SELECT `+by, args...)
+	if err != nil || taken {
+		return 1, region.From(largest + 1), err
+	}
+	first = layout.MaxFixedWorkerID() + 1
+	return first, region.From(max(largest+1, first)), nil
 }

@@ -102,7 +102,8 @@ func (c *clock) steady(reading time.Time) time.Time {
 	return c.base.Round(0).Add(time.Duration(passed))
 }
 
-// reach sets the clock ahead to a time, but by no more than most. It returns by how much. It may be called concurrently.
+// reach sets the clock ahead to a time, but by no more than most. It returns by how much. It may be called
+// concurrently.
 func (c *clock) reach(to time.Time, most time.Duration) time.Duration {
 	for {
 		gained := c.gained.Load()

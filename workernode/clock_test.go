@@ -45,17 +45,17 @@ func TestManager_RenewsWhenTheWallClockIsSet(t *testing.T) {
 	})
 	p.use(t, table("orders"), 10)
 	for _, ahead := range []int64{-3600, -30, 0, 3600, 0, -3600} {
-		last := p.Stats().Until
+		last := p.until()
 		s.ahead.Store(ahead)
 		testkit.Eventually(t, "a renewal", time.Minute, func() bool {
 			p.use(t, table("orders"), 1)
-			return p.Stats().Until > last
+			return p.until() > last
 		})
-		if st := p.Stats(); st.LastError != nil || st.Slot != 1 {
+		if st := p.Stats(); st.LastError != nil || st.ID != 1 {
 			t.Fatalf("set to %+d s: %+v", ahead, st)
 		}
 	}
-	if p.Stats().Until < layout.TickAt(before.Add(time.Hour)) {
+	if p.until() < layout.TickAt(before.Add(time.Hour)) {
 		t.Error("ids have not followed the clock")
 	}
 	w.check()
@@ -182,7 +182,7 @@ func TestManager_NoticesThatTheMachineSlept(t *testing.T) {
 		time.Sleep(70 * time.Second)
 		next := w.start(nil)
 		next.use(t, table("orders"), 100)
-		if next.Stats().Slot != 1 {
+		if next.Stats().ID != 1 {
 			t.Errorf("%+v", next.Stats())
 		}
 		p.wire.Set(nil)

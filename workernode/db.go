@@ -42,15 +42,6 @@ func Locate(ctx context.Context, d *sqldb.DB, p sqldb.Place) (*sqldb.DB, error) 
 // read.
 func (d *DB) On(pool gorm.ConnPool) *DB { return &DB{d.sql.On(pool)} }
 
-// OneDatabase returns an error that wraps [ErrTable] if each connection of the pool has a separate database, as with
-// ":memory:" on SQLite. Rows that belong together would end up in different ones. The tables must exist.
-func (d *DB) OneDatabase(ctx context.Context) error {
-	if err := d.sql.OneDatabase(ctx, NodeTable); err != nil {
-		return fmt.Errorf("%w: %w", ErrTable, err)
-	}
-	return nil
-}
-
 func (d *DB) transact(ctx context.Context, f func(ctx context.Context, tx *DB) error) error {
 	return d.sql.Transact(ctx, func(ctx context.Context, tx *sqldb.DB) error { return f(ctx, &DB{tx}) })
 }

@@ -6,6 +6,9 @@
 //	WORKER_SESSION   which process held which slot, and from which tick on
 //	WORKER_REGISTRY  one row: the layout, the lead, and the next unused worker id and slot
 //
+// A [DB] reads them, and a [Manager] holds a slot for a process. Names of this package may change at any time, except
+// those that docs/compatibility.md lists.
+//
 // Each process holds one slot. The slot permanently owns a worker id for each table that any holder has written to, and
 // further ones where one is not enough (lanes). The holder stamps ids with all of them. So a renewal is one UPDATE of
 // one row, however many tables exist, and a restarted process has all its worker ids at once.
@@ -40,7 +43,7 @@
 //
 // # Rules
 //
-// lease.go decides about the slot, and lanes.go how many worker ids a generator needs. The [Manager] acts: one
+// Package internal/lease decides about the slot, and how many worker ids a generator needs. The [Manager] acts: one
 // goroutine in each process sends every statement about the slot, one at a time.
 //
 //  1. Acknowledged or nothing. A grant counts once its statement or COMMIT has returned without an error and has
@@ -56,10 +59,10 @@
 //     clock has not passed that. Both must hold before the statement is sent and after it is acknowledged. Otherwise a
 //     transaction begins a new session.
 //  4. Nothing lowers FENCE. Rows of WORKER_NODE are never deleted. The table of a worker id never changes once it is
-//     set, except that an operator gives it the new name of a renamed table ([DB.RenameTable]). A transaction that
+//     set, except that an operator gives it the new name of a renamed table (uid tables rename). A transaction that
 //     inserts rows reads them back before COMMIT. If one of its rows was deleted or changed, a process notices at a new
 //     session or within ten minutes, and gets another worker id. An unused worker id takes the name in its row. Only
-//     [DB.PruneSessions], which an operator calls, deletes rows of WORKER_SESSION.
+//     an operator deletes rows of WORKER_SESSION (uid sessions prune).
 //  5. Each statement is a transaction of its own, or follows the slot's row in one. It runs on the pool of the
 //     plugin's handle, never inside a transaction of the application. Executed twice or late it changes nothing,
 //     because it compares.
@@ -110,11 +113,11 @@
 // gives out the worker ids and slots that leave the remainder r when divided by n. So rows of all regions can be
 // replicated in both directions, or merged later. An id resolves in each database that has the rows.
 //
-// The registry stores n in STRIDE and r in REMAINDER. Each UPDATE that takes numbers compares them, so a registry can be
-// divided while processes run. It keeps the numbers that it gave out before, whatever their remainder, and the other
+// The registry stores n in STRIDE and r in REMAINDER. Each UPDATE that takes numbers compares them, so a registry can
+// be divided while processes run. It keeps the numbers that it gave out before, whatever their remainder, and the other
 // regions begin above them. REGION of a slot names its region. A process holds only slots of its own region, because
-// FENCE of a replicated row may be old. The registry's row is not replicated. A process takes no number while the tables
-// have a slot of a region that divides its own, because then the registry is from before a division.
+// FENCE of a replicated row may be old. The registry's row is not replicated. A process takes no number while the
+// tables have a slot of a region that divides its own, because then the registry is from before a division.
 //
 // The protocol is the same within each region. Its proof needs only that a slot's row is changed in one database, and
 // that no other registry gives out the numbers of this one.
@@ -131,8 +134,8 @@
 // A worker id makes only as many ids in a tick as the layout has sequences, so during a burst ids run ahead of the
 // clock. A generator that is [generator.Layout.LaneAhead] ahead gets further worker ids of its table, all that it may
 // have: [generator.Layout.MaxLanes]. They stay with the slot, so later holders have them without a statement. Once half
-// of the layout's worker ids were given out, lanes get no new ones. A disposable slot, and a table with gaps between its
-// ids, get lanes only when half of the lease is used up, two times as many each time.
+// of the layout's worker ids were given out, lanes get no new ones. A disposable slot, and a table with gaps between
+// its ids, get lanes only when half of the lease is used up, two times as many each time.
 //
 // # Worker ids
 //
@@ -145,8 +148,8 @@
 // The registry gives out no worker id below FIRST_ID, so processes that are given one by hand need not write anything,
 // and a registry may begin later. A process that is given a higher one raises FIRST_ID and NEXT_ID above it, in one
 // UPDATE that compares both, STRIDE and REMAINDER. It may do so only while they are equal, so before the registry has
-// given out a worker id, and never in a region. The same row orders it and the UPDATEs that take worker ids. FIRST_ID is
-// 1 if WORKER_NODE has numbers of UidGenerator, or may get some.
+// given out a worker id, and never in a region. The same row orders it and the UPDATEs that take worker ids. FIRST_ID
+// is 1 if WORKER_NODE has numbers of UidGenerator, or may get some.
 //
 // # Next to UidGenerator
 //

@@ -4,14 +4,15 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
 const (
 	// DefaultLead is the default of Config.Lead.
 	DefaultLead = 10 * time.Second
-	// DefaultLeadSQLite is the default on SQLite. It is longer because transactions of the application block the lease
+	// defaultLeadSQLite is the default on SQLite. It is longer because transactions of the application block the lease
 	// manager's writes, and because a file does not fail over.
-	DefaultLeadSQLite = 10 * time.Minute
+	defaultLeadSQLite = 10 * time.Minute
 
 	// skew is the assumed difference between the clocks of two processes.
 	skew = time.Second
@@ -42,7 +43,7 @@ func ticks(layout generator.Layout, d time.Duration) int64 {
 }
 
 // paramsOf returns the durations of the protocol for a lead.
-func paramsOf(layout generator.Layout, lead time.Duration, leadTicks int64, dialect string) leaseParams {
+func paramsOf(layout generator.Layout, lead time.Duration, leadTicks int64, dialect string) lease.Params {
 	// If commits were lost, ticks up to Lead ahead may have been stamped without a trace in the row. So a free slot
 	// rests for Lead plus the clock difference. SQLite's file does not fail over, so there only clocks count: with its
 	// Lead of 10 minutes each restarted process would take another slot.
@@ -50,7 +51,7 @@ func paramsOf(layout generator.Layout, lead time.Duration, leadTicks int64, dial
 	if dialect == "sqlite" {
 		settle = ticks(layout, skew)
 	}
-	p := leaseParams{lead: leadTicks, settle: settle, grace: max(settle, ticks(layout, grace)), last: layout.MaxTick()}
-	p.quiet = max(p.grace, ticks(layout, lead+skew)+1)
+	p := lease.Params{Lead: leadTicks, Settle: settle, Grace: max(settle, ticks(layout, grace)), Last: layout.MaxTick()}
+	p.Quiet = max(p.Grace, ticks(layout, lead+skew)+1)
 	return p
 }

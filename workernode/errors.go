@@ -9,12 +9,11 @@ import (
 
 // Errors that a caller can act on. Every error of this package wraps one of them, unless it comes from the database.
 var (
-	// ErrLayoutMismatch reports a registry that was begun with another layout. [NewManager] and [DB.OpenRegistry]
-	// return it.
+	// ErrLayoutMismatch reports a registry that was begun with another layout. [NewManager] returns it.
 	ErrLayoutMismatch = errors.New("workernode: layout differs from the registry's")
 
 	// ErrRegion reports that the registry is of another region than this process expects, or cannot be one of several.
-	// [NewManager], [DB.OpenRegistry], [DB.Divide] and [Manager.Assign] return it.
+	// [NewManager] and [Manager.Assign] return it.
 	ErrRegion = errors.New("workernode: region not usable")
 
 	// ErrExhausted reports that all worker ids of the layout were given out. [Manager.Assign] returns it.
@@ -25,7 +24,7 @@ var (
 	ErrClock = errors.New("workernode: clock differs from the database's")
 
 	// ErrTable reports an unusable table: it is missing, lacks columns or has narrower ones, or a trigger changes
-	// written values. [NewManager], [Manager.Assign], [DB.OneDatabase] and package migrations return it.
+	// written values. [NewManager], [Manager.Assign] and package migrations return it.
 	ErrTable = errors.New("workernode: table not usable")
 )
 

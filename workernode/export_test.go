@@ -30,6 +30,15 @@ func ScanDate(v any) (text string, err error) {
 	return d.Format("2006-01-02 15:04:05.000 MST"), err
 }
 
+// OpenRegistry reads the registry, or begins it.
+func (d *DB) OpenRegistry(ctx context.Context, layout generator.Layout, lead time.Duration, region Region) (Registry, error) {
+	r, _, err := d.openRegistry(ctx, layout, lead, region)
+	return r, err
+}
+
+// Table returns the table of the lease.
+func (l *TableLease) Table() Table { return l.table }
+
 // Transact runs f in a transaction.
 func (d *DB) Transact(ctx context.Context, f func(ctx context.Context, tx *DB) error) error {
 	return d.transact(ctx, f)
@@ -46,7 +55,7 @@ func (d *DB) Reserve(ctx context.Context, layout generator.Layout, n, atLeast in
 	if err != nil {
 		return 0, 0, err
 	}
-	b, _, err := d.reserve(ctx, layout, r.Space, r.Region, n, atLeast)
+	b, err := taker(d, layout, r).reserve(ctx, n, atLeast)
 	return b.first, b.step, err
 }
 
@@ -56,8 +65,12 @@ func (d *DB) NextSlot(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	slot, _, err := d.nextSlot(ctx, r.Space, r.Region, 1)
-	return slot, err
+	return taker(d, generator.DefaultLayout(), r).nextSlot(ctx, 1)
+}
+
+// taker returns the statements of a process that has read a registry.
+func taker(d *DB, layout generator.Layout, r Registry) *statements {
+	return &statements{db: d, layout: layout, space: r.Space, region: r.Region}
 }
 
 // CheckClock compares the clock of a manager with the database's.

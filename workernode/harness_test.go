@@ -147,6 +147,9 @@ func (p *process) stop() {
 	_ = p.Close(context.Background())
 }
 
+// until returns the last tick that a process may stamp.
+func (p *process) until() int64 { return p.world.layout.TickAt(p.Stats().Until) - 1 }
+
 // table names a table of the registry's database.
 func table(name string) workernode.Table { return workernode.Table{Name: name} }
 
@@ -204,15 +207,19 @@ func (w *world) number(query string, args ...any) (n int64) {
 	return n
 }
 
+// A slotRow is a row of WORKER_SLOT.
+type slotRow struct {
+	Holder                  string
+	Fence, Version, Seen    int64 // Seen: SEEN_TICK
+	Application, Host, Port string
+}
+
 // slot returns the row of a slot.
-func (w *world) slot(id int64) workernode.Slot {
+func (w *world) slot(id int64) (s slotRow) {
 	w.tb.Helper()
-	slots, err := open(w.tb, w.db).Slots(w.tb.Context(), id-1, 1)
-	must(w.tb, err)
-	if len(slots) != 1 || slots[0].ID != id {
-		w.tb.Fatalf("no slot %d: %+v", id, slots)
-	}
-	return slots[0]
+	must(w.tb, w.db.Raw(`SELECT "HOLDER", "FENCE", "VERSION", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT" FROM "WORKER_SLOT" WHERE "ID" = ?`, id).
+		Row().Scan(&s.Holder, &s.Fence, &s.Version, &s.Seen, &s.Application, &s.Host, &s.Port))
+	return s
 }
 
 // nodes returns all rows of WORKER_NODE, in ascending order.
@@ -257,7 +264,7 @@ func (w *world) checkWorkerIDs() {
 // id's slot: the first and the last of each worker id, and some in between.
 func (w *world) check() {
 	w.tb.Helper()
-	byID, unresolved := w.nodesOfLedger()
+	_, unresolved := w.nodesOfLedger()
 	if unresolved > 0 {
 		w.tb.Errorf("%d ids have a tick up to START_TICK of their worker ids", unresolved)
 	}
@@ -273,7 +280,7 @@ func (w *world) check() {
 			if i%50 != 0 && i != len(list)-1 {
 				continue
 			}
-			if o, ok, err := d.Origin(w.tb.Context(), byID[worker].Slot, tick); (err != nil || !ok) && faults < 5 {
+			if _, o, ok, err := d.Trace(w.tb.Context(), w.layout, worker, tick); (err != nil || !ok) && faults < 5 {
 				faults++
 				w.tb.Errorf("the tick %d of the worker id %d has no session: %+v, %v", tick, worker, o, err)
 			}

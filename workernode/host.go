@@ -29,7 +29,7 @@ func (h Host) fitted() Host {
 	return h
 }
 
-// near returns the preference for a slot with the given last holder; see slotRow.
+// near returns the preference for a slot with the given last holder; see [lease.Row].
 func (h Host) near(application, name, port string) int {
 	switch {
 	case application != h.Application:

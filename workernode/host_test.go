@@ -201,7 +201,7 @@ func TestManager_CutsTheHostToItsColumns(t *testing.T) {
 		if s := w.slot(1); s.Host != name || s.Port != port || s.Application != application {
 			t.Errorf("%+v", s)
 		}
-		o, ok, err := open(t, w.db).Origin(t.Context(), 1, w.tick())
+		_, o, ok, err := open(t, w.db).Trace(t.Context(), layout, 1025, w.tick())
 		if must(t, err); !ok || o.Host != name || o.Port != port || o.Application != application {
 			t.Errorf("%+v, %v", o, ok)
 		}

@@ -15,12 +15,13 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/logqueue"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
 // Config configures [NewManager]. The zero Config is usable.
 type Config struct {
 	// Lead is how far ahead of the clock a fence is set. So it limits how long ids are made while the database is
-	// unreachable, and how large a burst one worker id makes. 0 means [DefaultLead], or [DefaultLeadSQLite] on SQLite.
+	// unreachable, and how large a burst one worker id makes. 0 means [DefaultLead], or ten minutes on SQLite.
 	// The first process pins it in the registry.
 	Lead time.Duration
 
@@ -118,7 +119,7 @@ func newManager(db *DB, layout generator.Layout, host Host, c Config, r Registry
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	params := paramsOf(layout, c.Lead, r.LeadTicks, db.sql.Dialect())
-	params.region = r.Region.N
+	params.Region = r.Region.N
 	m.allocator = &allocator{
 		clock: m.clock, params: params, most: layout.MaxLanes(), sparing: c.Disposable, log: m.log, first: r.FirstID, given: r.given(),
 		ignored: map[int64]bool{},
@@ -127,9 +128,9 @@ func newManager(db *DB, layout generator.Layout, host Host, c Config, r Registry
 		store: m.store, params: params, me: rand.Text(), lead: c.Lead, clock: m.clock, log: m.log,
 		check:   &clockCheck{store: m.store, clock: m.clock, maxSkew: c.MaxSkew, log: m.log},
 		closing: func() bool { return m.ctx.Err() != nil },
-		lease:   slotLease{floor: r.Floor}, avoid: map[int64]time.Time{},
+		lease:   lease.Slot{Floor: r.Floor}, avoid: map[int64]time.Time{},
 	}
-	m.slot.setRenewAfter()
+	m.slot.setRenewInterval()
 	m.rows = workerRows{store: m.store}
 	m.showStats()
 	return m
@@ -142,8 +143,8 @@ func (m *Manager) Registry() Registry { return m.registry }
 // that is set ahead only if the database's agrees.
 func (m *Manager) Now() time.Time { return m.clock.now() }
 
-// ReachClock sets the protocol's time ahead to the clock of a database that has refused an id as too old, but by no more
-// than the largest difference that db.Use allows. It reports whether it has.
+// ReachClock sets the protocol's time ahead to the clock of a database that has refused an id as too old, but by no
+// more than the largest difference that db.Use allows. It reports whether it has.
 func (m *Manager) ReachClock(to time.Time) bool {
 	by := m.clock.reach(to, cmp.Or(m.config.MaxSkew, DefaultMaxSkew))
 	if by >= noticedSkew {
@@ -165,7 +166,7 @@ func (m *Manager) Assign(ctx context.Context, tables []Table, lanes []int) ([]*T
 		r.lanes = slices.Repeat([]int{1}, len(tables))
 	}
 	if len(r.lanes) != len(tables) || slices.ContainsFunc(r.lanes, wrongLanes) {
-		return nil, fmt.Errorf("%w: %d tables with %v worker ids: each needs 1 to %d", generator.ErrConfig, len(tables), r.lanes, MaxLanes)
+		return nil, fmt.Errorf("%w: %d tables with %v worker ids: each needs 1 to %d", generator.ErrConfig, len(tables), r.lanes, generator.MaxLanes)
 	}
 	if err := m.requests.add(r, m.clock.now()); err != nil {
 		return nil, err
@@ -184,7 +185,7 @@ func checkTables(tables []Table) error {
 	return nil
 }
 
-func wrongLanes(n int) bool { return n < 1 || n > MaxLanes }
+func wrongLanes(n int) bool { return n < 1 || n > generator.MaxLanes }
 
 // RequestRenewal makes the lease manager check the generators' needs at once. It never waits. Generators call it when
 // they run low.

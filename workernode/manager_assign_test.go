@@ -42,7 +42,7 @@ func TestManagerAssign_GivesEachTableItsWorkerID(t *testing.T) {
 				}
 			}
 		}
-		if s := p.Stats(); s.Slot != 1 || s.WorkerIDs != 5 || s.Allocated != 1 || s.Sessions != 1 || s.Until != w.tick()+1000 || s.LastError != nil {
+		if s := p.Stats(); s.ID != 1 || s.WorkerIDs != 5 || s.Allocated != 1 || s.Sessions != 1 || p.until() != w.tick()+1000 || s.LastError != nil {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -113,7 +113,7 @@ func TestManagerAssign_AfterARestartTakesFewStatements(t *testing.T) {
 		if len(statements) > 8 {
 			t.Errorf("%d statements, want 8 at most", len(statements))
 		}
-		if s := second.Stats(); s.Reclaimed != 1 || s.Allocated != 0 || s.WorkerIDs != 200 || s.Slot != 1 {
+		if s := second.Stats(); s.Reclaimed != 1 || s.Allocated != 0 || s.WorkerIDs != 200 || s.ID != 1 {
 			t.Errorf("%+v", s)
 		}
 		w.check()
@@ -259,7 +259,7 @@ func TestManagerAssign_RefusesWrongLanes(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.start(nil)
 		two := []workernode.Table{table("orders"), table("items")}
-		for _, lanes := range [][]int{{}, {1}, {1, 1, 1}, {1, 0}, {-1, 1}, {1, workernode.MaxLanes + 1}} {
+		for _, lanes := range [][]int{{}, {1}, {1, 1, 1}, {1, 0}, {-1, 1}, {1, generator.MaxLanes + 1}} {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			if _, err := p.Assign(ctx, two, lanes); !errors.Is(err, generator.ErrConfig) {
 				t.Errorf("%d: %v", lanes, err)

@@ -45,7 +45,7 @@ func TestManagerClose_ReleasesTheSlot(t *testing.T) {
 		time.Sleep(2*time.Second + 2*time.Millisecond)
 		next := w.start(nil)
 		next.assign(table("orders"))
-		if early.Stats().Slot != 2 || next.Stats().Slot != 1 {
+		if early.Stats().ID != 2 || next.Stats().ID != 1 {
 			t.Errorf("early %+v, later %+v", early.Stats(), next.Stats())
 		}
 	})
@@ -71,7 +71,7 @@ func TestManagerClose_WhoseAnswerIsLostLosesNoSlot(t *testing.T) {
 		if r := w.slot(1); r.Holder != "" {
 			t.Errorf("%+v", r)
 		}
-		if s := p.Stats(); !lost || s.Lost != 0 || s.LostCommits != 0 || s.Slot != 0 {
+		if s := p.Stats(); !lost || s.Lost != 0 || s.LostCommits != 0 || s.ID != 0 {
 			t.Errorf("an answer was lost: %v; %+v", lost, s)
 		}
 		if lines := w.log.Lines("level=WARN"); len(lines) > 0 {

@@ -144,7 +144,7 @@ func TestManager_GivesNothingOfItsSlotInAnotherIDSpace(t *testing.T) {
 				t.Fatalf("%s: %v", x, err)
 			}
 			saysAll(t, err.Error(), "another id space", "restart")
-			if s := p.Stats(); s.Slot != 0 || s.WorkerIDs != 0 || !errors.Is(s.LastError, workernode.ErrTable) {
+			if s := p.Stats(); s.ID != 0 || s.WorkerIDs != 0 || !errors.Is(s.LastError, workernode.ErrTable) {
 				t.Errorf("%s: %+v", x, s)
 			}
 		}

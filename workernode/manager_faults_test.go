@@ -170,7 +170,7 @@ func TestManager_DelayedAnswersGiveNoWorkerIDTwice(t *testing.T) {
 					time.Sleep(500 * time.Millisecond)
 				}
 				s := p.Stats()
-				if s.Renewals < 4 || s.LastError != nil || s.Lost+s.LostCommits > 0 || s.Until < w.tick()+2000 {
+				if s.Renewals < 4 || s.LastError != nil || s.Lost+s.LostCommits > 0 || p.until() < w.tick()+2000 {
 					t.Errorf("%+v, now is %d", s, w.tick())
 				}
 				for x, g := range p.generators {

@@ -30,13 +30,13 @@ func TestManager_ReclaimsTheSlotOfAnotherProcessAfterGrace(t *testing.T) {
 		time.Sleep(50 * time.Second)
 		early := w.start(nil)
 		early.assign(table("orders"))
-		if early.Stats().Slot != 2 {
+		if early.Stats().ID != 2 {
 			t.Errorf("before grace: %+v", early.Stats())
 		}
 		time.Sleep(20 * time.Second)
 		next := w.start(nil)
 		next.assign(table("orders"), table("items"))
-		if s := next.Stats(); s.Slot != 1 || s.Reclaimed != 1 || s.WorkerIDs != 2 {
+		if s := next.Stats(); s.ID != 1 || s.Reclaimed != 1 || s.WorkerIDs != 2 {
 			t.Errorf("after grace: %+v", s)
 		}
 		for range 20 {
@@ -49,7 +49,7 @@ func TestManager_ReclaimsTheSlotOfAnotherProcessAfterGrace(t *testing.T) {
 			paused.make(table("orders"), 10)
 			time.Sleep(100 * time.Millisecond)
 		}
-		if s := paused.Stats(); s.Lost != 1 || s.Slot == 1 || s.Slot == 0 {
+		if s := paused.Stats(); s.Lost != 1 || s.ID == 1 || s.ID == 0 {
 			t.Errorf("the paused one: %+v", s)
 		}
 		w.logs("has lost its slot", "a table has other worker ids")
@@ -69,7 +69,7 @@ func TestManager_KeepsItsSlotWhileItIsUsed(t *testing.T) {
 				w.start(nil).assign(table("orders"))
 			}
 		}
-		if s := p.Stats(); s.Slot != 1 || s.Lost != 0 || s.Sessions != 1 || s.Renewals < 800 || s.Renewals > 1200 {
+		if s := p.Stats(); s.ID != 1 || s.Lost != 0 || s.Sessions != 1 || s.Renewals < 800 || s.Renewals > 1200 {
 			t.Errorf("%+v", s)
 		}
 		w.check()
@@ -129,7 +129,7 @@ func TestNewManager_UsesThePinnedLead(t *testing.T) {
 		w.start(nil)
 		other := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Lead = time.Minute })
 		other.assign(table("orders"))
-		if s := other.Stats(); s.Until != w.tick()+1000 {
+		if s := other.Stats(); other.until() != w.tick()+1000 {
 			t.Errorf("%+v, now is %d", s, w.tick())
 		}
 		w.logs("a different lead", "LEAD_TICKS", "1s", "1m0s")
@@ -143,7 +143,7 @@ func TestManager_DisposableSlotsAreNotReclaimed(t *testing.T) {
 			p := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Disposable = i < 2 })
 			p.assign(table("orders"))
 			p.make(table("orders"), 3)
-			if s := p.Stats(); s.Slot != i+1 || s.Allocated != 1 {
+			if s := p.Stats(); s.ID != i+1 || s.Allocated != 1 {
 				t.Errorf("start %d: %+v", i, s)
 			}
 			p.end(t)
@@ -178,7 +178,7 @@ func TestManagerStart_GivesProcessesAtOnceDifferentSlots(t *testing.T) {
 		group.Wait()
 		var slots []int64
 		for _, p := range processes {
-			slots = append(slots, p.Stats().Slot)
+			slots = append(slots, p.Stats().ID)
 			p.assign(table("orders"), table("items"))
 			p.make(table("orders"), 50)
 			p.make(table("items"), 50)
@@ -197,8 +197,8 @@ func TestManager_KeepsItsSlotWithFewStatementsWhileIdle(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.start(nil)
 		p.use(t, table("orders"), 10)
-		// It renews at least every third of Lead, then sends a keep-alive as soon as FENCE has passed. So SEEN_TICK is only
-		// behind a FENCE that has passed if the process has ended, is paused, or cannot reach the database.
+		// It renews at least every third of Lead, then sends a keep-alive as soon as FENCE has passed. So SEEN_TICK is
+		// only behind a FENCE that has passed if the process has ended, is paused, or cannot reach the database.
 		for range 11 * 60 {
 			time.Sleep(time.Second)
 			if row := w.slot(1); row.Fence < w.tick()-50 && row.Seen <= row.Fence {
@@ -217,7 +217,7 @@ func TestManager_KeepsItsSlotWithFewStatementsWhileIdle(t *testing.T) {
 		}
 		other := w.start(nil)
 		other.use(t, table("orders"), 10)
-		if other.Stats().Slot != 2 {
+		if other.Stats().ID != 2 {
 			t.Error("the slot of an idle process was reclaimed")
 		}
 		sessions := w.number(`SELECT COUNT(*) FROM "WORKER_SESSION" WHERE "SLOT" = 1`)
@@ -229,7 +229,7 @@ func TestManager_KeepsItsSlotWithFewStatementsWhileIdle(t *testing.T) {
 		if n := w.number(`SELECT COUNT(*) FROM "WORKER_SESSION" WHERE "SLOT" = 1`); n != sessions+1 {
 			t.Errorf("%d sessions more", n-sessions)
 		}
-		if s := p.Stats(); s.Slot != 1 || s.Lost != 0 {
+		if s := p.Stats(); s.ID != 1 || s.Lost != 0 {
 			t.Errorf("%+v", s)
 		}
 		w.check()

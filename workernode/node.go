@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 // MarshalText returns UidGenerator's name of the kind in lower case, or String for an unknown kind.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(strings.ToLower(k.String())), nil }
 
-// A Node is a row of WORKER_NODE: one worker id with its slot and table. Only [DB.RenameTable] changes the table.
+// A Node is a row of WORKER_NODE: one worker id with its slot and table. Only "uid tables rename" changes the table.
 type Node struct {
 	WorkerID int64  // ID
 	Slot     int64  // SLOT: the slot that owns it; 0 in UidGenerator's rows
@@ -38,22 +39,31 @@ const lookupChunk = 1000
 // Lookup returns the nodes of those worker ids that exist.
 func (d *DB) Lookup(ctx context.Context, workers ...int64) (map[int64]*Node, error) {
 	nodes := make(map[int64]*Node, len(workers))
-	for len(workers) > 0 {
-		chunk := workers[:min(len(workers), lookupChunk)]
-		workers = workers[len(chunk):]
+	err := inChunks(workers, func(marks string, args []any) error {
+		found, err := d.nodes(ctx, ` WHERE "ID" IN (`+marks+`)`, args...)
+		for _, n := range found {
+			nodes[n.WorkerID] = n
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("workernode: look up worker ids: %w", err)
+	}
+	return nodes, nil
+}
+
+// inChunks calls f with each lookupChunk of the workers, as question marks and their values, until it returns an error.
+func inChunks(workers []int64, f func(marks string, args []any) error) error {
+	for chunk := range slices.Chunk(workers, lookupChunk) {
 		args := make([]any, len(chunk))
 		for i, w := range chunk {
 			args[i] = w
 		}
-		found, err := d.nodes(ctx, ` WHERE "ID" IN (?`+strings.Repeat(", ?", len(args)-1)+`)`, args...)
-		if err != nil {
-			return nil, fmt.Errorf("workernode: look up worker ids: %w", err)
-		}
-		for _, n := range found {
-			nodes[n.WorkerID] = n
+		if err := f("?"+strings.Repeat(", ?", len(args)-1), args); err != nil {
+			return err
 		}
 	}
-	return nodes, nil
+	return nil
 }
 
 // Nodes returns up to limit nodes with worker ids above after, in ascending order.

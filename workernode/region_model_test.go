@@ -1,19 +1,23 @@
 package workernode
 
 import (
+	"flag"
 	"fmt"
 	"maps"
 	"slices"
 	"testing"
 
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
+var modelDeep = flag.Bool("model.deep", false, "go through all of the region model")
+
 // TestRegions_Model tries everything that can happen to a few processes of two databases, which replicate the rows of
-// slots and worker ids to each other. The first registry is divided meanwhile, and a backup from before may be restored.
-// A bad state is a number that two registries give out, a tick that two processes stamp with one worker id, or a row that
-// both databases have inserted, at which replication stops. Region and leaseParams.usable decide. TestSlotLease covers
-// what can go wrong within one region: here each statement is answered.
+// slots and worker ids to each other. The first registry is divided meanwhile, and a backup from before may be
+// restored. A bad state is a number that two registries give out, a tick that two processes stamp with one worker id,
+// or a row that both databases have inserted, at which replication stops. Region and lease.Params.Usable decide.
+// TestSlotLease covers what can go wrong within one region: here each statement is answered.
 //
 // Each mutant breaks one rule, and must lead to a bad state.
 func TestRegions_Model(t *testing.T) {
@@ -361,24 +365,24 @@ func (x *regionSearch) take(s rmState, p int, state uint8, worker bool) {
 	x.to(s, n, fmt.Sprintf("process %d takes %d of %s, worker id %v", p, number, me.read, worker))
 }
 
-func (x *regionSearch) params(p *rmProc) leaseParams {
-	return leaseParams{lead: rmLead, settle: 0, grace: 0, quiet: 0, last: 100, region: p.known.N}
+func (x *regionSearch) params(p *rmProc) lease.Params {
+	return lease.Params{Lead: rmLead, Settle: 0, Grace: 0, Quiet: 0, Last: 100, Region: p.known.N}
 }
 
 // reclaim takes the slot of a former process.
 func (x *regionSearch) reclaim(s rmState, p int) {
 	d, me := home(p), &s.procs[p]
 	for i, r := range s.dbs[d].slots {
-		row := slotRow{id: int64(i), holder: "other", fence: int64(r.fence), region: int64(r.region)}
+		row := lease.Row{ID: int64(i), Holder: "other", Fence: int64(r.fence), Region: int64(r.region)}
 		params := x.params(me)
 		if x.mutant == mutantReclaimsAll {
-			row.region = params.region
+			row.Region = params.Region
 		}
 		if r.origin == 0 {
 			continue
 		}
-		if !params.usable(row, int64(s.now)) {
-			if row.region != params.region && params.reclaimable(row, int64(s.now)) {
+		if !params.Usable(row, int64(s.now)) {
+			if row.Region != params.Region && params.Reclaimable(row, int64(s.now)) {
 				x.happened["leaves a slot of another region"] = true
 			}
 			continue

@@ -10,6 +10,7 @@ import (
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
 func TestRegionFrom_IsTheNextNumberOfTheRegion(t *testing.T) {
@@ -47,36 +48,35 @@ func TestRegionDividedFrom(t *testing.T) {
 }
 
 // Processes of several regions take numbers at random while the registries are divided. No number is taken twice.
-func TestDivide_RegionsNeverTakeANumberTwice(t *testing.T) {
+func TestRegistryOther_RegionsNeverTakeANumberTwice(t *testing.T) {
 	t.Parallel()
 	layout := generator.DefaultLayout()
 	type database struct {
-		db     *DB
-		region Region // as a process knows it
-		space  string
+		db      *DB
+		process *statements
 	}
 	first := regionDB(t)
 	r, err := first.OpenRegistry(t.Context(), layout, time.Second, Region{})
 	testkit.Must(t, err)
-	all := []*database{{first, r.Region, r.Space}}
+	all := []*database{{first, taker(first, layout, r)}}
 	workers, slots := map[int64]bool{}, map[int64]bool{}
 	take := func(d *database) {
 		n := rand.Int64N(5) + 1
-		b, region, err := d.db.reserve(t.Context(), layout, d.space, d.region, n, rand.Int64N(3))
+		b, err := d.process.reserve(t.Context(), n, rand.Int64N(3))
 		testkit.Must(t, err)
 		for i := range int(n) {
 			if w := b.worker(i); workers[w] || w < 1 {
-				t.Fatalf("%s gives out worker id %d twice", region, w)
+				t.Fatalf("%s gives out worker id %d twice", d.process.region, w)
 			} else {
 				workers[w] = true
 			}
 		}
-		s, region, err := d.db.nextSlot(t.Context(), d.space, region, 0)
+		s, err := d.process.nextSlot(t.Context(), 0)
 		testkit.Must(t, err)
 		if slots[s] {
-			t.Fatalf("%s gives out slot %d twice", region, s)
+			t.Fatalf("%s gives out slot %d twice", d.process.region, s)
 		}
-		slots[s], d.region = true, region
+		slots[s] = true
 	}
 	for range 10 {
 		take(all[0])
@@ -85,12 +85,13 @@ func TestDivide_RegionsNeverTakeANumberTwice(t *testing.T) {
 		for _, d := range all[:len(all):len(all)] {
 			before, err := d.db.Registry(t.Context())
 			testkit.Must(t, err)
-			r, err := d.db.Divide(t.Context(), before.Region, of)
-			testkit.Must(t, err)
+			r := divide(t, d.db, of)
 			for n := before.Region.N + before.Region.Of; n < of; n += before.Region.Of {
 				other := r.Other(n)
-				o := &database{regionDB(t), other.Region, other.Space}
-				_, err := o.db.sql.Exec(t.Context(), other.Insert())
+				fresh := regionDB(t)
+				o := &database{fresh, taker(fresh, layout, other)}
+				_, err := o.db.sql.Exec(t.Context(), insertRegistry, registryName, other.Space, other.Layout, other.LeadTicks, other.NextID,
+					other.NextSlot, SchemaVersion, other.Region.Of, other.Region.N, other.FirstID)
 				testkit.Must(t, err)
 				if r, err := o.db.OpenRegistry(t.Context(), layout, time.Second, other.Region); err != nil || r.Region != other.Region {
 					t.Fatal(r, err)
@@ -106,6 +107,16 @@ func TestDivide_RegionsNeverTakeANumberTwice(t *testing.T) {
 	if len(all) != 12 {
 		t.Errorf("%d regions", len(all))
 	}
+}
+
+// divide divides a registry, as "uid region split" does.
+func divide(t *testing.T, d *DB, of int64) Registry {
+	t.Helper()
+	_, err := d.sql.Exec(t.Context(), `UPDATE "WORKER_REGISTRY" SET "STRIDE" = ?`, of)
+	testkit.Must(t, err)
+	r, err := d.Registry(t.Context())
+	testkit.Must(t, err)
+	return r
 }
 
 // regionDB returns a database with the tables and without a registry.
@@ -137,8 +148,8 @@ func TestDBOpenRegistry_Regions(t *testing.T) {
 	}
 }
 
-// A registry is divided again, from 2 to 4, while its processes have WithRegion(1, 2). Formerly none of them could start
-// before it got WithRegion(1, 4), and none that had that could start before the division.
+// A registry is divided again, from 2 to 4, while its processes have WithRegion(1, 2). Formerly none of them could
+// start before it got WithRegion(1, 4), and none that had that could start before the division.
 func TestDBOpenRegistry_AfterAnotherDivision(t *testing.T) {
 	t.Parallel()
 	layout := generator.DefaultLayout()
@@ -146,7 +157,7 @@ func TestDBOpenRegistry_AfterAnotherDivision(t *testing.T) {
 	one := Region{1, 2}
 	_, err := d.OpenRegistry(t.Context(), layout, time.Second, one)
 	testkit.Must(t, err)
-	_, err = d.Divide(t.Context(), one, 4)
+	divide(t, d, 4)
 	testkit.Must(t, err)
 	for _, region := range []Region{{}, one, {1, 4}} {
 		if r, err := d.OpenRegistry(t.Context(), layout, time.Second, region); err != nil || r.Region != (Region{1, 4}) {
@@ -206,19 +217,19 @@ func TestCandidates_AreOfTheOwnRegion(t *testing.T) {
 		insertSlotOf(t, d, 10+i, i%2, 20+i)
 	}
 	s := &statements{db: d, layout: layout, region: Region{1, 2}, host: Host{Application: "app"}}
-	p := leaseParams{last: layout.MaxTick(), region: 1}
-	for _, find := range []func() ([]slotRow, error){
-		func() ([]slotRow, error) { return s.candidatesOfApplication(t.Context(), p, 100_000) },
-		func() ([]slotRow, error) {
+	p := lease.Params{Last: layout.MaxTick(), Region: 1}
+	for _, find := range []func() ([]lease.Row, error){
+		func() ([]lease.Row, error) { return s.candidatesOfApplication(t.Context(), p, 100_000) },
+		func() ([]lease.Row, error) {
 			return s.candidatesWithTables(t.Context(), p, 100_000, []Table{{Name: "t"}})
 		},
 	} {
 		rows, err := find()
-		if err != nil || len(rows) != 2 || rows[0].id != 11 || rows[1].id != 13 {
+		if err != nil || len(rows) != 2 || rows[0].ID != 11 || rows[1].ID != 13 {
 			t.Error(rows, err)
 		}
 	}
-	if p.usable(slotRow{id: 10, region: 0}, 100_000) || !p.usable(slotRow{id: 11, region: 1}, 100_000) {
+	if p.Usable(lease.Row{ID: 10, Region: 0}, 100_000) || !p.Usable(lease.Row{ID: 11, Region: 1}, 100_000) {
 		t.Error("usable ignores the region")
 	}
 }
@@ -228,43 +239,25 @@ func TestReserve_RefusesARegistryFromBeforeTheDivision(t *testing.T) {
 	t.Parallel()
 	layout := generator.DefaultLayout()
 	d := regionDB(t)
-	r, err := d.OpenRegistry(t.Context(), layout, time.Second, Region{})
+	begun, err := d.OpenRegistry(t.Context(), layout, time.Second, Region{})
 	testkit.Must(t, err)
-	if r, err = d.Divide(t.Context(), Whole, 2); err != nil || r.Region != (Region{0, 2}) {
-		t.Fatal(r, err)
-	}
-	_, region, err := d.reserve(t.Context(), layout, r.Space, Whole, 1, 0)
-	if err != nil || region != r.Region {
-		t.Fatal(region, err)
+	r := divide(t, d, 2)
+	process := taker(d, layout, begun)
+	if _, err := process.reserve(t.Context(), 1, 0); err != nil || process.region != r.Region {
+		t.Fatal(process.region, err)
 	}
 	_, err = d.sql.Exec(t.Context(), `UPDATE "WORKER_REGISTRY" SET "STRIDE" = 1`)
 	testkit.Must(t, err)
-	if _, _, err := d.reserve(t.Context(), layout, r.Space, region, 1, 0); !errors.Is(err, ErrRegion) {
+	if _, err := process.reserve(t.Context(), 1, 0); !errors.Is(err, ErrRegion) {
 		t.Error(err)
 	}
-	if _, _, err := d.nextSlot(t.Context(), r.Space, region, 0); !errors.Is(err, ErrRegion) {
+	if _, err := process.nextSlot(t.Context(), 0); !errors.Is(err, ErrRegion) {
 		t.Error(err)
 	}
 }
 
-func TestDivide_Refuses(t *testing.T) {
-	t.Parallel()
-	layout := generator.DefaultLayout()
-	d := regionDB(t)
-	_, err := d.OpenRegistry(t.Context(), layout, time.Second, Region{1, 2})
-	testkit.Must(t, err)
-	for _, of := range []int64{-2, 0, 1, 3, 1 << 40} {
-		if r, err := d.Divide(t.Context(), Region{1, 2}, of); !errors.Is(err, ErrRegion) {
-			t.Error(of, r, err)
-		}
-	}
-	if r, err := d.Registry(t.Context()); err != nil || r.Region != (Region{1, 2}) {
-		t.Error(r, err)
-	}
-}
-
-// A backup from before a division is restored, and a slot of the other region comes by replication. A process that starts
-// then does not know of the division, and formerly took its numbers.
+// A backup from before a division is restored, and a slot of the other region comes by replication. A process that
+// starts then does not know of the division, and formerly took its numbers.
 func TestReserve_RefusesNumbersOfARegionWithSlots(t *testing.T) {
 	t.Parallel()
 	layout := generator.DefaultLayout()
@@ -279,8 +272,8 @@ func TestReserve_RefusesNumbersOfARegionWithSlots(t *testing.T) {
 		r, err := d.OpenRegistry(t.Context(), layout, time.Second, tt.registry)
 		testkit.Must(t, err)
 		insertSlotOf(t, d, 101, tt.slot, 201)
-		_, _, err1 := d.reserve(t.Context(), layout, r.Space, r.Region, 1, 0)
-		_, _, err2 := d.nextSlot(t.Context(), r.Space, r.Region, 0)
+		_, err1 := taker(d, layout, r).reserve(t.Context(), 1, 0)
+		_, err2 := taker(d, layout, r).nextSlot(t.Context(), 0)
 		if errors.Is(err1, ErrRegion) != tt.refused || errors.Is(err2, ErrRegion) != tt.refused {
 			t.Errorf("%s, a slot of region %d: %v, %v", tt.registry, tt.slot, err1, err2)
 		}
@@ -297,35 +290,11 @@ func TestReserve_RefusesAHugeStride(t *testing.T) {
 		testkit.Must(t, err)
 		_, err = d.sql.Exec(t.Context(), `UPDATE "WORKER_REGISTRY" SET "STRIDE" = ?`, stride)
 		testkit.Must(t, err)
-		if b, _, err := d.reserve(t.Context(), layout, r.Space, Whole, 32, 0); !errors.Is(err, ErrRegion) {
+		if b, err := taker(d, layout, r).reserve(t.Context(), 32, 0); !errors.Is(err, ErrRegion) {
 			t.Error(stride, b, err)
 		}
 		if _, err := d.OpenRegistry(t.Context(), layout, time.Second, Region{}); !errors.Is(err, ErrTable) {
 			t.Error(stride, err)
-		}
-	}
-}
-
-// Old sessions of another region are pruned there. Its rows come by replication.
-func TestPruneSessions_LeavesOtherRegions(t *testing.T) {
-	t.Parallel()
-	d := regionDB(t)
-	_, err := d.OpenRegistry(t.Context(), generator.DefaultLayout(), time.Second, Region{1, 2})
-	testkit.Must(t, err)
-	insertSlotOf(t, d, 10, 0, 20)
-	insertSlotOf(t, d, 11, 1, 21)
-	for slot := int64(10); slot < 12; slot++ {
-		for tick := range 5 {
-			_, err := d.sql.Exec(t.Context(), `INSERT INTO "WORKER_SESSION" (`+sessionColumns+`) VALUES (?, ?, ?, 'app', 'host', '1', 1, ?, 'x')`, slot, tick, tick, prunedLaunch)
-			testkit.Must(t, err)
-		}
-	}
-	for _, count := range []func() (Pruning, error){
-		func() (Pruning, error) { return d.Prunable(t.Context(), 100) },
-		func() (Pruning, error) { return d.PruneSessions(t.Context(), 100) },
-	} {
-		if p, err := count(); err != nil || p != (Pruning{1, 4}) {
-			t.Error(p, err)
 		}
 	}
 }

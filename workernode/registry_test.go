@@ -71,8 +71,8 @@ func TestDBOpenRegistry_BeginsAboveTheRowsThatExist(t *testing.T) {
 	}
 }
 
-// Somebody deleted the row of the registry and other rows, while a process lived. A new registry gave out its worker ids
-// again, and both made the same ids.
+// Somebody deleted the row of the registry and other rows, while a process lived. A new registry gave out its worker
+// ids again, and both made the same ids.
 func TestDBOpenRegistry_BeginsNoneWhereAProcessHadASlot(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a := w.start(nil)
@@ -146,14 +146,14 @@ func TestManager_FindsAnotherIDSpaceWithinTenMinutes(t *testing.T) {
 		run(t, w.db, `UPDATE "WORKER_REGISTRY" SET "ID_SPACE" = 'other'`)
 		testkit.IsError(t, use(p), workernode.ErrTable, "belongs to another id space", "ID_SPACE is other")
 		time.Sleep(2 * time.Second)
-		if s := p.Stats(); s.Slot != 0 || w.slot(1).Fence > w.tick() {
+		if s := p.Stats(); s.ID != 0 || w.slot(1).Fence > w.tick() {
 			t.Errorf("it renews its slot: %+v", s)
 		}
 	})
 }
 
-// Somebody set a counter back, and deleted the slots, while processes lived. The next process got the same slot with the
-// worker ids of the first, and both made the same ids.
+// Somebody set a counter back, and deleted the slots, while processes lived. The next process got the same slot with
+// the worker ids of the first, and both made the same ids.
 func TestManager_SurvivesACounterThatIsSetBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, other, unused := w.start(nil), w.start(nil), w.start(nil)
@@ -166,7 +166,7 @@ func TestManager_SurvivesACounterThatIsSetBack(t *testing.T) {
 		time.Sleep(5 * time.Millisecond) // b may stamp the ticks that were granted to a
 		b := w.start(nil)
 		b.assign(table("orders"))
-		if got := b.Stats().Slot; got != 1 {
+		if got := b.Stats().ID; got != 1 {
 			t.Errorf("slot %d", got)
 		}
 		for range 30 {
@@ -237,12 +237,12 @@ func TestDBOpenRegistry_WithoutTablesNamesTheTable(t *testing.T) {
 	_, err := d.OpenRegistry(t.Context(), layout, time.Second, workernode.Region{})
 	_, lookup := d.Lookup(t.Context(), 1)
 	_, nodes := d.Nodes(t.Context(), 0, 1)
-	_, slots := d.Slots(t.Context(), 0, 1)
-	_, sessions := d.Sessions(t.Context(), 0, 1, 1)
-	_, _, origin := d.Origin(t.Context(), 1, 1)
+	_, slots := d.Slots(t.Context(), layout, 0, 1)
+	_, sessions := d.Sessions(t.Context(), layout, 0, time.Time{}, 1)
+	_, _, _, origin := d.Trace(t.Context(), layout, 1, 1)
 	for says, err := range map[string]error{
 		"read WORKER_REGISTRY": err, "look up worker ids": lookup, "list worker nodes": nodes, "list slots": slots, "list sessions": sessions,
-		"look up the sessions of slot 1": origin,
+		"look up the worker id 1": origin,
 	} {
 		if err == nil {
 			t.Fatalf("%s: no error", says)

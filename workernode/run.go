@@ -10,6 +10,7 @@ import (
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
 // This file has the goroutine of the lease manager: which statement it sends next, and what waiting callers get.
@@ -88,25 +89,25 @@ func (m *Manager) pass(ctx context.Context) (time.Duration, error) {
 // one sends the next statement. more is false if nothing is due for a time.
 func (m *Manager) one(ctx context.Context) (more bool, wait time.Duration, err error) {
 	w, tick := m.lookAndServe(), m.clock.tick()
-	next, step := w.next(&m.slot.lease, m.slot.params, tick)
-	if next.sends(step) {
+	next, step := w.Next(&m.slot.lease, m.slot.params, tick)
+	if next.Sends(step) {
 		if err := m.store.db.sql.Ready(ctx); err != nil {
 			return false, 0, err
 		}
 		tick = m.clock.tick() // the wait for a connection may have been long
-		next, step = w.next(&m.slot.lease, m.slot.params, tick)
+		next, step = w.Next(&m.slot.lease, m.slot.params, tick)
 	}
 	switch {
-	case next == doNothing:
+	case next == lease.DoNothing:
 		return false, w.wait, w.stuck
-	case next == doSlot && step == stepWait:
+	case next == lease.DoSlot && step == lease.StepWait:
 		return false, min(w.wait, max(m.layout.TimeOf(tick+1).Sub(m.clock.now()), time.Millisecond)), w.stuck
 	}
 	sessions := m.slot.stats.Sessions
 	err = m.send(ctx, w, next, step)
 	began := sessions != m.slot.stats.Sessions
 	m.share(began)
-	if err == nil && began && m.clock.tick() > m.slot.lease.granted {
+	if err == nil && began && m.clock.tick() > m.slot.lease.Granted {
 		m.noteDegraded(m.slot.tooLate())
 	}
 	if err == nil {
@@ -116,32 +117,32 @@ func (m *Manager) one(ctx context.Context) (more bool, wait time.Duration, err e
 }
 
 // send sends the statement of an action.
-func (m *Manager) send(ctx context.Context, w *work, next action, step step) error {
+func (m *Manager) send(ctx context.Context, w *agenda, next lease.Action, step lease.Step) error {
 	switch next {
-	case doKeepAlive:
+	case lease.DoKeepAlive:
 		return m.slot.keepAlive(ctx)
-	case doAdd:
+	case lease.DoAdd:
 		if err := m.add(ctx, w.missing); err != nil {
 			return addError{err}
 		}
 		return nil
-	case doRenew:
+	case lease.DoRenew:
 		return m.slot.renew(ctx)
 	}
 	switch step {
-	case stepAcquire:
+	case lease.StepAcquire:
 		var tables []Table
 		if m.exhausted {
 			tables = slices.Compact(slices.Clone(w.missing))
 		}
 		return m.slot.acquire(ctx, tables)
-	case stepRead:
+	case lease.StepRead:
 		return m.slot.read(ctx)
-	case stepCheckCommits:
+	case lease.StepCheckCommits:
 		return m.slot.checkLostCommits(ctx)
-	case stepBegin:
+	case lease.StepBegin:
 		return m.slot.begin(ctx)
-	case stepAbandon:
+	case lease.StepAbandon:
 		return m.slot.abandon(ctx)
 	}
 	return fmt.Errorf("%w: the layout %v ends at %s", generator.ErrTimeExhausted, m.layout, m.layout.Expires())
@@ -160,8 +161,8 @@ func (m *Manager) share(began bool) {
 	if !began {
 		return
 	}
-	args := []any{"slot", h.lease.id, "id_space", m.registry.Space,
-		"from", m.layout.TimeOf(h.lease.start + 1), "until", m.layout.TimeOf(h.lease.granted + 1)}
+	args := []any{"slot", h.lease.ID, "id_space", m.registry.Space,
+		"from", m.layout.TimeOf(h.lease.Start + 1), "until", m.layout.TimeOf(h.lease.Granted + 1)}
 	if workers, _ := m.allocator.counts(); workers > 0 { // a new slot gets its first one with the first table
 		args = append(args, "worker_ids", workers)
 	}
@@ -171,8 +172,8 @@ func (m *Manager) share(began bool) {
 // showStats makes Stats return the present state.
 func (m *Manager) showStats() {
 	s, l := m.slot.stats, &m.slot.lease
-	if l.held {
-		s.Slot, s.From, s.Until = l.id, l.start+1, l.granted
+	if l.Held {
+		s.ID, s.From, s.Until = l.ID, m.layout.TimeOf(l.Start+1), m.layout.TimeOf(l.Granted+1)
 	}
 	m.stats.Store(&s)
 }
@@ -181,7 +182,7 @@ func (m *Manager) showStats() {
 // may be locked.
 func (m *Manager) reread(ctx context.Context) error {
 	h := m.slot
-	if !m.rows.due(&h.lease) || time.Since(h.lastAck) >= h.renewAfter && h.params.fenceAt(m.clock.tick(), h.lease.fence) > h.lease.granted {
+	if !m.rows.due(&h.lease) || time.Since(h.lastAck) >= h.renewInterval && h.params.FenceAt(m.clock.tick(), h.lease.Fence) > h.lease.Granted {
 		return nil
 	}
 	nodes, ok, err := m.rows.reread(ctx, &h.lease, h.me)
@@ -216,7 +217,7 @@ func severityOf(err error, failures int) severity {
 func (m *Manager) noteFailure(err error, s severity) {
 	m.slot.stats.Failures++
 	if errors.Is(err, errSpace) { // because renewals do not read the registry
-		m.slot.lease.lose()
+		m.slot.lease.Lose()
 		m.share(false)
 	}
 	m.requests.note(err)

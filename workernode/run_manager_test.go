@@ -63,16 +63,16 @@ func TestManager_GoesOnAfterALostRenewalWithLongTicks(t *testing.T) {
 					}
 					return testkit.ErrLost
 				})
-				until, grown, statements := p.Stats().Until, time.Now(), 0
+				until, grown, statements := p.until(), time.Now(), 0
 				for range 60 {
 					time.Sleep(time.Second)
 					if statements += len(p.wire.Take()); statements > 200 {
 						t.Fatalf("%d statements", statements)
 					}
-					if s := p.Stats(); s.Until > until {
-						until, grown = s.Until, time.Now()
+					if now := p.until(); now > until {
+						until, grown = now, time.Now()
 					} else if since := time.Since(grown); since > lead+2*time.Second {
-						t.Fatalf("no tick was granted for %v: %+v", since, s)
+						t.Fatalf("no tick was granted for %v: %+v", since, p.Stats())
 					}
 					p.use(t, table("orders"), 1)
 				}
@@ -95,7 +95,7 @@ func TestManager_RestsWithoutASlotWhileIdle(t *testing.T) {
 		atMost(t, &readings, 20, time.Minute)
 		run(t, w.db, `UPDATE "WORKER_SLOT" SET "HOLDER" = 'other', "VERSION" = 9999`)
 		time.Sleep(40 * time.Second)
-		if s := p.Stats(); s.Slot != 0 || s.Lost != 1 {
+		if s := p.Stats(); s.ID != 0 || s.Lost != 1 {
 			t.Fatalf("%+v", s)
 		}
 		p.wire.Take()
@@ -286,7 +286,7 @@ func TestManager_RenewsThroughACrowdedPool(t *testing.T) {
 		}()
 		for range 200 {
 			p.make(table("a"), 100)
-			if s := p.Stats(); s.LastError != nil || s.Until < w.tick() {
+			if s := p.Stats(); s.LastError != nil || p.until() < w.tick() {
 				t.Fatalf("%+v, now is %d", s, w.tick())
 			}
 			time.Sleep(time.Second)

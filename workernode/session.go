@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -21,69 +22,81 @@ func TimeOf(l generator.Layout, tick int64) time.Time {
 	return t
 }
 
-// A Slot is a row of WORKER_SLOT: a reusable process identity.
-type Slot struct {
-	ID       int64
-	Layout   string
-	Reusable bool   // false for a disposable one, which is never reclaimed
-	Fence    int64  // FENCE: no process stamps a later tick with the slot's worker ids until it is raised
-	Version  int64  // VERSION changes with every statement
-	Holder   string // HOLDER: a random token of a process start; empty if free
-	Seen     int64  // SEEN_TICK: the holder's clock at its last statement
-	Region   int64  // REGION: only processes of this region hold the slot
-	Remote   bool   // of another region than the registry; the row is replicated, and may be old
-
-	// The last holder.
-	Application, Host, Port string
-	Modified                time.Time // by the database's clock
+// A Session is the time during which one process held a slot. Only this process used the slot's worker ids between From
+// and the slot's next session.
+type Session struct {
+	Slot        int64     `json:"slot,omitempty"`
+	Application string    `json:"application"` // name of the executable, or Host.Application
+	Host        string    `json:"host"`
+	Port        string    `json:"port"`
+	Kind        Kind      `json:"kind,omitempty"`
+	Launched    time.Time `json:"launched,omitzero"` // start of the process, by its clock
+	From        time.Time `json:"from,omitzero"`     // no id of the session has an earlier time
+	Until       time.Time `json:"until,omitzero"`    // start of the slot's next session; zero if none followed
+	Last        time.Time `json:"last,omitzero"`     // no id of the session has a later time: up to Lead after the process ended; zero in a Location
 }
 
-// A Session is a row of WORKER_SESSION: a process held a slot from Start on.
-type Session struct {
+// Pruned reports whether "uid sessions prune" removed the session, so the process is unknown. In a list it represents
+// all removed sessions.
+func (s Session) Pruned() bool {
+	return s.Application == "" && s.Host == "" && s.Port == "" && s.Kind == 0
+}
+
+// An origin is a row of WORKER_SESSION, and when the session ended.
+type origin struct {
 	Slot   int64
 	Start  int64 // START_TICK: the last tick before the session
 	Before int64 // BEFORE_TICK: earlier sessions of the slot stamped no later tick
 
 	Application, Host, Port string
 	Kind                    Kind
-	Launched                time.Time // start of the process, by its clock, in UTC
-	Holder                  string    // empty if pruned
+	Launched                time.Time
+	Holder                  string // empty if pruned; then the process is unknown
+
+	Until int64 // START_TICK of the slot's next session; -1 if none followed
+	Last  int64 // no process stamped a later tick in the session; -1 if the slot has no row
 }
 
-// Pruned reports whether the session stands for sessions that [DB.PruneSessions] has removed. Their processes are
-// unknown.
-func (s Session) Pruned() bool { return s.Holder == "" }
-
-// setLaunched sets Launched, unless the session was pruned, because the column is then meaningless.
-func (s *Session) setLaunched(launched date) {
-	if !s.Pruned() {
-		s.Launched = launched.Time
+// session returns o with times instead of ticks.
+func (o origin) session(layout generator.Layout) Session {
+	s := Session{Slot: o.Slot, From: TimeOf(layout, o.Start+1)}
+	if o.Holder != "" {
+		s.Application, s.Host, s.Port, s.Kind, s.Launched = o.Application, o.Host, o.Port, o.Kind, o.Launched
 	}
-}
-
-// Slots returns up to limit slots with an ID above after, in ascending order.
-func (d *DB) Slots(ctx context.Context, after int64, limit int) (slots []Slot, err error) {
-	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
-		var s Slot
-		var modified date
-		var reusable int
-		err := sqldb.Scan(rows, SlotTable, 1, &s.ID, &s.Layout, &reusable, &s.Fence, &s.Version, &s.Holder, &s.Seen, &s.Application, &s.Host, &s.Port, &modified, &s.Region, &s.Remote)
-		s.Reusable, s.Modified = reusable != 0, modified.Time
-		slots = append(slots, s)
-		return err
-	}, `SELECT `+cut(slotColumns)+`, EXISTS (SELECT 1 FROM "WORKER_REGISTRY" WHERE "REMAINDER" <> "REGION")`+
-		fmt.Sprintf(` FROM "WORKER_SLOT" WHERE "ID" > ? ORDER BY "ID" LIMIT %d`, limit), after)
-	if err != nil {
-		return nil, fmt.Errorf("workernode: list slots: %w", err)
+	if o.Until >= 0 {
+		s.Until = TimeOf(layout, o.Until+1)
 	}
-	return slots, nil
+	if o.Last >= 0 {
+		s.Last = TimeOf(layout, o.Last)
+	}
+	return s
 }
 
-// Sessions returns up to limit sessions that began before the tick before, the latest first. It reads only those of
-// slot, unless slot is 0. For all slots the database sorts all sessions, and Until and Last are -1.
-//
-// Of later sessions, only the next one limits Last.
-func (d *DB) Sessions(ctx context.Context, slot, before int64, limit int) (sessions []Origin, err error) {
+func sessionsOf(found []origin, layout generator.Layout) []Session {
+	sessions := make([]Session, len(found))
+	for i, o := range found {
+		sessions[i] = o.session(layout)
+	}
+	return sessions
+}
+
+// Sessions returns up to limit sessions that began before a time, the latest first; the zero time means all. It reads
+// only those of slot, unless slot is 0. For all slots the database sorts all sessions, and Until and Last are zero.
+func (d *DB) Sessions(ctx context.Context, layout generator.Layout, slot int64, before time.Time, limit int) ([]Session, error) {
+	latest := int64(math.MaxInt64)
+	if !before.IsZero() {
+		latest = layout.TickAt(before)
+		if !TimeOf(layout, latest).Before(before) {
+			latest-- // because a session begins after START_TICK
+		}
+	}
+	found, err := d.latestOrigins(ctx, slot, latest, limit)
+	return sessionsOf(found, layout), err
+}
+
+// latestOrigins returns up to limit sessions of slot, or of all for 0, that began before a tick. Of later sessions,
+// only the next one limits Last.
+func (d *DB) latestOrigins(ctx context.Context, slot, before int64, limit int) (sessions []origin, err error) {
 	where, args := `"X"."START_TICK" < ?`, []any{before}
 	fence, next, end := "NULL", "NULL", "NULL"
 	if slot != 0 {
@@ -112,57 +125,34 @@ func (d *DB) Sessions(ctx context.Context, slot, before int64, limit int) (sessi
 	return sessions, nil
 }
 
-// An Origin is the session that stamped an id's tick.
-type Origin struct {
-	Session
-	Until int64 // START_TICK of the slot's next session; -1 if none followed
-	Last  int64 // no process stamped a later tick in the session; -1 if the slot has no row
-}
-
-// Origin returns the session in which a tick of a slot was stamped. ok is false if no process can have stamped it,
-// because no session had begun or the fence was below.
-func (d *DB) Origin(ctx context.Context, slot, tick int64) (o Origin, ok bool, err error) {
-	found, err := d.origins(ctx, tick, `"S"."ID" = ?`, slot)
-	if err != nil {
-		return o, false, fmt.Errorf("workernode: look up the sessions of slot %d: %w", slot, err)
-	}
-	if len(found) == 0 {
-		return Origin{Until: -1}, false, nil
-	}
-	return found[0], tick <= found[0].Last, nil
-}
-
-// Origins returns the sessions of all slots in which a tick may have been stamped, ordered by slot. It omits idle
+// SessionsAt returns the sessions of all slots in which a tick may have been stamped, ordered by slot. It omits idle
 // processes that had not renewed their leases up to the tick.
-func (d *DB) Origins(ctx context.Context, tick int64) ([]Origin, error) {
-	found, err := d.origins(ctx, tick, `"S"."FENCE" >= ? ORDER BY "S"."ID"`, tick)
-	if err != nil {
-		return nil, fmt.Errorf("workernode: look up the sessions of a time: %w", err)
-	}
-	return slices.DeleteFunc(found, func(o Origin) bool { return o.Last < tick }), nil
+func (d *DB) SessionsAt(ctx context.Context, layout generator.Layout, tick int64) ([]Session, error) {
+	found, err := d.originsAt(ctx, tick, `"S"."FENCE" >= ? ORDER BY "S"."ID"`, tick)
+	return sessionsOf(slices.DeleteFunc(found, func(o origin) bool { return o.Last < tick }), layout), err
 }
 
-// Trace returns the node of a worker id, and the session in which a tick of it was stamped. It uses one SELECT, so both
-// fit together even if the database has lost commits. The node is nil if the worker id does not exist. ok is false if
-// no process can have stamped the tick.
-func (d *DB) Trace(ctx context.Context, worker, tick int64) (n *Node, o Origin, ok bool, err error) {
-	o.Until = -1
+// Trace returns the node of a worker id, and the session in which a tick of it was stamped, without Last. It uses one
+// SELECT, so both fit together even if the database has lost commits. The node is nil if the worker id does not exist.
+// ok is false if no process can have stamped the tick, because no session had begun or the fence was below.
+func (d *DB) Trace(ctx context.Context, layout generator.Layout, worker, tick int64) (n *Node, s Session, ok bool, err error) {
 	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
 		var node nodeRow
-		var origin originRow
-		err := sqldb.Scan(rows, NodeTable, 1, slices.Concat(node.into(), origin.into())...)
+		var r originRow
+		err := sqldb.Scan(rows, NodeTable, 1, slices.Concat(node.into(), r.into())...)
 		n = node.node()
-		if origin.slot.Valid {
-			o = origin.origin()
-			ok = tick <= o.Last
+		if r.slot.Valid {
+			o := r.origin()
+			ok, o.Last = tick <= o.Last, -1
+			s = o.session(layout)
 		}
 		return err
 	}, `SELECT `+nodeFields+`, `+originFields+` FROM "WORKER_NODE" "N" LEFT JOIN "WORKER_SLOT" "S" ON "S"."ID" = "N"."SLOT"`+
 		` LEFT JOIN `+latestSession+` WHERE "N"."ID" = ?`, tick, tick, tick, worker)
 	if err != nil {
-		return nil, o, false, fmt.Errorf("workernode: look up the worker id %d: %w", worker, err)
+		return nil, s, false, fmt.Errorf("workernode: look up the worker id %d: %w", worker, err)
 	}
-	return n, o, ok, nil
+	return n, s, ok, nil
 }
 
 // The columns of the latest session of slot "S" before a tick, which is the value of each question mark.
@@ -185,12 +175,14 @@ func (r *originRow) into() []any {
 	return []any{&r.slot, &r.start, &r.before, &r.application, &r.host, &r.port, &r.kind, &r.launched, &r.holder, &r.fence, &r.next, &r.end}
 }
 
-func (r *originRow) origin() Origin {
-	o := Origin{Session: Session{
+func (r *originRow) origin() origin {
+	o := origin{
 		Slot: r.slot.Int64, Start: r.start.Int64, Before: r.before.Int64, Application: r.application.String, Host: r.host.String,
-		Port: r.port.String, Kind: Kind(r.kind.Int64), Holder: r.holder.String,
-	}, Until: -1, Last: -1}
-	o.setLaunched(r.launched)
+		Port: r.port.String, Kind: Kind(r.kind.Int64), Holder: r.holder.String, Until: -1, Last: -1,
+	}
+	if o.Holder != "" { // the column is meaningless in a pruned session
+		o.Launched = r.launched.Time
+	}
 	if r.next.Valid {
 		o.Until = r.next.Int64
 	}
@@ -203,8 +195,8 @@ func (r *originRow) origin() Origin {
 	return o
 }
 
-// origins returns each slot's latest session before a tick. where is a condition with one value.
-func (d *DB) origins(ctx context.Context, tick int64, where string, value int64) (found []Origin, err error) {
+// originsAt returns each slot's latest session before a tick. where is a condition with one value.
+func (d *DB) originsAt(ctx context.Context, tick int64, where string, value int64) (found []origin, err error) {
 	// One SELECT, so the result is consistent.
 	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
 		var r originRow
@@ -212,5 +204,8 @@ func (d *DB) origins(ctx context.Context, tick int64, where string, value int64)
 		found = append(found, r.origin())
 		return err
 	}, `SELECT `+originFields+` FROM "WORKER_SLOT" "S" JOIN `+latestSession+` WHERE `+where, tick, tick, tick, value)
-	return found, err
+	if err != nil {
+		return nil, fmt.Errorf("workernode: look up the sessions of a time: %w", err)
+	}
+	return found, nil
 }

@@ -22,12 +22,15 @@ func sessionRows(t *testing.T) *workernode.DB {
 	run(t, db, session, 1, 199, 180, "second", "b") // 200 to 300; commits were lost, and the next holder does not know of 250 to 300
 	run(t, db, session, 1, 349, 250, "third", "c")  // 350 to 500
 	run(t, db, session, 2, 9, 0, "other", "d")
+	for slot := 1; slot <= 2; slot++ { // each has the worker id of the same number
+		run(t, db, `INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "SLOT") VALUES (?, 'h', 'p', 2, '2026-06-01', ?)`, slot, slot)
+	}
 	return open(t, db)
 }
 
 // Resolving never guesses: an id belongs to the session with the largest START_TICK below its tick, unless that session
 // cannot have stamped it.
-func TestDBOrigin_NeverGuesses(t *testing.T) {
+func TestDBTrace_NeverGuesses(t *testing.T) {
 	t.Parallel()
 
 	d := sessionRows(t)
@@ -56,23 +59,27 @@ func TestDBOrigin_NeverGuesses(t *testing.T) {
 		{3, 10, "", 0}, // no such slot
 		{0, 10, "", 0},
 	} {
-		o, ok, err := d.Origin(t.Context(), tt.slot, tt.tick)
+		n, s, ok, err := d.Trace(t.Context(), layout, tt.slot, tt.tick)
 		must(t, err)
-		if ok != (tt.want != "") || ok && (o.Application != tt.want || o.Until != tt.until || o.Slot != tt.slot) {
-			t.Errorf("slot %d, tick %d: %+v, %v, want %q", tt.slot, tt.tick, o, ok, tt.want)
+		until := time.Time{}
+		if tt.until >= 0 {
+			until = layout.TimeOf(tt.until + 1)
+		}
+		if ok != (tt.want != "") || ok && (s.Application != tt.want || !s.Until.Equal(until) || s.Slot != tt.slot || n.Slot != tt.slot) {
+			t.Errorf("slot %d, tick %d: %+v, %v, want %q", tt.slot, tt.tick, s, ok, tt.want)
 		}
 	}
-	o, _, err := d.Origin(t.Context(), 1, 250)
+	_, s, _, err := d.Trace(t.Context(), layout, 1, 250)
 	must(t, err)
-	want := workernode.Session{Slot: 1, Start: 199, Before: 180, Application: "second", Host: "h", Port: "p", Kind: workernode.Actual,
-		Launched: time.Date(2026, 6, 1, 12, 0, 0, 123e6, time.UTC), Holder: "b"}
-	if o.Session != want {
-		t.Errorf("%+v, want %+v", o.Session, want)
+	want := workernode.Session{Slot: 1, From: layout.TimeOf(200), Until: layout.TimeOf(350), Application: "second", Host: "h", Port: "p",
+		Kind: workernode.Actual, Launched: time.Date(2026, 6, 1, 12, 0, 0, 123e6, time.UTC)}
+	if s != want {
+		t.Errorf("%+v, want %+v", s, want)
 	}
 }
 
-// The sessions of a time are those that Origin returns for an id of the time, of all slots.
-func TestDBOrigins_AreThoseOfATime(t *testing.T) {
+// The sessions of a time are those that Trace returns for an id of the time, of all slots.
+func TestDBSessionsAt_AreThoseOfATime(t *testing.T) {
 	t.Parallel()
 
 	d := sessionRows(t)
@@ -85,13 +92,14 @@ func TestDBOrigins_AreThoseOfATime(t *testing.T) {
 		{200, []string{"second to 250"}}, {250, []string{"second to 250"}}, {251, nil},
 		{350, []string{"third to 500"}}, {500, []string{"third to 500"}}, {501, nil},
 	} {
-		found, err := d.Origins(t.Context(), tt.tick)
+		found, err := d.SessionsAt(t.Context(), layout, tt.tick)
 		must(t, err)
 		var got []string
 		for _, o := range found {
-			got = append(got, fmt.Sprintf("%s to %d", o.Application, o.Last))
-			if single, ok, err := d.Origin(t.Context(), o.Slot, tt.tick); err != nil || !ok || single != o {
-				t.Errorf("tick %d: %+v, but Origin says %+v, %v, %v", tt.tick, o, single, ok, err)
+			got = append(got, fmt.Sprintf("%s to %d", o.Application, layout.TickAt(o.Last)))
+			o.Last = time.Time{}
+			if _, single, ok, err := d.Trace(t.Context(), layout, o.Slot, tt.tick); err != nil || !ok || single != o {
+				t.Errorf("tick %d: %+v, but Trace returns %+v, %v, %v", tt.tick, o, single, ok, err)
 			}
 		}
 		if !slices.Equal(got, tt.want) {
@@ -101,16 +109,17 @@ func TestDBOrigins_AreThoseOfATime(t *testing.T) {
 }
 
 // An id above BEFORE_TICK of any later session is unknown, not only of the next one: commits may be lost twice.
-func TestDBOrigin_LooksAtAllLaterSessions(t *testing.T) {
+func TestDBTrace_LooksAtAllLaterSessions(t *testing.T) {
 	t.Parallel()
 
 	db := tables(t)
 	run(t, db, `INSERT INTO "WORKER_SLOT" VALUES (1, 'l', 1, 900, 7, 'me', 8, 'shop', 'h', 'p', '2026-06-01 12:00:00', 0)`)
+	run(t, db, `INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "SLOT") VALUES (1, 'h', 'p', 2, '2026-06-01', 1)`)
 	for _, s := range [][2]int64{{99, 0}, {399, 390}, {599, 150}} {
 		run(t, db, `INSERT INTO "WORKER_SESSION" VALUES (1, ?, ?, 'a', 'h', 'p', 2, '2026-06-01 12:00:00', 'x')`, s[0], s[1])
 	}
 	for tick, want := range map[int64]bool{100: true, 150: true, 151: false, 390: false, 400: false, 600: true, 900: true} {
-		if _, ok, err := open(t, db).Origin(t.Context(), 1, tick); err != nil || ok != want {
+		if _, _, ok, err := open(t, db).Trace(t.Context(), layout, 1, tick); err != nil || ok != want {
 			t.Errorf("tick %d: %v, %v", tick, ok, err)
 		}
 	}
@@ -128,64 +137,26 @@ func TestDBSessions_ListsTheLatestFirst(t *testing.T) {
 		limit        int
 		want         []int64
 	}{
-		{1, 1 << 62, 10, []int64{349, 199, 99}}, {1, 349, 10, []int64{199, 99}}, {1, 1 << 62, 2, []int64{349, 199}},
-		{0, 1 << 62, 10, []int64{349, 199, 99, 9}}, {2, 1 << 62, 10, []int64{9}}, {3, 1 << 62, 10, nil}, {0, 1 << 62, 0, nil},
+		{1, 1 << 40, 10, []int64{349, 199, 99}}, {1, 349, 10, []int64{199, 99}}, {1, 1 << 40, 2, []int64{349, 199}},
+		{0, 1 << 40, 10, []int64{349, 199, 99, 9}}, {2, 1 << 40, 10, []int64{9}}, {3, 1 << 40, 10, nil}, {0, 1 << 40, 0, nil},
 	} {
-		sessions, err := d.Sessions(t.Context(), tt.slot, tt.before, tt.limit)
+		sessions, err := d.Sessions(t.Context(), layout, tt.slot, layout.TimeOf(tt.before+1), tt.limit)
 		must(t, err)
 		var got []int64
 		for _, s := range sessions {
-			got = append(got, s.Start)
-			if want := ends[s.Start]; tt.slot != 0 && (s.Until != want.until || s.Last != want.last) {
-				t.Errorf("%+v: the session after %d ends at %d, before %d", tt, s.Start, s.Last, s.Until)
+			start, until := layout.TickAt(s.From)-1, int64(-1)
+			if !s.Until.IsZero() {
+				until = layout.TickAt(s.Until) - 1
+			}
+			got = append(got, start)
+			if want := ends[start]; tt.slot != 0 && (until != want.until || layout.TickAt(s.Last) != want.last) {
+				t.Errorf("%+v: the session after %d ends at %v, before %v", tt, start, s.Last, s.Until)
 			}
 		}
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("%+v: %d", tt, got)
 		}
 	}
-}
-
-// Slots show who holds what.
-func TestDBSlots_ListsAllColumns(t *testing.T) {
-	t.Parallel()
-
-	d := sessionRows(t)
-	slots, err := d.Slots(t.Context(), 0, 10)
-	must(t, err)
-	want := workernode.Slot{ID: 1, Layout: "l", Reusable: true, Fence: 500, Version: 7, Holder: "me", Seen: 8, Application: "shop", Host: "h", Port: "p",
-		Modified: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)}
-	if len(slots) != 2 || slots[0] != want || slots[1].Reusable || slots[1].ID != 2 || slots[1].Holder != "" {
-		t.Errorf("%+v", slots)
-	}
-	if slots, err = d.Slots(t.Context(), 1, 1); err != nil || len(slots) != 1 || slots[0].ID != 2 {
-		t.Errorf("%+v, %v", slots, err)
-	}
-}
-
-// Ten holders of one slot: each id resolves to its own process, which a worker id alone cannot say.
-func TestDBOrigin_TellsTenHoldersApart(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		ids := map[int64]string{}
-		for i := range 10 {
-			port := string(rune('a' + i))
-			p := w.start(func(_ *workernode.Config, h *workernode.Host) { h.Port = port })
-			p.use(t, table("orders"), 1)
-			for _, id := range p.make(table("orders"), 50) {
-				ids[id] = port
-			}
-			p.end(t)
-			time.Sleep(3 * time.Second)
-		}
-		d := open(t, w.db)
-		for id, port := range ids {
-			worker, tick := w.parts(id)
-			if o, ok, err := d.Origin(t.Context(), 1, tick); err != nil || !ok || o.Port != port || worker != 1025 {
-				t.Fatalf("%d of %s: %+v, %v, %v", id, port, o, ok, err)
-			}
-		}
-		w.check()
-	})
 }
 
 // SQLite keeps texts of any length: a list of fifty must not take hundreds of megabytes.
@@ -199,15 +170,15 @@ func TestDB_ListsCutLongTexts(t *testing.T) {
 	run(t, db, `INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT")`+
 		` VALUES (1, ?, ?, 2, '2026-06-01', 1, ?, ?, ?)`, long, long, long, long, long)
 	d := open(t, db)
-	slots, err := d.Slots(t.Context(), 0, 10)
+	slots, err := d.Slots(t.Context(), layout, 0, 10)
 	must(t, err)
-	sessions, err := d.Sessions(t.Context(), 1, 1<<62, 10)
+	sessions, err := d.Sessions(t.Context(), layout, 1, time.Time{}, 10)
 	must(t, err)
 	nodes, err := d.Nodes(t.Context(), 0, 10)
 	must(t, err)
 	for list, texts := range map[string][]string{
-		"slots":    {slots[0].Layout, slots[0].Holder, slots[0].Application, slots[0].Host, slots[0].Port},
-		"sessions": {sessions[0].Application, sessions[0].Host, sessions[0].Port, sessions[0].Holder},
+		"slots":    {slots[0].Application, slots[0].Host, slots[0].Port},
+		"sessions": {sessions[0].Application, sessions[0].Host, sessions[0].Port},
 		"nodes":    {nodes[0].Host, nodes[0].Port, nodes[0].Table.Database, nodes[0].Table.Name, nodes[0].Layout},
 	} {
 		for i, text := range texts {

@@ -11,10 +11,11 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/generator/capacity"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
 // This file runs days of deployments, crashes and outages of 100 processes in memory, and compares the slots and worker
-// ids that they take with capacity.Plan. The processes decide with the functions of lease.go and with missing. The
+// ids that they take with capacity.Plan. The processes decide with package lease and with missing. The
 // database is a list of rows, and the clock is a number of ms. Lost answers, lost commits and clocks that jump are for
 // model_test.go.
 
@@ -30,7 +31,7 @@ const (
 type simulation struct {
 	random *rand.Rand
 	layout generator.Layout
-	params leaseParams
+	params lease.Params
 	queue  simQueue
 	now    int64 // ms since the epoch of the layout
 	down   int64 // the database does not answer before this time
@@ -44,7 +45,7 @@ type simulation struct {
 
 // A simSlot is a row of WORKER_SLOT.
 type simSlot struct {
-	row    slotRow
+	row    lease.Row
 	high   int64 // the last tick that any process was granted
 	tables map[Table]int
 }
@@ -54,7 +55,7 @@ type simProcess struct {
 	sim    *simulation
 	me     string
 	offset int64 // of its clock, in ms
-	lease  slotLease
+	lease  lease.Slot
 	slot   *simSlot
 	ended  bool
 }
@@ -90,7 +91,7 @@ func newSimulation() *simulation {
 	far := ticks(layout, grace)
 	return &simulation{
 		random: rand.New(rand.NewPCG(1, 13)), layout: layout,
-		params: leaseParams{lead: ticks(layout, DefaultLead), settle: settle, grace: max(settle, far), quiet: max(settle, far), last: layout.MaxTick()},
+		params: lease.Params{Lead: ticks(layout, DefaultLead), Settle: settle, Grace: max(settle, far), Quiet: max(settle, far), Last: layout.MaxTick()},
 		now:    1_000_000,
 	}
 }
@@ -142,30 +143,30 @@ func (p *simProcess) acquire(look int) {
 	if p.waits(func() { p.acquire(look) }) {
 		return
 	}
-	var rows []slotRow
+	var rows []lease.Row
 	for _, slot := range p.sim.slots {
-		if p.sim.params.usable(slot.row, p.tick()) {
+		if p.sim.params.Usable(slot.row, p.tick()) {
 			rows = append(rows, slot.row)
 		}
 	}
-	rows = inOrder(rows, p.sim.random.Shuffle)
+	rows = lease.InOrder(rows, p.sim.random.Shuffle)
 	p.sim.after(p.sim.between(1, 50), func() { p.reclaim(rows, 0, look) })
 }
 
 // reclaim tries the first of rows. refused is how many were refused before.
-func (p *simProcess) reclaim(rows []slotRow, refused, look int) {
+func (p *simProcess) reclaim(rows []lease.Row, refused, look int) {
 	if p.waits(func() { p.acquire(1) }) {
 		return
 	}
-	var c change
+	var c lease.Change
 	switch {
 	case len(rows) > 0:
-		c = p.lease.reclaimChange(p.sim.params, rows[0], p.tick(), p.me)
-	case looksAgain(refused, refused, look):
+		c = p.lease.ReclaimChange(p.sim.params, rows[0], p.tick(), p.me)
+	case lease.LooksAgain(refused, refused, look):
 		p.acquire(look + 1)
 		return
 	default:
-		c = p.lease.allocateChange(p.sim.params, int64(len(p.sim.slots)+1), p.tick(), p.me)
+		c = p.lease.AllocateChange(p.sim.params, int64(len(p.sim.slots)+1), p.tick(), p.me)
 		p.sim.slots = append(p.sim.slots, &simSlot{tables: map[Table]int{}})
 	}
 	if !p.begin(c) {
@@ -174,24 +175,24 @@ func (p *simProcess) reclaim(rows []slotRow, refused, look int) {
 }
 
 // begin begins a session. It reports false if the row is not as c compares.
-func (p *simProcess) begin(c change) bool {
-	slot := p.sim.slots[c.slot-1]
-	if !c.setFirst(p.tick(), 0) || !p.sim.execute(c, p.tick()) {
+func (p *simProcess) begin(c lease.Change) bool {
+	slot := p.sim.slots[c.Slot-1]
+	if !c.SetFirst(p.tick(), 0) || !p.sim.execute(c, p.tick()) {
 		return false
 	}
-	if c.first <= slot.high {
-		p.sim.fault("slot %d: tick %d is granted a second time", c.slot, c.first)
+	if c.First <= slot.high {
+		p.sim.fault("slot %d: tick %d is granted a second time", c.Slot, c.First)
 	}
-	slot.high = c.newFence
+	slot.high = c.NewFence
 	p.slot = slot
-	p.lease.noteSession(c, 0)
+	p.lease.NoteSession(c, 0)
 	for i := range simTables {
 		p.lacks(i, 1)
 	}
 	for i := range simImports {
 		p.sim.after(p.sim.between(1_000, 600_000), func() {
 			if !p.ended && p.slot == slot && p.sim.now >= p.sim.down {
-				p.lacks(i, mostLanes(MaxLanes, slot.tables[simTable(i)], 0, p.sim.given(), p.sim.layout))
+				p.lacks(i, lease.MostLanes(generator.MaxLanes, slot.tables[simTable(i)], 0, p.sim.given(), p.sim.layout))
 			}
 		})
 	}
@@ -219,12 +220,12 @@ func (s *simulation) given() (n int64) {
 }
 
 // execute is a statement on the row of a slot. It reports false if the row is not as c compares.
-func (s *simulation) execute(c change, now int64) bool {
-	row := &s.slots[c.slot-1].row
-	if !c.insert && !s.blind && (row.holder != c.holder || row.version != c.version || row.fence != c.fence) {
+func (s *simulation) execute(c lease.Change, now int64) bool {
+	row := &s.slots[c.Slot-1].row
+	if !c.Insert && !s.blind && (row.Holder != c.Holder || row.Version != c.Version || row.Fence != c.Fence) {
 		return false
 	}
-	*row = slotRow{id: c.slot, holder: c.newHolder, version: c.newVersion, fence: c.newFence, seen: now}
+	*row = lease.Row{ID: c.Slot, Holder: c.NewHolder, Version: c.NewVersion, Fence: c.NewFence, Seen: now}
 	return true
 }
 
@@ -233,37 +234,37 @@ func (p *simProcess) renew() {
 	if p.waits(p.renew) {
 		return
 	}
-	switch step := p.lease.next(p.sim.params, p.tick()); step {
-	case stepReady:
-		c, granted := p.lease.renewChange(p.sim.params, p.tick(), p.me), p.lease.granted
+	switch step := p.lease.Next(p.sim.params, p.tick()); step {
+	case lease.StepReady:
+		c, granted := p.lease.RenewChange(p.sim.params, p.tick(), p.me), p.lease.Granted
 		if !p.sim.execute(c, p.tick()) {
 			break
 		}
-		if p.lease.noteRenewal(c, p.tick()) {
+		if p.lease.NoteRenewal(c, p.tick()) {
 			if p.slot.high > granted {
-				p.sim.fault("slot %d: tick %d is granted a second time", c.slot, granted+1)
+				p.sim.fault("slot %d: tick %d is granted a second time", c.Slot, granted+1)
 			}
-			p.slot.high = p.lease.granted
+			p.slot.high = p.lease.Granted
 		}
 		p.sim.after(3200, p.renew)
 		return
-	case stepBegin:
-		if p.begin(p.lease.beginChange(p.sim.params, p.tick(), p.me)) {
+	case lease.StepBegin:
+		if p.begin(p.lease.BeginChange(p.sim.params, p.tick(), p.me)) {
 			return
 		}
-	case stepWait:
+	case lease.StepWait:
 		p.sim.after(1, p.renew)
 		return
 	}
-	p.lease.lose() // another process has the slot
+	p.lease.Lose() // another process has the slot
 	p.acquire(1)
 }
 
 // end ends the process: in good order, so that it releases its slot, or by a crash.
 func (p *simProcess) end(crash bool) {
 	s := p.sim
-	if !crash && p.lease.held && s.now >= s.down {
-		s.execute(p.lease.releaseChange(p.me), p.tick())
+	if !crash && p.lease.Held && s.now >= s.down {
+		s.execute(p.lease.ReleaseChange(p.me), p.tick())
 	}
 	p.ended = true
 	for i, other := range s.live {
@@ -374,7 +375,7 @@ func TestSimulationControl_FindsWhatIsWrong(t *testing.T) {
 
 	for fault, wrong := range map[string]func(*simulation){
 		"granted a second time": func(s *simulation) { s.blind = true },
-		"the forecast has":      func(s *simulation) { s.params.settle *= 20 }, // slots are reserved longer than the planner knows
+		"the forecast has":      func(s *simulation) { s.params.Settle *= 20 }, // slots are reserved longer than the planner knows
 	} {
 		s := newSimulation()
 		wrong(s)

@@ -2,188 +2,80 @@ package workernode
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
-	"log/slog"
-	mathrand "math/rand/v2"
-	"regexp"
 	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// A slotHolder acquires, renews and releases the slot of this process. lease.go decides. Each method sends one
-// statement or transaction and records the outcome. Only the goroutine of the Manager uses it, or Close after that has
-// ended, so it needs no lock.
-type slotHolder struct {
-	store   *statements
-	params  leaseParams
-	me      string        // HOLDER: a random token of this start
-	lead    time.Duration // of the registry
-	clock   *clock
-	check   *clockCheck
-	log     *slog.Logger
-	closing func() bool // reports whether Close was called
+// A Slot is a reusable process identity. It owns worker ids permanently, and at most one process holds it at a time.
+type Slot struct {
+	ID       int64
+	Held     bool      // by a process that runs, or ended without releasing it
+	Reusable bool      // false with WithDisposable, because other processes never reclaim it
+	Region   int64     // only processes of this region hold it; 0 without WithRegion
+	Remote   bool      // of another region than the registry; the row is replicated, and may be old
+	Fence    time.Time // no process has stamped a later time with the slot
+	Seen     time.Time // the last holder's clock at its last statement
 
-	lease slotLease
-	nodes []*Node   // the slot's worker ids, as the transaction of the latest session read them
-	stats SlotStats // its counters, and the error of the latest statement
-
-	lastAck    time.Time     // when a renewal, keep-alive or session was last acknowledged
-	renewAfter time.Duration // the next renewal is due this long after lastAck
-	seen       int64         // SEEN_TICK of the last keep-alive
-	refused    int           // statements in a row that changed no row
-	timeouts   int           // unanswered statements in a row on the slot's row
-
-	slotsTaken int                 // new slots in a row that exist already
-	leastSlot  int64               // the smallest slot to reserve
-	avoid      map[int64]time.Time // slots that could not be reclaimed, and the time of the attempt
+	// The last holder.
+	Application string
+	Host        string
+	Port        string
 }
 
-// renew moves the fence on.
-func (h *slotHolder) renew(ctx context.Context) error {
-	if err := h.check.check(ctx); err != nil {
+// State returns the state of a slot at now, which should be the present:
+//
+//   - live: a process holds it and may stamp ids
+//   - idle: a process holds it and has made no ids for minutes
+//   - overdue: a renewal is missing, because the process ended, is paused, cannot reach the database, or its clock is
+//     behind
+//   - expired: overdue for more than a minute, so another process may reclaim it
+//   - free: released
+//   - retired: from WithDisposable, and never used again
+//   - remote: of another region, whose database knows the state
+//
+// After a process ends without Close, its slot stays live until the fence has passed or two renewals are missing: up to
+// 10 s with the default lead.
+func (s Slot) State(now time.Time) string {
+	const missing = 45 * time.Second // because an idle process sends a statement every 30 s
+	granted := s.Fence.Sub(s.Seen)   // granted by the last statement; negative once the FENCE of an idle process is behind
+	silent := now.Sub(s.Seen)
+	switch overdue := silent > max(granted-granted/3, missing) || granted >= 0 && !s.Fence.After(now); {
+	case s.Remote:
+		return "remote"
+	case s.Held && !overdue && s.Fence.After(now):
+		return "live"
+	case s.Held && !overdue:
+		return "idle"
+	case s.Held && min(silent, now.Sub(s.Fence)) < grace:
+		return "overdue"
+	case !s.Reusable:
+		return "retired"
+	case s.Held:
+		return "expired"
+	}
+	return "free"
+}
+
+// Slots returns up to limit slots with an ID above after, in ascending order.
+func (d *DB) Slots(ctx context.Context, layout generator.Layout, after int64, limit int) (slots []Slot, err error) {
+	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
+		var s Slot
+		var reusable int
+		var holder string
+		var fence, seen int64
+		err := sqldb.Scan(rows, SlotTable, 1, &s.ID, &reusable, &fence, &holder, &seen, &s.Application, &s.Host, &s.Port, &s.Region, &s.Remote)
+		s.Held, s.Reusable, s.Fence, s.Seen = holder != "", reusable != 0, TimeOf(layout, fence), TimeOf(layout, seen)
+		slots = append(slots, s)
 		return err
-	}
-	c := h.lease.renewChange(h.params, h.clock.tick(), h.me)
-	ok, err := h.store.update(ctx, c, h.clock.tick())
-	if ok, err := h.counts(ctx, ok, err, "renew the slot"); !ok {
-		return err
-	}
-	h.noteRenewal(c)
-	return nil
-}
-
-// add adds worker ids to the slot in a transaction that also renews it. It returns their START_TICK, and reports false
-// if the slot's row was not as compared.
-func (h *slotHolder) add(ctx context.Context, nodes []newNode) (start int64, ok bool, err error) {
-	c := h.lease.renewChange(h.params, h.clock.tick(), h.me)
-	start, ok, err = h.store.add(ctx, c, nodes, h.clock.tick)
-	if err != nil || !ok {
-		h.lease.doubt()
-		return 0, false, err
-	}
-	h.lease.floor = max(h.lease.floor, start) // FLOOR_TICK, if that is ahead of the clock: then a new session follows
-	h.noteRenewal(c)
-	return start, true, nil
-}
-
-// keepAlive prevents other processes from reclaiming an idle process's slot. It grants nothing.
-func (h *slotHolder) keepAlive(ctx context.Context) error {
-	c, now := h.lease.keepAliveChange(h.me), h.clock.tick()
-	ok, err := h.store.update(ctx, c, now)
-	if ok, err := h.counts(ctx, ok, err, "keep the slot alive"); !ok {
-		return err
-	}
-	h.seen = now
-	h.lease.noteAck(c)
-	h.noteAck()
-	return nil
-}
-
-// counts reports whether a statement counts: it returned without an error and changed the expected rows, as changed
-// indicates. Otherwise it records the outcome and returns an error, or nil to retry a refused statement. what names the
-// statement in errors.
-func (h *slotHolder) counts(ctx context.Context, changed bool, err error, what string) (bool, error) {
-	switch {
-	case err != nil:
-		h.lease.doubt()
-		return false, err
-	case !changed:
-		return false, h.refuse(ctx, what)
-	}
-	return true, nil
-}
-
-// noteRenewal records an acknowledged renewal, or an add, which also renews.
-func (h *slotHolder) noteRenewal(c change) {
-	if h.lease.noteRenewal(c, h.clock.tick()) {
-		h.stats.Renewals++
-	}
-	h.noteAck()
-}
-
-// noteAck records that any statement about the slot was acknowledged, and schedules the next.
-func (h *slotHolder) noteAck() {
-	h.refused, h.timeouts = 0, 0
-	h.lastAck = time.Now()
-	h.setRenewAfter()
-}
-
-// setRenewAfter chooses a random time after about a third of the lead, so that processes do not all renew at once.
-func (h *slotHolder) setRenewAfter() {
-	third := h.lead / 3
-	h.renewAfter = third - third/8 + mathrand.N(third/8+1)
-}
-
-// refuse records that a statement about the held slot changed no row. It waits briefly, or returns an error after too
-// many in a row.
-func (h *slotHolder) refuse(ctx context.Context, what string) error {
-	h.lease.doubt()
-	h.refused++
-	if h.refused <= maxRefused {
-		return pause(ctx, h.refused)
-	}
-	h.refused = maxRefused // until a statement succeeds, each pass tries once
-	slot := h.lease.id
-	r, found, _, err := h.store.read(ctx, slot)
-	switch {
-	case err != nil:
-		return err
-	case !found:
-		return fmt.Errorf("workernode: %s: slot %d no longer has a row in %s", what, slot, SlotTable)
-	}
-	return fmt.Errorf("workernode: %s: the database changed no row %d times in a row, and reports no error: slot %d has VERSION %d, FENCE %d and HOLDER %s; something else changes %s, or undoes the change",
-		what, maxRefused+1, slot, r.version, r.fence, printable(r.holder), SlotTable)
-}
-
-// read reads the slot's row after a statement with an unknown outcome.
-func (h *slotHolder) read(ctx context.Context) error {
-	r, found, floor, err := h.store.read(ctx, h.lease.id)
+	}, cut(`SELECT "ID", "REUSABLE", "FENCE", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT", "REGION",`)+
+		` EXISTS (SELECT 1 FROM "WORKER_REGISTRY" WHERE "REMAINDER" <> "REGION") FROM "WORKER_SLOT"`+
+		fmt.Sprintf(` WHERE "ID" > ? ORDER BY "ID" LIMIT %d`, limit), after)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("workernode: list slots: %w", err)
 	}
-	slot, acked, used := h.lease.id, h.lease.ackedVersion, h.lease.used
-	if held := h.lease.noteRow(r, found, h.me); held {
-		h.lease.floor = max(h.lease.floor, floor)
-		if h.lease.altered() {
-			return errFence(slot, h.lease.granted)
-		}
-		return nil
-	}
-	if found && r.holder == "" && acked < r.version && r.version <= used { // a release was executed, but its answer was lost
-		h.lost(slot, "it was released")
-		return nil
-	}
-	if !found || r.version < acked { // no process deletes a slot, or lowers VERSION
-		h.stats.LostCommits++
-		h.lost(slot, "the database has lost commits that it had acknowledged, or somebody deleted, changed or restored the row")
-		return nil
-	}
-	h.stats.Lost++
-	h.lost(slot, "another process has the slot now, because it was not renewed in time")
-	return nil
+	return slots, nil
 }
-
-// lost forgets the slot and logs the reason.
-func (h *slotHolder) lost(slot int64, why string) {
-	if !h.closing() {
-		h.log.Warn("uidplugin: this process has lost its slot and acquires another: "+why, "slot", slot)
-	}
-	h.lease.lose()
-}
-
-// giveUpIfLocked gives up a slot whose row seems to be locked: statements time out although the row can be read, and
-// its grants are used up. Giving up a slot is always safe.
-func (h *slotHolder) giveUpIfLocked(err error) {
-	if err == nil || !timedOut(err) && !lockWait.MatchString(err.Error()) {
-		h.timeouts = 0
-		return
-	}
-	h.timeouts++
-	if h.timeouts > 2 && h.clock.tick() > h.lease.granted {
-		h.timeouts = 0
-		h.avoid[h.lease.id] = time.Now()
-		h.lost(h.lease.id, "its row can be read but not changed, so another transaction may hold a lock")
-	}
-}
-
-// lockWait matches errors of the server's own lock timeout, on MySQL and PostgreSQL.
-var lockWait = regexp.MustCompile(`Error 1205\b|SQLSTATE 55P03`)

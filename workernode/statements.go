@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
 // The statements of the lease protocol, which doc.go describes. Each compares the values it changes, is harmless if
@@ -48,13 +49,13 @@ func (s *statements) hold() (release func()) {
 // maxCandidates bounds the slots to choose from, and the tables to look for.
 const maxCandidates = 200
 
-func (s *statements) candidatesOfApplication(ctx context.Context, p leaseParams, now int64) ([]slotRow, error) {
+func (s *statements) candidatesOfApplication(ctx context.Context, p lease.Params, now int64) ([]lease.Row, error) {
 	return s.candidates(ctx, p, now, `"APPLICATION" = ?`, s.host.Application)
 }
 
 // candidatesWithTables returns reclaimable slots of any application with worker ids for any of tables. Pass at least
 // one. It ignores those beyond maxCandidates.
-func (s *statements) candidatesWithTables(ctx context.Context, p leaseParams, now int64, tables []Table) ([]slotRow,
+func (s *statements) candidatesWithTables(ctx context.Context, p lease.Params, now int64, tables []Table) ([]lease.Row,
 	error) {
 	tables = tables[:min(len(tables), maxCandidates)]
 	var names []any
@@ -67,17 +68,17 @@ func (s *statements) candidatesWithTables(ctx context.Context, p leaseParams, no
 }
 
 // candidates returns reclaimable slots that meet a condition with the values args.
-func (s *statements) candidates(ctx context.Context, p leaseParams, now int64, where string, args ...any) (rows []slotRow,
+func (s *statements) candidates(ctx context.Context, p lease.Params, now int64, where string, args ...any) (rows []lease.Row,
 	err error) {
-	args = append(args, s.layout.String(), s.region.N, now-p.settle, now-p.grace, now-p.quiet)
+	args = append(args, s.layout.String(), s.region.N, now-p.Settle, now-p.Grace, now-p.Quiet)
 	err = s.db.sql.Query(ctx, func(found *sql.Rows) error {
-		var r slotRow
+		var r lease.Row
 		var application, host, port string
-		if found.Scan(&r.id, &r.fence, &r.version, &r.holder, &r.seen, &r.region, &application, &host, &port) != nil {
+		if found.Scan(&r.ID, &r.Fence, &r.Version, &r.Holder, &r.Seen, &r.Region, &application, &host, &port) != nil {
 			return nil // SQLite may have anything in a column; no process should use such a slot
 		}
-		r.near = s.host.near(application, host, port)
-		if p.usable(r, now) {
+		r.Near = s.host.near(application, host, port)
+		if p.Usable(r, now) {
 			rows = append(rows, r)
 		}
 		return nil
@@ -91,9 +92,9 @@ func (s *statements) candidates(ctx context.Context, p leaseParams, now int64, w
 }
 
 // read reads a slot's row, and FLOOR_TICK. A row with invalid values counts as missing.
-func (s *statements) read(ctx context.Context, slot int64) (r slotRow, found bool, floor int64, err error) {
+func (s *statements) read(ctx context.Context, slot int64) (r lease.Row, found bool, floor int64, err error) {
 	err = s.db.sql.Query(ctx, func(rows *sql.Rows) error {
-		found = rows.Scan(&r.id, &r.fence, &r.version, &r.holder, &r.seen) == nil // as in candidates
+		found = rows.Scan(&r.ID, &r.Fence, &r.Version, &r.Holder, &r.Seen) == nil // as in candidates
 		return nil
 	}, `SELECT "ID", "FENCE", "VERSION", "HOLDER", "SEEN_TICK" FROM "WORKER_SLOT" WHERE "ID" = ?`, slot)
 	if err == nil {
@@ -105,24 +106,25 @@ func (s *statements) read(ctx context.Context, slot int64) (r slotRow, found boo
 	return r, found, floor, nil
 }
 
-// whereAsCompared finds a row that is as a change compares. [change.compared] returns its values.
-const whereAsCompared = ` WHERE "ID" = ? AND "HOLDER" = ? AND "VERSION" = ? AND "FENCE" = ?`
+// whereAsExpected finds a row that has the expected values of a change.
+const whereAsExpected = ` WHERE "ID" = ? AND "HOLDER" = ? AND "VERSION" = ? AND "FENCE" = ?`
 
-func (c *change) compared() []any { return []any{c.slot, c.holder, c.version, c.fence} }
+// expected returns the values of whereAsExpected.
+func expected(c lease.Change) []any { return []any{c.Slot, c.Holder, c.Version, c.Fence} }
 
 // update executes c. It reports false if the row was not as c compares.
-func (s *statements) update(ctx context.Context, c change, now int64) (bool, error) {
+func (s *statements) update(ctx context.Context, c lease.Change, now int64) (bool, error) {
 	n, err := s.db.sql.Exec(ctx, `UPDATE "WORKER_SLOT" SET "FENCE" = ?, "VERSION" = ?, "HOLDER" = ?, "SEEN_TICK" = ?, "MODIFIED" = CURRENT_TIMESTAMP`+
-		whereAsCompared, append([]any{c.newFence, c.newVersion, c.newHolder, now}, c.compared()...)...)
+		whereAsExpected, append([]any{c.NewFence, c.NewVersion, c.NewHolder, now}, expected(c)...)...)
 	if err != nil {
-		return false, fmt.Errorf("workernode: update slot %d: %w", c.slot, err)
+		return false, fmt.Errorf("workernode: update slot %d: %w", c.Slot, err)
 	}
 	return n == 1, nil
 }
 
 // release executes c, which frees a slot, and reads the row back, because no later statement of this process compares
 // it. It reports false like update.
-func (s *statements) release(ctx context.Context, c change, now int64) (ok bool, err error) {
+func (s *statements) release(ctx context.Context, c lease.Change, now int64) (ok bool, err error) {
 	err = s.db.transact(ctx, func(ctx context.Context, tx *DB) error {
 		t := statements{db: tx}
 		if ok, err = t.update(ctx, c, now); !ok || err != nil {
@@ -132,14 +134,14 @@ func (s *statements) release(ctx context.Context, c change, now int64) (ok bool,
 		return err
 	})
 	if err != nil {
-		return false, fmt.Errorf("workernode: release slot %d: %w", c.slot, err)
+		return false, fmt.Errorf("workernode: release slot %d: %w", c.Slot, err)
 	}
 	return ok, nil
 }
 
 // beginSession executes c and begins its session in one transaction. It sets c.first, and returns the slot's worker ids
 // and FLOOR_TICK. It reports false, and changes nothing, if the row was not as c compares or has no tick to grant.
-func (s *statements) beginSession(ctx context.Context, c *change, clock func() int64) (nodes []*Node, floor int64, ok bool, err error) {
+func (s *statements) beginSession(ctx context.Context, c *lease.Change, clock func() int64) (nodes []*Node, floor int64, ok bool, err error) {
 	err = s.db.transact(ctx, func(ctx context.Context, tx *DB) error {
 		now := clock()
 		if err := s.claim(ctx, tx, *c, now); err != nil {
@@ -148,41 +150,41 @@ func (s *statements) beginSession(ctx context.Context, c *change, clock func() i
 		if floor, err = s.kept(ctx, tx, *c); err != nil {
 			return err
 		}
-		if !c.setFirst(clock(), floor) {
+		if !c.SetFirst(clock(), floor) {
 			return errRefused
 		}
 		err := inserted(1)(tx.sql.Exec(ctx, `INSERT INTO "WORKER_SESSION" (`+sessionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			c.slot, c.first-1, c.before, s.host.Application, s.host.Name, s.host.Port, int(s.host.Kind),
-			s.launched.UTC().Format(timestampFormat), c.newHolder))
+			c.Slot, c.First-1, c.Before, s.host.Application, s.host.Name, s.host.Port, int(s.host.Kind),
+			s.launched.UTC().Format(timestampFormat), c.NewHolder))
 		if err != nil {
 			return err
 		}
-		nodes, err = tx.nodesOf(ctx, c.slot)
+		nodes, err = tx.nodesOf(ctx, c.Slot)
 		return err
 	})
 	switch {
 	case err == errRefused:
 		return nil, floor, false, nil
-	case err != nil && c.insert && s.db.sql.IsDuplicate(err):
-		return nil, floor, false, fmt.Errorf("workernode: insert slot %d: %w: %w", c.slot, errTaken, err)
+	case err != nil && c.Insert && s.db.sql.IsDuplicate(err):
+		return nil, floor, false, fmt.Errorf("workernode: insert slot %d: %w: %w", c.Slot, errTaken, err)
 	case err != nil:
-		return nil, floor, false, fmt.Errorf("workernode: begin a session of slot %d: %w", c.slot, err)
+		return nil, floor, false, fmt.Errorf("workernode: begin a session of slot %d: %w", c.Slot, err)
 	}
 	return nodes, floor, true, nil
 }
 
 // kept reads a change back in its transaction, and returns FLOOR_TICK. It returns an error if the slot's row is not as
 // c sets it, or if the registry belongs to another id space. A slot may be released in any id space.
-func (s *statements) kept(ctx context.Context, tx *DB, c change) (floor int64, err error) {
+func (s *statements) kept(ctx context.Context, tx *DB, c lease.Change) (floor int64, err error) {
 	ok, space := false, ""
 	err = tx.sql.Query(ctx, func(rows *sql.Rows) error { ok = true; return rows.Scan(&floor, &space) },
 		`SELECT COALESCE("R"."FLOOR_TICK", 0), COALESCE("R"."ID_SPACE", '') FROM "WORKER_SLOT" "S" LEFT JOIN "WORKER_REGISTRY" "R" ON "R"."NAME" = ?`+
 			` WHERE "S"."ID" = ? AND "S"."HOLDER" = ? AND "S"."VERSION" = ? AND "S"."FENCE" = ?`,
-		registryName, c.slot, c.newHolder, c.newVersion, c.newFence)
+		registryName, c.Slot, c.NewHolder, c.NewVersion, c.NewFence)
 	switch {
 	case err == nil && !ok:
-		err = errFence(c.slot, c.newFence)
-	case err == nil && space != "" && c.newHolder != "":
+		err = errFence(c.Slot, c.NewFence)
+	case err == nil && space != "" && c.NewHolder != "":
 		err = sameSpace(space, s.space)
 	}
 	return floor, err
@@ -202,12 +204,12 @@ func errNotKept(column string, value any, row string, id int64, table, so string
 
 // claim writes the slot's row with the new holder, to begin a session. It inserts a new row without a tick and then
 // updates it as a renewal would. So [statements.kept] detects a database that does not keep the values of renewals.
-func (s *statements) claim(ctx context.Context, tx *DB, c change, now int64) error {
+func (s *statements) claim(ctx context.Context, tx *DB, c lease.Change, now int64) error {
 	host := []any{s.host.Application, s.host.Name, s.host.Port}
-	if c.insert {
-		c.holder, c.version, c.fence = c.newHolder, c.newVersion-1, 0
+	if c.Insert {
+		c.Holder, c.Version, c.Fence = c.NewHolder, c.NewVersion-1, 0
 		err := inserted(1)(tx.sql.Exec(ctx, `INSERT INTO "WORKER_SLOT" (`+slotColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CURRENT_TIMESTAMP, ?)`,
-			append(append([]any{c.slot, s.layout.String(), boolInt(!s.disposable), c.fence, c.version, c.holder, now}, host...), s.region.N)...))
+			append(append([]any{c.Slot, s.layout.String(), boolInt(!s.disposable), c.Fence, c.Version, c.Holder, now}, host...), s.region.N)...))
 		if err != nil {
 			return err
 		}
@@ -215,9 +217,9 @@ func (s *statements) claim(ctx context.Context, tx *DB, c change, now int64) err
 		_, err = t.update(ctx, c, now)
 		return err
 	}
-	args := append([]any{c.newFence, c.newVersion, c.newHolder, now}, host...)
+	args := append([]any{c.NewFence, c.NewVersion, c.NewHolder, now}, host...)
 	n, err := tx.sql.Exec(ctx, `UPDATE "WORKER_SLOT" SET "FENCE" = ?, "VERSION" = ?, "HOLDER" = ?, "SEEN_TICK" = ?, "APPLICATION" = ?, "HOST_NAME" = ?, "PORT" = ?,`+
-		` "MODIFIED" = CURRENT_TIMESTAMP`+whereAsCompared, append(args, c.compared()...)...)
+		` "MODIFIED" = CURRENT_TIMESTAMP`+whereAsExpected, append(args, expected(c)...)...)
 	if err == nil && n != 1 {
 		err = errRefused
 	}
@@ -233,7 +235,7 @@ func boolInt(b bool) int {
 
 // add executes c and inserts worker ids in one transaction, and returns their START_TICK. It reports false, and changes
 // nothing, if the row was not as c compares. The error wraps errTaken if another program has inserted such a worker id.
-func (s *statements) add(ctx context.Context, c change, nodes []newNode, clock func() int64) (start int64, ok bool, err error) {
+func (s *statements) add(ctx context.Context, c lease.Change, nodes []newNode, clock func() int64) (start int64, ok bool, err error) {
 	err = s.db.transact(ctx, func(ctx context.Context, tx *DB) error {
 		t := statements{db: tx}
 		switch ok, err := t.update(ctx, c, clock()); {
@@ -246,16 +248,16 @@ func (s *statements) add(ctx context.Context, c change, nodes []newNode, clock f
 		if err != nil {
 			return err
 		}
-		if floor >= c.newFence {
+		if floor >= c.NewFence {
 			return errRefused // the session that follows reports it
 		}
-		start = startOf(clock(), floor)
+		start = lease.StartOf(clock(), floor)
 		for part := range slices.Chunk(nodes, insertChunk) {
 			if err := s.insert(ctx, tx, c, part, start); err != nil {
 				return err
 			}
 		}
-		return s.nodesKept(ctx, tx, c.slot, nodes, start)
+		return s.nodesKept(ctx, tx, c.Slot, nodes, start)
 	})
 	switch {
 	case err == errRefused:
@@ -263,7 +265,7 @@ func (s *statements) add(ctx context.Context, c change, nodes []newNode, clock f
 	case err != nil && s.db.sql.IsDuplicate(err):
 		return 0, false, fmt.Errorf("%w: %w", errTaken, err)
 	case err != nil:
-		return 0, false, fmt.Errorf("workernode: add worker ids to slot %d: %w", c.slot, err)
+		return 0, false, fmt.Errorf("workernode: add worker ids to slot %d: %w", c.Slot, err)
 	}
 	return start, true, nil
 }
@@ -304,7 +306,7 @@ const insertChunk = 250
 
 // insert inserts worker ids only while the slot's row is as c left it. So it inserts nothing if a proxy has split the
 // transaction.
-func (s *statements) insert(ctx context.Context, tx *DB, c change, nodes []newNode, start int64) error {
+func (s *statements) insert(ctx context.Context, tx *DB, c lease.Change, nodes []newNode, start int64) error {
 	var list strings.Builder
 	args := []any{s.host.Name, s.host.Port}
 	for i, n := range nodes {
@@ -317,7 +319,7 @@ func (s *statements) insert(ctx context.Context, tx *DB, c change, nodes []newNo
 		}
 		args = append(args, n.table.Database, n.table.Name)
 	}
-	args = append(args, c.slot, c.newHolder, c.newVersion)
+	args = append(args, c.Slot, c.NewHolder, c.NewVersion)
 	query := fmt.Sprintf(`INSERT INTO "WORKER_NODE" (`+nodeColumns+`) SELECT "N"."ID", ?, ?, %d, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP,`+
 		` "S"."ID", "N"."DATABASE_NAME", "N"."TABLE_NAME", "S"."LAYOUT", %d FROM "WORKER_SLOT" "S" CROSS JOIN (%s) "N"`+
 		` WHERE "S"."ID" = ? AND "S"."HOLDER" = ? AND "S"."VERSION" = ?`, int(s.host.Kind), start, list.String())

@@ -11,6 +11,7 @@ import (
 	"github.com/DATA-DOG/go-sqlmock"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 	"gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
@@ -41,7 +42,7 @@ func statementsOnTables(t *testing.T) (*statements, *gorm.DB) {
 // createTables executes the SQL of package migrations, which this package cannot import.
 func createTables(t *testing.T, db *gorm.DB) {
 	t.Helper()
-	text, err := os.ReadFile("../../migrations/sqlite.sql")
+	text, err := os.ReadFile("../migrations/sqlite.sql")
 	testkit.Must(t, err)
 	testkit.Must(t, db.Exec(string(text)).Error)
 }
@@ -49,14 +50,14 @@ func createTables(t *testing.T, db *gorm.DB) {
 func at(tick int64) func() int64 { return func() int64 { return tick } }
 
 // begun inserts the slot 1 with a session that begins at 10,000.
-func begun(t *testing.T, s *statements) change {
+func begun(t *testing.T, s *statements) lease.Change {
 	t.Helper()
-	c := change{slot: 1, insert: true, newHolder: "me", newVersion: 1, newFence: 11_000}
+	c := lease.Change{Slot: 1, Insert: true, NewHolder: "me", NewVersion: 1, NewFence: 11_000}
 	_, _, ok, err := s.beginSession(t.Context(), &c, at(10_000))
 	if err != nil || !ok {
 		t.Fatal(ok, err)
 	}
-	return change{slot: 1, holder: "me", version: 1, fence: 11_000, newHolder: "me", newVersion: 2, newFence: 11_500}
+	return lease.Change{Slot: 1, Holder: "me", Version: 1, Fence: 11_000, NewHolder: "me", NewVersion: 2, NewFence: 11_500}
 }
 
 // Each statement changes the row only if HOLDER, VERSION and FENCE are as it compares. Without any one of them, two
@@ -64,17 +65,19 @@ func begun(t *testing.T, s *statements) change {
 func TestStatements_CompareHolderVersionAndFence(t *testing.T) {
 	t.Parallel()
 
-	for name, spoil := range map[string]func(*change){
-		"": func(*change) {}, "slot": func(c *change) { c.slot = 2 }, "holder": func(c *change) { c.holder = "Me" }, "no holder": func(c *change) { c.holder = "" },
-		"version": func(c *change) { c.version = 0 }, "fence": func(c *change) { c.fence++ },
+	for name, spoil := range map[string]func(*lease.Change){
+		"": func(*lease.Change) {}, "slot": func(c *lease.Change) { c.Slot = 2 }, "holder": func(c *lease.Change) { c.Holder = "Me" }, "no holder": func(c *lease.Change) { c.Holder = "" },
+		"version": func(c *lease.Change) { c.Version = 0 }, "fence": func(c *lease.Change) { c.Fence++ },
 	} {
-		for what, send := range map[string]func(ctx context.Context, s *statements, c change) (bool, error){
-			"update": func(ctx context.Context, s *statements, c change) (bool, error) { return s.update(ctx, c, 10_100) },
-			"session": func(ctx context.Context, s *statements, c change) (bool, error) {
+		for what, send := range map[string]func(ctx context.Context, s *statements, c lease.Change) (bool, error){
+			"update": func(ctx context.Context, s *statements, c lease.Change) (bool, error) {
+				return s.update(ctx, c, 10_100)
+			},
+			"session": func(ctx context.Context, s *statements, c lease.Change) (bool, error) {
 				_, _, ok, err := s.beginSession(ctx, &c, at(10_100))
 				return ok, err
 			},
-			"add": func(ctx context.Context, s *statements, c change) (bool, error) {
+			"add": func(ctx context.Context, s *statements, c lease.Change) (bool, error) {
 				_, ok, err := s.add(ctx, c, []newNode{{7, Table{Name: "items"}}}, at(10_100))
 				return ok, err
 			},
@@ -85,7 +88,7 @@ func TestStatements_CompareHolderVersionAndFence(t *testing.T) {
 				s, db := statementsOnTables(t)
 				c := begun(t, s)
 				testkit.Must(t, db.Exec(`INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "SLOT") VALUES (5, '', '', 1, '2026-06-01', 1)`).Error)
-				c.least = 11_001
+				c.Least = 11_001
 				spoil(&c)
 				ok, err := send(t.Context(), s, c)
 				testkit.Must(t, err)
@@ -108,13 +111,13 @@ func TestStatementsSession_WithoutATickIsRolledBack(t *testing.T) {
 
 	s, db := statementsOnTables(t)
 	c := begun(t, s)
-	c.before, c.least = 11_000, 11_001
+	c.Before, c.Least = 11_000, 11_001
 	for _, tt := range []struct {
 		now int64
 		ok  bool
 	}{{11_501, false}, {11_500, true}} {
 		nodes, _, ok, err := s.beginSession(t.Context(), &c, at(tt.now))
-		if err != nil || ok != tt.ok || len(nodes) != 0 || ok && c.first != tt.now {
+		if err != nil || ok != tt.ok || len(nodes) != 0 || ok && c.First != tt.now {
 			t.Errorf("at %d: %v, %v, %+v", tt.now, ok, err, c)
 		}
 	}
@@ -131,12 +134,12 @@ func TestStatementsSession_TwiceIsAnError(t *testing.T) {
 
 	s, _ := statementsOnTables(t)
 	c := begun(t, s)
-	c.least = 10_000
+	c.Least = 10_000
 	if _, _, ok, err := s.beginSession(t.Context(), &c, at(10_000)); err == nil || ok {
 		t.Errorf("%v, %v", ok, err)
 	}
 	r, found, _, err := s.read(t.Context(), 1)
-	if err != nil || !found || r.version != 1 || r.fence != 11_000 {
+	if err != nil || !found || r.Version != 1 || r.Fence != 11_000 {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
@@ -186,7 +189,7 @@ func TestStatementsCandidates_AreThoseThatMayBeReclaimed(t *testing.T) {
 	t.Parallel()
 
 	s, db := statementsOnTables(t)
-	p := leaseParams{lead: 1000, settle: 2001, grace: 60_000, quiet: 60_000, last: s.layout.MaxTick()}
+	p := lease.Params{Lead: 1000, Settle: 2001, Grace: 60_000, Quiet: 60_000, Last: s.layout.MaxTick()}
 	now := int64(1_000_000)
 	mine := s.layout.String()
 	for i, r := range []struct {
@@ -215,8 +218,8 @@ func TestStatementsCandidates_AreThoseThatMayBeReclaimed(t *testing.T) {
 		testkit.Must(t, err)
 		got := ""
 		for _, c := range rows {
-			if c.id == int64(i+1) {
-				got = []string{"0", "1", "2"}[c.near]
+			if c.ID == int64(i+1) {
+				got = []string{"0", "1", "2"}[c.Near]
 			}
 		}
 		if got != r.wanted {
@@ -226,7 +229,7 @@ func TestStatementsCandidates_AreThoseThatMayBeReclaimed(t *testing.T) {
 	// When worker ids are used up: slots of any application that have a worker id of the tables.
 	testkit.Must(t, db.Exec(`INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "SLOT", "TABLE_NAME") VALUES (5, '', '', 1, '2026-06-01', 9, 'orders'), (6, '', '', 1, '2026-06-01', 3, 'orders'), (7, '', '', 1, '2026-06-01', 2, 'items')`).Error)
 	rows, err := s.candidatesWithTables(t.Context(), p, now, []Table{{Name: "orders"}, {Name: "users"}})
-	if err != nil || len(rows) != 1 || rows[0].id != 9 || rows[0].near != 0 {
+	if err != nil || len(rows) != 1 || rows[0].ID != 9 || rows[0].Near != 0 {
 		t.Errorf("%+v, %v", rows, err)
 	}
 }
@@ -280,9 +283,9 @@ func TestStatements_AreTranslated(t *testing.T) {
 			mock.ExpectQuery(words(selectNodes+` WHERE "SLOT" = ? ORDER BY "ID"`, selectNodes+` WHERE "SLOT" = $1 ORDER BY "ID"`)).
 				WithArgs(1).WillReturnRows(sqlmock.NewRows(make([]string, 10)).AddRow(7, 1, "", "orders", s.layout.String(), 5, "h", "p", 1, time.Time{}))
 			mock.ExpectCommit()
-			c := change{slot: 1, holder: "you", version: 1, fence: 10_000, newHolder: "me", newVersion: 2, newFence: 11_500, before: 10_000, least: 10_001}
+			c := lease.Change{Slot: 1, Holder: "you", Version: 1, Fence: 10_000, NewHolder: "me", NewVersion: 2, NewFence: 11_500, Before: 10_000, Least: 10_001}
 			nodes, floor, ok, err := s.beginSession(t.Context(), &c, at(10_100))
-			if err != nil || !ok || floor != 10_200 || c.first != 10_201 || len(nodes) != 1 || nodes[0].Table.Name != "orders" {
+			if err != nil || !ok || floor != 10_200 || c.First != 10_201 || len(nodes) != 1 || nodes[0].Table.Name != "orders" {
 				t.Errorf("%+v, %d, %v, %v", nodes, floor, ok, err)
 			}
 
@@ -296,7 +299,7 @@ func TestStatements_AreTranslated(t *testing.T) {
 				head+`$1, $2`+middle+`SELECT 7 AS "ID", SUBSTR($3, 1) AS "DATABASE_NAME", SUBSTR($4, 1) AS "TABLE_NAME" UNION ALL SELECT 8, SUBSTR($5, 1), SUBSTR($6, 1)) "N" WHERE "S"."ID" = $7 AND "S"."HOLDER" = $8 AND "S"."VERSION" = $9`)).
 				WithArgs("web-1", "8080", "", "items", "d", "items", 1, "me", 3).WillReturnResult(sqlmock.NewResult(0, 1))
 			mock.ExpectRollback()
-			c = change{slot: 1, holder: "me", version: 2, fence: 11_500, newHolder: "me", newVersion: 3, newFence: 11_600}
+			c = lease.Change{Slot: 1, Holder: "me", Version: 2, Fence: 11_500, NewHolder: "me", NewVersion: 3, NewFence: 11_600}
 			_, ok, err = s.add(t.Context(), c, []newNode{{7, Table{"", "items"}}, {8, Table{"d", "items"}}}, at(10_100))
 			if ok || err == nil { // one new row of two
 				t.Errorf("%v, %v", ok, err)
@@ -310,7 +313,8 @@ func TestStatements_AreTranslated(t *testing.T) {
 	}
 }
 
-// A trigger or a narrow column changed what was inserted into WORKER_NODE, so ids resolved to a table that does not exist.
+// A trigger or a narrow column changed what was inserted into WORKER_NODE, so ids resolved to a table that does not
+// exist.
 func TestStatementsAdd_RefusesARowThatWasNotKept(t *testing.T) {
 	t.Parallel()
 

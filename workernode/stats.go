@@ -1,24 +1,40 @@
 package workernode
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
-// SlotStats is the state of a process's slot, with counters since the start.
+// SlotStats is the state of a process's slot, with counters since its start. Counters never decrease. Plugins with one
+// handle of WithRegistry share a slot, so they return the same values.
 type SlotStats struct {
-	Slot      int64 // 0 if the process holds none
-	From      int64 // first tick of the current session
-	Until     int64 // last granted tick
-	WorkerIDs int   // number of the slot's worker ids
-	Given     int64 // the registry's largest worker id known to be given out, or 0
+	ID        int64     `json:"id"`             // 0 without a slot
+	From      time.Time `json:"from,omitzero"`  // start of the time that this process may stamp, in this session
+	Until     time.Time `json:"until,omitzero"` // end of that time, unless the slot is renewed
+	WorkerIDs int       `json:"worker_ids"`     // number of worker ids of the slot
+	Given     int64     `json:"given"`          // largest worker id given out, as far as this process knows
 
-	Renewals  int64 // acknowledged statements that moved the fence
-	Failures  int64 // failed attempts to renew the slot, or of other statements about it; each is retried
-	Sessions  int64 // sessions that were begun
-	Reclaimed int64 // slots of former processes that were reclaimed
-	Allocated int64 // slots that were inserted
-	Lost      int64 // slots that another process reclaimed, or an operator released
-	// LostCommits counts how often the slot's row was missing, or older than acknowledged.
-	LostCommits int64
+	Renewals    int64 `json:"renewals"`     // acknowledged statements that moved Until
+	Failures    int64 `json:"failures"`     // failed renewals and other failed statements about the slot; each is retried
+	Sessions    int64 `json:"sessions"`     // sessions begun
+	Reclaimed   int64 `json:"reclaimed"`    // slots reclaimed from former processes
+	Allocated   int64 `json:"allocated"`    // slots inserted
+	Lost        int64 `json:"lost"`         // slots reclaimed by another process, or released by an operator
+	LostCommits int64 `json:"lost_commits"` // slots given up because the database lost commits
 
-	LastError error     // error of the last statement; nil if it succeeded
-	Since     time.Time // when the statements began to fail
+	LastError error     `json:"-"`              // error of the last statement; nil on success
+	Since     time.Time `json:"since,omitzero"` // start of the current failures
+}
+
+// MarshalJSON writes the last error as text.
+func (s SlotStats) MarshalJSON() ([]byte, error) {
+	type plain SlotStats
+	text := ""
+	if s.LastError != nil {
+		text = s.LastError.Error()
+	}
+	return json.Marshal(struct {
+		plain
+		LastError string `json:"last_error,omitempty"`
+	}{plain(s), text})
 }

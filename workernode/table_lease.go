@@ -7,7 +7,11 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
+
+// farAhead is how far ids run ahead of the clock before the log reports that a generator cannot have more lanes.
+const farAhead = 250 * time.Millisecond
 
 // A TableLease is one generator's share of the slot: worker ids for one table, one for each lane. [Manager.Assign]
 // returns it. Call [TableLease.Attach] with the generator, which then gets every change. All methods may be called
@@ -30,9 +34,6 @@ type TableLease struct {
 	again      time.Time           // when to retry to get the wanted worker ids
 	limited    bool                // the lack of lanes was logged
 }
-
-// Table returns the table of the lease.
-func (l *TableLease) Table() Table { return l.table }
 
 // Err returns the reason why a table that lost its worker ids gets no others. It is nil if it has some, or soon will.
 func (l *TableLease) Err() error {
@@ -66,30 +67,25 @@ func (l *TableLease) Attach(g generator.Renewable) {
 	}
 }
 
-// Spare makes the generator double its lanes only when it has used up half of its lease, because its table uses many ids
-// for a row.
+// Spare makes the generator double its lanes only when it has used up half of its lease, because its table uses many
+// ids for a row.
 func (l *TableLease) Spare() {
 	l.allocator.mu.Lock()
 	defer l.allocator.mu.Unlock()
 	l.sparing = true
 }
 
-// Release gives the worker ids of a lease without a generator back to the slot.
+// Release gives the worker ids back to the slot. Close the generator first: the process reuses them when the clock has
+// passed its leases. Without a generator nobody has stamped with them, so they are free at once.
 func (l *TableLease) Release() {
 	a := l.allocator
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	l.giveBack()
-	a.remove(l)
-}
-
-// Retire gives the worker ids back to the slot after the generator was closed. The process reuses them when the clock
-// has passed the generator's leases.
-func (l *TableLease) Retire() {
-	a := l.allocator
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	l.giveUpLanes()
+	if l.generator == nil {
+		l.giveBack()
+	} else {
+		l.giveUpLanes()
+	}
 	a.remove(l)
 }
 
@@ -190,8 +186,8 @@ func (l *TableLease) grow(now time.Time, tick int64) {
 		return
 	}
 	layout, before := a.clock.layout, l.ahead
-	l.ahead = ahead(u, l.published[0].From, tick)
-	if l.ahead <= min(layout.LaneAhead(), a.params.lead/2) || now.Before(l.again) { // a short lease ends before that
+	l.ahead = lease.Ahead(u, l.published[0].From, tick)
+	if l.ahead <= min(layout.LaneAhead(), a.params.Lead/2) || now.Before(l.again) { // a short lease ends before that
 		return
 	}
 	most := a.most
@@ -199,11 +195,11 @@ func (l *TableLease) grow(now time.Time, tick int64) {
 		most = min(most, u.MaxLanes)
 	}
 	given := a.given - max(a.first-1, 0)/2 // half of those from FIRST_ID on
-	most = mostLanes(most, have, len(a.free(l.table)), given, layout)
+	most = lease.MostLanes(most, have, len(a.free(l.table)), given, layout)
 	switch {
 	case !a.sparing && !l.sparing:
 		l.want = most
-	case l.ahead > before && inNeed(u, l.published[0].Until, tick, uint64(layout.MaxSequence()+1)):
+	case l.ahead > before && lease.InNeed(u, l.published[0].Until, tick, uint64(layout.MaxSequence()+1)):
 		l.want = min(2*have, most)
 	}
 	if have >= most && l.ahead > before && (u.Waiting || l.ahead > ticks(layout, farAhead)) {

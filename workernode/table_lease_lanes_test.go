@@ -32,7 +32,7 @@ func TestTableLease_GetsLanes(t *testing.T) {
 		time.Sleep(12 * time.Second)
 		next := w.start(nil)
 		next.assign(table("orders"))
-		if s := next.Stats(); s.WorkerIDs != 17 || s.Slot != 1 {
+		if s := next.Stats(); s.WorkerIDs != 17 || s.ID != 1 {
 			t.Errorf("%+v", s)
 		}
 		w.check()

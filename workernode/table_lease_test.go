@@ -172,7 +172,7 @@ func TestTableLease_GetsOtherLanesAfterTheSlotIsLost(t *testing.T) {
 		if len(after) != 4 || after[0].WorkerID <= before[3].WorkerID || after[0].Until < w.tick() {
 			t.Errorf("%+v, then %+v", before, after)
 		}
-		if st := p.Stats(); st.Lost != 1 || st.Slot != 2 || st.WorkerIDs != 4 {
+		if st := p.Stats(); st.Lost != 1 || st.ID != 2 || st.WorkerIDs != 4 {
 			t.Errorf("%+v", st)
 		}
 	})
@@ -214,8 +214,8 @@ func (h handler) Handle(context.Context, slog.Record) error {
 func (h handler) WithAttrs([]slog.Attr) slog.Handler { return h }
 func (h handler) WithGroup(string) slog.Handler      { return h }
 
-// A table that lost its worker id with the slot, and can get no other, says why, and gets one as soon as there is one. The
-// slot has no error: an alert would speak of a lease that is renewed.
+// A table that lost its worker id with the slot, and can get no other, says why, and gets one as soon as there is one.
+// The slot has no error: an alert would speak of a lease that is renewed.
 func TestTableLease_SaysWhyItGetsNoWorkerID(t *testing.T) {
 	t.Parallel()
 
@@ -256,9 +256,9 @@ func TestTableLease_SaysWhyItGetsNoWorkerID(t *testing.T) {
 }
 
 // A plugin that is closed gives its worker ids back, and another one of the process gets them: at once it would stamp
-// what the first has stamped ahead of the clock. Without giving back, each tenant that is opened and closed would use up
-// worker ids.
-func TestTableLeaseRetire_WorkerIDsAreUsedAgainWhenTheClockHasPassed(t *testing.T) {
+// what the first has stamped ahead of the clock. Without giving back, each tenant that is opened and closed would use
+// up worker ids.
+func TestTableLeaseRelease_WorkerIDsAreUsedAgainWhenTheClockHasPassed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.start(nil)
 		a := table("a")
@@ -268,8 +268,8 @@ func TestTableLeaseRetire_WorkerIDsAreUsedAgainWhenTheClockHasPassed(t *testing.
 			worker := lease.Leases()[0].WorkerID
 			p.make(a, 1000) // far ahead of the clock
 			p.generators[a].Close()
-			lease.Retire()
-			lease.Retire() // counts once
+			lease.Release()
+			lease.Release() // counts once
 			seen[worker]++
 			if round%2 == 1 { // else the next one comes at once
 				time.Sleep(600 * time.Millisecond) // Lead is a second
@@ -288,16 +288,16 @@ func TestTableLeaseRetire_WorkerIDsAreUsedAgainWhenTheClockHasPassed(t *testing.
 	})
 }
 
-// All worker ids are given out, and one of them is of a plugin that was closed just now. The error must not advise to end
-// processes: it is enough to wait.
-func TestTableLeaseRetire_ErrExhaustedSaysWhatComesFree(t *testing.T) {
+// All worker ids are given out, and one of them is of a plugin that was closed just now. The error must not advise to
+// end processes: it is enough to wait.
+func TestTableLeaseRelease_ErrExhaustedSaysWhatComesFree(t *testing.T) {
 	bubbleWith(t, narrow(1), func(t *testing.T, w *world) {
 		p := w.start(nil)
 		a := table("a")
 		lease := p.assign(a)[0]
 		p.make(a, 10)
 		p.generators[a].Close()
-		lease.Retire()
+		lease.Release()
 		_, err := p.Assign(t.Context(), []workernode.Table{a}, nil)
 		if !errors.Is(err, workernode.ErrExhausted) {
 			t.Fatal(err)

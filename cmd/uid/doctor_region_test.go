@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/admin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
@@ -118,10 +118,9 @@ func TestDoctor_IsNotMisledByReplicatedRows(t *testing.T) {
 				t.Errorf("%s: %s", state, got.out)
 			}
 		}
-		p := uidplugin.New(uidplugin.WithLookupOnly(), uidplugin.WithLogger(nil))
-		db = d.Open(t, nil)
-		must(t, db.Use(p))
-		slots, err := p.Slots(t.Context(), 0, 10)
+		nodes, err := workernode.Open(db, time.Minute)
+		must(t, err)
+		slots, err := nodes.Slots(t.Context(), generator.DefaultLayout(), 0, 10)
 		must(t, err)
 		for _, s := range slots {
 			if s.Remote != (s.ID%2 == 1) || s.Region != s.ID%2 || s.Remote != (s.State(time.Now()) == "remote") {

@@ -12,7 +12,6 @@ import (
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 	"github.com/uidplugin/uidplugin/internal/admin"
-	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // A pruning is the result of uid sessions prune.
@@ -69,8 +68,7 @@ needs the privileges SELECT, UPDATE and DELETE on WORKER_SESSION. Only a backup 
 
 // prune removes sessions that began before a time, after asking for confirmation.
 func (a *app) prune(ctx context.Context, d *database, p pruning, dry, yes bool) error {
-	tick := d.TickFrom(p.Before)
-	would, err := d.Nodes.Prunable(ctx, tick)
+	would, err := d.Prunable(ctx, p.Before)
 	if err != nil {
 		return err
 	}
@@ -86,9 +84,9 @@ func (a *app) prune(ctx context.Context, d *database, p pruning, dry, yes bool) 
 	}
 	ctx, stop := untilSignal(ctx) // so that it can report the removed sessions
 	defer stop()
-	did, err := d.Nodes.PruneSessions(ctx, tick)
+	did, err := d.Prune(ctx, p.Before)
 	p.Slots, p.Sessions, p.Done = did.Slots, did.Sessions, true
-	if err != nil && did != (workernode.Pruning{}) {
+	if err != nil && did != (admin.Pruning{}) {
 		return fmt.Errorf("%w (removed before: %s; the command may be repeated)", err, p.sessions())
 	}
 	if err != nil {

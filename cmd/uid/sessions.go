@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 func (a *app) sessionsCommand() *cobra.Command {
@@ -66,26 +66,26 @@ func (a *app) present(ctx context.Context, when string) error {
 			return err
 		}
 		columns := []string{"SLOT", "FROM", "LAST", "APPLICATION", "HOST", "PORT", "KIND", "LAUNCHED"}
-		return writeList(a, found, columns, func(s uidplugin.Session) []string {
+		return writeList(a, found, columns, func(s workernode.Session) []string {
 			return append([]string{fmt.Sprint(s.Slot), at(s.From), at(s.Last)}, processCells(s)...)
 		})
 	})
 }
 
 // processCells returns the cells of a process in a list.
-func processCells(s uidplugin.Session) []string {
+func processCells(s workernode.Session) []string {
 	if s.Pruned() {
 		return []string{"(pruned)", "-", "-", "-", "-"}
 	}
 	return []string{s.Application, s.Host, s.Port, kind(s.Kind), at(s.Launched)}
 }
 
-func (a *app) writeSessions(list []uidplugin.Session, slot int64, f filter, more bool) error {
+func (a *app) writeSessions(list []workernode.Session, slot int64, f filter, more bool) error {
 	columns := []string{"SLOT", "FROM", "UNTIL", "APPLICATION", "HOST", "PORT", "KIND", "LAUNCHED"}
 	if slot == 0 {
 		columns = slices.Delete(columns, 2, 3) // unknown
 	}
-	err := writeList(a, list, columns, func(s uidplugin.Session) []string {
+	err := writeList(a, list, columns, func(s workernode.Session) []string {
 		cells := []string{fmt.Sprint(s.Slot), at(s.From)}
 		if slot != 0 {
 			cells = append(cells, at(s.Until))

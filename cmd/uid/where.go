@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/admin"
 	"github.com/uidplugin/uidplugin/workernode"
 )
@@ -134,7 +133,7 @@ func (a *app) writePlace(p admin.Place) error {
 		g.add("database", p.Database)
 	}
 	g.add("time", at(p.Time)+" UTC")
-	if s == (uidplugin.Session{}) {
+	if s == (workernode.Session{}) {
 		g.add("process", "(pruned)")
 	} else {
 		g.add("process", fmt.Sprintf("%s on %s, port %s (%s), started %s "+

@@ -11,6 +11,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator/capacity"
+	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
@@ -174,8 +175,12 @@ func (t *tour) workers(ctx context.Context) error {
 	slot := t.plugin.Stats().Slot
 	t.printf("This process holds slot %d, which owns a worker id for each table:\n\n", slot.ID)
 	rows := [][]any{{"ID", "TABLE_NAME"}}
+	tables, err := workernode.Open(t.db, 10*time.Second)
+	if err != nil {
+		return err
+	}
 	for after := int64(0); ; {
-		nodes, err := t.plugin.Nodes(ctx, after, 100)
+		nodes, err := tables.Nodes(ctx, after, 100)
 		if err != nil {
 			return err
 		}
@@ -192,7 +197,7 @@ func (t *tour) workers(ctx context.Context) error {
 	if err := t.table(rows...); err != nil {
 		return err
 	}
-	sessions, err := t.plugin.Sessions(ctx, 0, time.Time{}, 5) // of all slots
+	sessions, err := tables.Sessions(ctx, t.plugin.Layout(), 0, time.Time{}, 5) // of all slots
 	if err != nil {
 		return err
 	}

@@ -5,11 +5,11 @@ package chaos_test
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -21,6 +21,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
@@ -153,8 +154,8 @@ func (c *chaosCount) duplicates() (n int64, first string) {
 
 // resolve checks that each id resolves to its table and to the process that made it. The spans are sorted. What
 // the tables say is compared with all of them, and Locate with a sample.
-func (c *chaosCount) resolve(ctx context.Context, db *workernode.DB, p *uidplugin.Plugin) error {
-	nodes, sessions, err := c.tables(ctx, db)
+func (c *chaosCount) resolve(ctx context.Context, db *workernode.DB, statements *sqldb.DB, p *uidplugin.Plugin) error {
+	nodes, sessions, err := c.tables(ctx, db, statements)
 	if err != nil {
 		return err
 	}
@@ -199,31 +200,37 @@ type chaosSample struct {
 }
 
 // span checks that the ticks from first to last of a worker id are of one process. The sessions are in ascending order.
-func (c *chaosCount) span(worker int64, process string, first, last int64, sessions []workernode.Origin) {
-	at := sort.Search(len(sessions), func(i int) bool { return sessions[i].Start >= first }) - 1
+func (c *chaosCount) span(worker int64, process string, first, last int64, sessions []chaosSession) {
+	at := sort.Search(len(sessions), func(i int) bool { return sessions[i].StartTick >= first }) - 1
 	if at < 0 {
 		c.fault("worker id %d: tick %d of %s lies before all sessions", worker, first, process)
 		return
 	}
-	for ; at < len(sessions) && sessions[at].Start < last; at++ {
+	for ; at < len(sessions) && sessions[at].StartTick < last; at++ {
 		if sessions[at].Port != process {
 			c.fault("worker id %d: ticks %d to %d of %s resolve to %s", worker, first, last, process, sessions[at].Port)
 			return
 		}
 	}
 	for _, s := range sessions[at:] {
-		if s.Before < last {
+		if s.BeforeTick < last {
 			note(&c.nowhere, "worker id %d: tick %d of %s is unknown: BEFORE_TICK of the session of %s is %d", worker, last, process,
-				s.Port, s.Before)
+				s.Port, s.BeforeTick)
 			return
 		}
 	}
 }
 
+// A chaosSession is a row of WORKER_SESSION.
+type chaosSession struct {
+	StartTick, BeforeTick int64
+	Port                  string
+}
+
 // tables reads all worker ids, and the sessions of all slots in ascending order.
-func (c *chaosCount) tables(ctx context.Context, db *workernode.DB) (map[int64]*workernode.Node,
-	map[int64][]workernode.Origin, error) {
-	nodes, sessions := map[int64]*workernode.Node{}, map[int64][]workernode.Origin{}
+func (c *chaosCount) tables(ctx context.Context, db *workernode.DB, statements *sqldb.DB) (map[int64]*workernode.Node,
+	map[int64][]chaosSession, error) {
+	nodes, sessions := map[int64]*workernode.Node{}, map[int64][]chaosSession{}
 	for after := int64(0); ; {
 		found, err := db.Nodes(ctx, after, 1000)
 		if err != nil || len(found) == 0 {
@@ -234,12 +241,16 @@ func (c *chaosCount) tables(ctx context.Context, db *workernode.DB) (map[int64]*
 			if _, read := sessions[n.Slot]; read {
 				continue
 			}
-			all, err := db.Sessions(ctx, n.Slot, math.MaxInt64, 1_000_000)
+			sessions[n.Slot] = nil
+			err := statements.Query(ctx, func(rows *sql.Rows) error {
+				var s chaosSession
+				err := rows.Scan(&s.StartTick, &s.BeforeTick, &s.Port)
+				sessions[n.Slot] = append(sessions[n.Slot], s)
+				return err
+			}, `SELECT "START_TICK", "BEFORE_TICK", "PORT" FROM "WORKER_SESSION" WHERE "SLOT" = ? ORDER BY "START_TICK"`, n.Slot)
 			if err != nil {
 				return nil, nil, err
 			}
-			slices.Reverse(all)
-			sessions[n.Slot] = all
 		}
 	}
 }

@@ -123,11 +123,7 @@ func (m *managerMaker) next(ctx context.Context, table int) (int64, error) {
 
 func (m *managerMaker) insert(context.Context, int, int) ([]int64, error) { return nil, nil }
 
-func (m *managerMaker) stats() uidplugin.SlotStats {
-	s := m.manager.Stats()
-	return uidplugin.SlotStats{Reclaimed: s.Reclaimed, Allocated: s.Allocated, Lost: s.Lost, Renewals: s.Renewals,
-		LostCommits: s.LostCommits, Sessions: s.Sessions}
-}
+func (m *managerMaker) stats() uidplugin.SlotStats { return m.manager.Stats() }
 
 func (m *managerMaker) close(ctx context.Context) error {
 	for _, g := range m.generators {

@@ -22,7 +22,7 @@ type chaosReport struct {
 func (c *chaos) report(ran time.Duration) *chaosReport {
 	r := &chaosReport{ids: c.count.ids, workers: len(c.count.workers)}
 	r.duplicates, r.first = c.count.duplicates()
-	err := c.count.resolve(context.Background(), c.direct, c.plugin)
+	err := c.count.resolve(context.Background(), c.direct, c.sql, c.plugin)
 	if err != nil {
 		c.Fatal(err)
 	}

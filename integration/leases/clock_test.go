@@ -99,7 +99,7 @@ func TestSlot_OfAStoppedProcessIsReclaimed(t *testing.T) {
 		// A clock that is 90 s ahead makes the wait short.
 		ahead := 90 * time.Second
 		if d.Name == "sqlite" {
-			ahead += workernode.DefaultLeadSQLite
+			ahead += 10 * time.Minute
 		}
 		p := harness.Use(t, d.Open(t, nil), uidplugin.WithModels(&harness.T1{}),
 			uidplugin.WithClock(func() time.Time { return time.Now().Add(ahead) }),

@@ -113,7 +113,7 @@ func TestClose_LeasesLeaveNothingBehind(t *testing.T) {
 			t.Errorf("%d slots, want %d", len(all), n)
 		}
 		for _, s := range all {
-			if s.Holder != "" {
+			if s.Held {
 				t.Errorf("a slot was not released: %+v", s)
 			}
 		}

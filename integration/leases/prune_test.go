@@ -8,6 +8,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
+	"github.com/uidplugin/uidplugin/internal/admin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/migrations"
 	"github.com/uidplugin/uidplugin/workernode"
@@ -21,8 +22,6 @@ func TestPrune_OldIDsKeepTheirTable(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		c := testkit.NewClock(time.Now())
 		db := d.Open(t, nil)
-		nodes, err := workernode.Open(db, time.Minute)
-		testkit.Must(t, err)
 		var dates []time.Time
 		ids := map[string]uidplugin.ID{}
 		const processes = 6
@@ -32,8 +31,8 @@ func TestPrune_OldIDsKeepTheirTable(t *testing.T) {
 				uidplugin.WithHost(workernode.Host{Port: port}))
 			dates = append(dates, c.Now())
 			if i == 3 { // while it holds the slot: what began before process 2 goes
-				did, err := nodes.PruneSessions(t.Context(), p.Layout().TickAt(dates[2]))
-				if testkit.Must(t, err); did != (workernode.Pruning{Slots: 1, Sessions: 2}) {
+				did, err := operator(t, db).Prune(t.Context(), dates[2])
+				if testkit.Must(t, err); did != (admin.Pruning{Slots: 1, Sessions: 2}) {
 					t.Errorf("%+v", did)
 				}
 			}
@@ -45,9 +44,10 @@ func TestPrune_OldIDsKeepTheirTable(t *testing.T) {
 		}
 		p := harness.Use(t, d.Open(t, nil), uidplugin.WithClock(c.Now))
 		last := dates[processes-1].Add(time.Minute)
-		preview, err := nodes.Prunable(t.Context(), p.Layout().TickAt(last))
+		nodes := operator(t, db)
+		preview, err := nodes.Prunable(t.Context(), last)
 		testkit.Must(t, err)
-		did, err := nodes.PruneSessions(t.Context(), p.Layout().TickAt(last))
+		did, err := nodes.Prune(t.Context(), last)
 		if testkit.Must(t, err); preview != did || did.Slots != 1 || did.Sessions != processes-3 {
 			t.Errorf("preview %+v, did %+v", preview, did)
 		}
@@ -55,11 +55,20 @@ func TestPrune_OldIDsKeepTheirTable(t *testing.T) {
 		for port, id := range ids {
 			checkPruned(t, p, db, port, id, port == fmt.Sprint("process", processes-1))
 		}
-		list, err := p.Sessions(t.Context(), 1, time.Time{}, 10)
+		list, err := nodes.Nodes.Sessions(t.Context(), p.Layout(), 1, time.Time{}, 10)
 		if testkit.Must(t, err); len(list) < 2 || !list[len(list)-1].Pruned() || list[0].Pruned() {
 			t.Errorf("%+v", list)
 		}
 	})
+}
+
+// operator returns what the command uid works with.
+func operator(t *testing.T, db *gorm.DB) *admin.DB {
+	t.Helper()
+	d, err := admin.Connect(db, time.Minute, time.Now)
+	testkit.Must(t, err)
+	testkit.Must(t, d.ReadRegistry(t.Context()))
+	return d
 }
 
 // checkPruned checks what an id resolves to, in Go and in SQL: its process if it was kept, else none.
@@ -70,7 +79,7 @@ func checkPruned(t *testing.T, p *uidplugin.Plugin, db *gorm.DB, port string, id
 		want = port
 	}
 	l, err := p.Locate(t.Context(), id)
-	if err != nil || l.Table != "t1" || l.Session.Port != want || (l.Session == uidplugin.Session{}) == kept ||
+	if err != nil || l.Table != "t1" || l.Session.Port != want || (l.Session == workernode.Session{}) == kept ||
 		l.Time.IsZero() {
 		t.Errorf("%d of %s: %+v, %v", id, port, l, err)
 	}

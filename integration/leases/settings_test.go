@@ -48,8 +48,8 @@ func TestRenewals_StayWhenATransactionIsRolledBack(t *testing.T) {
 			if s.Renewals < before+2 {
 				t.Errorf("no renewals during the transaction (prepared: %t): %+v", prepare, s)
 			}
-			if fence, until := harness.Slots(t, db)[0].Fence, p.Layout().TickAt(s.Until)-1; fence < until {
-				t.Errorf("the fence is %d, and ids are made until %d (prepared: %t)", fence, until, prepare)
+			if fence, until := harness.Slots(t, db)[0].Fence, s.Until.Add(-p.Layout().Tick); fence.Before(until) {
+				t.Errorf("the fence is %v, and ids are made until %v (prepared: %t)", fence, until, prepare)
 			}
 			again := s.Renewals + 1 // which finds out whether the rollback has taken anything back
 			testkit.Eventually(t, "renewal after the rollback", 20*time.Second, func() bool {

@@ -290,7 +290,7 @@ func startsAtOnce(t *testing.T, d *testkit.Database, n int) {
 			reclaimed, allocated, slot[r.Slot.ID] = reclaimed+r.Slot.Reclaimed, allocated+r.Slot.Allocated, true
 		}
 		for _, s := range held {
-			if s.Holder != "" {
+			if s.Held {
 				holders++
 			}
 		}
@@ -309,7 +309,7 @@ func startsAtOnce(t *testing.T, d *testkit.Database, n int) {
 		before = len(held)
 		testkit.Eventually(t, "end of the connections", 5*time.Second, func() bool { return connections(t, db, d) == own })
 		for _, s := range harness.Slots(t, db) {
-			if s.Holder != "" && slot[s.ID] {
+			if s.Held && slot[s.ID] {
 				t.Errorf("slot %d was not released", s.ID)
 				break
 			}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
@@ -44,7 +45,7 @@ func TestWithLookupOnly_WritesNothing(t *testing.T) {
 	if must(t, err); found.(*lookedUp).Text != "a" {
 		t.Errorf("%+v", found)
 	}
-	slots, err := p.Slots(t.Context(), 0, 10)
+	slots, err := plugintest.NodesOf(t, reader).Slots(t.Context(), p.Layout(), 0, 10)
 	if must(t, err); len(slots) != 1 || slots[0].Held {
 		t.Errorf("%+v", slots)
 	}

@@ -224,7 +224,7 @@ func TestStats_JSON(t *testing.T) {
 		{uidplugin.TableStats{Table: "*", Generator: "segment"}, `{"table":"*","generator":"segment","made":0,"waits":0}`},
 		{uidplugin.SlotStats{ID: 1, Renewals: 2, LastError: errors.New("no \"way\""), Since: at},
 			`{"id":1,"worker_ids":0,"given":0,"renewals":2,"failures":0,"sessions":0,"reclaimed":0,"allocated":0,"lost":0,"lost_commits":0,"since":"2026-01-02T03:04:05Z","last_error":"no \"way\""}`},
-		{uidplugin.Location{ID: 7, Time: at, Table: "orders", WorkerID: 3, Session: uidplugin.Session{Slot: 1, Application: "shop", Host: "a", Port: "80", Kind: workernode.Container, From: at}},
+		{uidplugin.Location{ID: 7, Time: at, Table: "orders", WorkerID: 3, Session: workernode.Session{Slot: 1, Application: "shop", Host: "a", Port: "80", Kind: workernode.Container, From: at}},
 			`{"id":"7","time":"2026-01-02T03:04:05Z","table":"orders","worker_id":3,"sequence":0,"session":{"slot":1,"application":"shop","host":"a","port":"80","kind":"container","from":"2026-01-02T03:04:05Z"}}`},
 	} {
 		if got, err := json.Marshal(c.value); err != nil || string(got) != c.want {
@@ -263,7 +263,7 @@ func TestStats_JSONOfALayoutThatEndsAfter9999(t *testing.T) {
 func TestLocation_StringQuotesWhatTablesSay(t *testing.T) {
 	t.Parallel()
 
-	l := uidplugin.Location{ID: 7, Table: "orders\n", Database: "shop", Session: uidplugin.Session{Application: "a\x1b[31m", Host: "h\r\nERROR", Port: "80"}}
+	l := uidplugin.Location{ID: 7, Table: "orders\n", Database: "shop", Session: workernode.Session{Application: "a\x1b[31m", Host: "h\r\nERROR", Port: "80"}}
 	want := `id 7 of "orders\n" of the database "shop", made 0001-01-01 00:00:00 UTC by "a\x1b[31m" on "h\r\nERROR", port "80"`
 	if got := l.String(); got != want {
 		t.Errorf("%s, want\n%s", got, want)

@@ -137,8 +137,8 @@ func (l *lateProcess) run(d *testkit.Database, c *testkit.Clock, healthy *gorm.D
 	l.renewed(c, p, port)
 	used := p.Stats().Slot
 	for _, s := range harness.Slots(t, healthy) {
-		if s.ID == used.ID && s.Fence < p.Layout().TickAt(used.Until)-1 {
-			t.Errorf("slot %d has FENCE %d, below what is used, %v", s.ID, s.Fence, used.Until)
+		if s.ID == used.ID && s.Fence.Before(used.Until.Add(-p.Layout().Tick)) {
+			t.Errorf("slot %d has FENCE %v, below what is used, %v", s.ID, s.Fence, used.Until)
 		}
 	}
 	if round%2 == 0 {

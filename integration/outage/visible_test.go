@@ -137,7 +137,7 @@ func TestVisible_FailedStartsUseUpNoWorkerIDs(t *testing.T) {
 		}
 		wdb, err := workernode.Open(admin, time.Minute)
 		testkit.Must(t, err)
-		r, err := wdb.OpenRegistry(t.Context(), harness.FewWorkers(4), workernode.DefaultLead, workernode.Region{})
+		r, err := wdb.Registry(t.Context())
 		testkit.Must(t, err)
 		if r.NextID != 1 || len(harness.Nodes(t, admin)) != 0 {
 			t.Errorf("NEXT_ID is %d after 15 failed starts", r.NextID)

@@ -10,9 +10,9 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/follow"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
+	"github.com/uidplugin/uidplugin/internal/admin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/migrations"
-	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
@@ -25,7 +25,7 @@ func TestRegions_BeginWithAServerInUse(t *testing.T) {
 	a.open(t)
 	ledger := testkit.NewLedger(t)
 	writers := []*writer{a.start(t, ledger, writerTask{Patient: true})}
-	registry := divide(t, a.db, 2)
+	others := divide(t, a.db, 2)
 	writers = append(writers, a.start(t, ledger, writerTask{Region: [2]int{0, 2}, Patient: true}))
 	a.Run(t, "stop")
 	b := &region{Server: a.Copy(t, serverOptions(e.Name, 1)...), name: "b"}
@@ -36,7 +36,7 @@ func TestRegions_BeginWithAServerInUse(t *testing.T) {
 	var position string
 	testkit.Must(t, b.db.Raw("SELECT @@gtid_binlog_pos").Scan(&position).Error)
 	b.exec(t, "RESET MASTER", "SET GLOBAL gtid_slave_pos = '"+position+"'")
-	begin(t, b.db, registry.Other(1))
+	begin(t, b.db, others[0])
 	b.follow(t, a)
 	a.follow(t, b)
 	before := ledger.Len()
@@ -53,24 +53,23 @@ func TestRegions_BeginWithAServerInUse(t *testing.T) {
 	t.Logf("%d rows, %d of them before the other server began", rows, before)
 }
 
-// divide divides the registry of a database.
-func divide(t *testing.T, db *gorm.DB, of int64) workernode.Registry {
+// divide divides the registry of a database, and returns the new regions.
+func divide(t *testing.T, db *gorm.DB, of int64) []admin.Region {
 	t.Helper()
-	d, err := workernode.Open(db, time.Minute)
+	d, err := admin.Connect(db, time.Minute, time.Now)
 	testkit.Must(t, err)
-	before, err := d.Registry(t.Context())
+	testkit.Must(t, d.ReadRegistry(t.Context()))
+	_, others, err := d.Split(t.Context(), of, 0)
 	testkit.Must(t, err)
-	r, err := d.Divide(t.Context(), before.Region, of)
-	testkit.Must(t, err)
-	return r
+	return others
 }
 
 // begin begins a region in a database, which may be a copy of another region's.
-func begin(t *testing.T, db *gorm.DB, r workernode.Registry) {
+func begin(t *testing.T, db *gorm.DB, r admin.Region) {
 	t.Helper()
 	testkit.Must(t, migrations.Up(t.Context(), db))
 	harness.Exec(t, db, `DELETE FROM "WORKER_REGISTRY"`)
-	harness.Exec(t, db, r.Insert())
+	harness.Exec(t, db, r.SQL[0])
 }
 
 // The tables of an earlier version are upgraded on one of two servers, while the other one writes. The statements reach

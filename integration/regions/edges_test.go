@@ -146,9 +146,9 @@ func TestRegions_ALostServerIsReplaced(t *testing.T) {
 	}
 	moved := newSite(t, other.Database, "moved", [2]int{1, 2})
 	moved.create(t, ledger)
-	registry := divide(t, db, 4)
+	others := divide(t, db, 4)
 	fresh := sqlite.New(t)
-	begin(t, fresh.Open(t, nil), registry.Other(3))
+	begin(t, fresh.Open(t, nil), others[0])
 	third := newSite(t, fresh, "third", [2]int{3, 4})
 	merge(t, other.Database, fresh, 0, 1)
 	for _, s := range []*site{other, moved, third} {

@@ -8,10 +8,10 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/admin"
 	"github.com/uidplugin/uidplugin/internal/follow"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/testkit"
-	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // modesOfMySQL are the values of sql_mode in MySQL 9. MariaDB lists its own.
@@ -69,9 +69,10 @@ func TestRegion_InSQLModeOracle(t *testing.T) {
 			if where.WorkerID%3 != 1 {
 				t.Errorf("the worker id is %d", where.WorkerID)
 			}
-			nodes, err := workernode.Open(p.db, time.Minute)
+			operator, err := admin.Connect(p.db, time.Minute, time.Now)
 			testkit.Must(t, err)
-			_, err = nodes.Divide(ctx, workernode.Region{N: 1, Of: of}, 2*of)
+			testkit.Must(t, operator.ReadRegistry(ctx))
+			_, _, err = operator.Split(ctx, 2*of, 0)
 			testkit.Must(t, err)
 			testkit.Must(t, p.end())
 		}

@@ -76,9 +76,6 @@ func (d *DB) ReadRegistry(ctx context.Context) (err error) {
 		}
 		return d.explainVersion(ctx, err)
 	}
-	if err := d.Registry.Region.Check(); err != nil {
-		return err
-	}
 	d.Layout, err = generator.ParseLayout(d.Registry.Layout)
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
@@ -51,7 +52,8 @@ func (d *DB) workerIDs(r workernode.Region, least int64) int64 {
 }
 
 // Given returns how many worker ids of the region are used up, because they are below NEXT_ID, and how many the region
-// has. Those below FIRST_ID, which are given by hand, count as neither. Worker ids that the registry gave out before it was divided count if they leave the region's remainder.
+// has. Those below FIRST_ID, which are given by hand, count as neither. Worker ids that the registry gave out before it
+// was divided count if they leave the region's remainder.
 func (d *DB) Given() (given, all int64) {
 	r := d.Registry
 	all = d.workerIDs(r.Region, r.FirstID)
@@ -77,7 +79,7 @@ func (d *DB) Split(ctx context.Context, of, from int64) (own Region, others []Re
 		return own, nil, fmt.Errorf("the registry is already %s; to print the statements for the others again, pass the "+
 			"number of regions before, such as --from 1", before)
 	}
-	r, err := d.Nodes.Divide(ctx, d.Registry.Region, of)
+	r, err := d.divide(ctx, d.Registry.Region, of)
 	if err != nil {
 		return own, nil, err
 	}
@@ -85,9 +87,74 @@ func (d *DB) Split(ctx context.Context, of, from int64) (own Region, others []Re
 	for n := before.N + before.Of; n < of; n += before.Of {
 		other := r.Other(n)
 		o := d.regionOf(other)
-		o.SQL = []string{other.Insert()}
+		o.SQL = []string{insertOf(other)}
 		o.CopySQL = []string{`DELETE FROM "WORKER_REGISTRY" WHERE "NAME" = 'default' AND "ID_SPACE" = ` + d.literal(r.Space)}
 		others = append(others, o)
 	}
 	return d.Region(), others, nil
+}
+
+// divide divides the registry, which must be of the region before, so that there are of regions, and returns it. The
+// number of regions must be a multiple of the one before. The registry keeps its N, and all worker ids and slots that
+// it has given out. The new regions begin with [workernode.Registry.Other]. Processes may run meanwhile. The error
+// wraps [workernode.ErrRegion] if the registry cannot be divided like this, or if somebody else has divided it: the new
+// regions of both divisions would have numbers in common.
+func (d *DB) divide(ctx context.Context, before workernode.Region, of int64) (workernode.Registry, error) {
+	for try := 0; ; try++ {
+		r, err := d.Nodes.Registry(ctx)
+		if err != nil {
+			return r, err
+		}
+		divided := workernode.Region{N: r.Region.N, Of: of}
+		if err := divisible(r, before, divided); err != nil || before.Of == of {
+			return r, err
+		}
+		// The counters are read after this UPDATE, and the other regions begin above them. From now on no process takes
+		// a number by the old STRIDE, because each UPDATE of a counter compares it.
+		n, err := d.SQL.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "STRIDE" = ?`+
+			` WHERE "NAME" = 'default' AND "ID_SPACE" = ? AND "STRIDE" = ? AND "REMAINDER" = ?`, of, r.Space, r.Region.Of, r.Region.N)
+		switch {
+		case err != nil:
+			return r, fmt.Errorf("divide %s: %w", workernode.RegistryTable, err)
+		case n == 1:
+			r, err = d.Nodes.Registry(ctx)
+			if err == nil && r.Region != divided {
+				err = fmt.Errorf("%w: the registry is %s after it was made %s: something else changes %s",
+					workernode.ErrRegion, r.Region, divided, workernode.RegistryTable)
+			}
+			return r, err
+		case try >= 20:
+			return r, fmt.Errorf("divide %s: the database changed no row, and reports no error", workernode.RegistryTable)
+		}
+	}
+}
+
+// divisible returns an error unless a registry that was of the region before can be of the region divided, or is.
+func divisible(r workernode.Registry, before, divided workernode.Region) error {
+	layout, err := generator.ParseLayout(r.Layout)
+	switch {
+	case r.Region != before:
+		return fmt.Errorf("%w: the registry is %s now, and was %s when it was read: somebody else has divided it,"+
+			" and has the statements for the new regions; if nobody has, uid region split --from prints them",
+			workernode.ErrRegion, r.Region, before)
+	case r.Shared:
+		return fmt.Errorf("%w: %s.ID is AUTO_INCREMENT, so UidGenerator may insert worker ids of other regions:"+
+			" stop UidGenerator, and remove AUTO_INCREMENT from the column", workernode.ErrRegion, workernode.NodeTable)
+	case r.Region == divided && divided.Valid():
+		return nil
+	case !r.Region.Valid() || !divided.Valid() || !divided.DividedFrom(r.Region):
+		return fmt.Errorf("%w: the registry is %s, so the new number of regions must be a multiple of %d, and is %d",
+			workernode.ErrRegion, r.Region, r.Region.Of, divided.Of)
+	case err != nil || r.NextID > layout.MaxWorkerID()-divided.Of+1:
+		return fmt.Errorf("%w: the registry has given out the worker ids of the layout %s up to %d, so too few are left for %d regions",
+			workernode.ErrRegion, r.Layout, r.NextID-1, divided.Of)
+	}
+	return nil
+}
+
+// insertOf returns the statement that creates a registry's row, with names in double quotes.
+func insertOf(r workernode.Registry) string {
+	return fmt.Sprintf(`INSERT INTO "WORKER_REGISTRY" ("NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK",`+
+		` "SCHEMA_VERSION", "STRIDE", "REMAINDER", "FIRST_ID") VALUES ('default', '%s', '%s', %d, %d, %d, %d, %d, %d, %d, %d)`,
+		r.Space, r.Layout, r.LeadTicks, r.NextID, r.NextSlot, r.Floor, workernode.SchemaVersion, r.Region.Of, r.Region.N, r.FirstID)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/uidplugin/uidplugin/workernode"
 )
@@ -48,8 +49,10 @@ func (d *DB) Renaming(ctx context.Context, from, to string) (r Renaming, err err
 		return r, fmt.Errorf("the table %q does not exist in this database, or this user may not see it; rename the table "+
 			"first; for a table of another database pass --database", to)
 	}
-	if r.WorkerIDs, err = d.Nodes.CountTable(ctx, of); err != nil {
-		return r, err
+	err = d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&r.WorkerIDs) },
+		`SELECT COUNT(*) FROM "WORKER_NODE" WHERE `+ofRenamed, r.Database, r.From)
+	if err != nil {
+		return r, fmt.Errorf("count the worker ids of %s: %w", of, err)
 	}
 	if r.Notes, err = d.renameNotes(ctx, r, on); err != nil {
 		return r, err
@@ -60,10 +63,28 @@ func (d *DB) Renaming(ctx context.Context, from, to string) (r Renaming, err err
 	return r, nil
 }
 
-// Rename executes a renaming, and returns it with the number of changed worker ids.
+// ofRenamed finds the worker ids of a table.
+const ofRenamed = `"DATABASE_NAME" = ? AND "TABLE_NAME" = ? AND "SLOT" IS NOT NULL`
+
+// Rename executes a renaming, and returns it with the number of changed worker ids. Ids that were made before then
+// resolve to the new name. It may be repeated, and processes may run meanwhile: a slot keeps its worker ids, so no two
+// processes ever have one. A process that makes ids for the old name, because it has the old model, gets other worker
+// ids for it within ten minutes; run it again after the last one has ended.
+//
+// The tables must be one and the same: ids of two tables cannot be told apart afterwards.
 func (d *DB) Rename(ctx context.Context, r Renaming) (_ Renaming, err error) {
-	r.WorkerIDs, err = d.Nodes.RenameTable(ctx, workernode.Table{Database: r.Database, Name: r.From}, r.To)
-	return r, err
+	for _, name := range []string{r.From, r.To} {
+		if name == "" || name == workernode.AllTables || utf8.RuneCountInString(name) > workernode.MaxTableName {
+			return r, fmt.Errorf("the table %q cannot be renamed to %q: a name has 1 to %d characters, and is not %q",
+				r.From, r.To, workernode.MaxTableName, workernode.AllTables)
+		}
+	}
+	r.WorkerIDs, err = d.SQL.Exec(ctx, `UPDATE "WORKER_NODE" SET "TABLE_NAME" = ?, "MODIFIED" = CURRENT_TIMESTAMP WHERE `+
+		ofRenamed, r.To, r.Database, r.From)
+	if err != nil {
+		return r, fmt.Errorf("rename the table %s of worker ids: %w", r.From, err)
+	}
+	return r, nil
 }
 
 // renamedTable returns the table that people name as "uid tables" does, and its database.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // MaxPage is the maximum length of a list, because the rows of one statement are in memory.
@@ -16,11 +16,7 @@ const MaxPage = 10_000
 // their beginning. A page may be longer, because sessions that began at the same instant stay together.
 func (d *DB) Sessions(
 	ctx context.Context, slot int64, f Filter, limit int,
-) (list []uidplugin.Session, more bool, err error) {
-	p, err := d.Plugin(ctx)
-	if err != nil {
-		return nil, false, err
-	}
+) (list []workernode.Session, more bool, err error) {
 	of, size := map[int64]bool{}, limit
 	if f.Table != "" {
 		size = MaxPage // many sessions may belong to other tables
@@ -37,8 +33,9 @@ func (d *DB) Sessions(
 	}
 	more = true
 	for before := f.To; more && len(list) <= limit; {
-		var page []uidplugin.Session
-		page, more, err = sessionsBefore(ctx, p, slot, before, size)
+		var page []workernode.Session
+		var err error
+		page, more, err = d.sessionsBefore(ctx, slot, before, size)
 		if err != nil {
 			return nil, false, err
 		}
@@ -63,11 +60,11 @@ func (d *DB) Sessions(
 
 // sessionsBefore returns up to limit sessions that began before an instant, and whether there are more. It adds all
 // that began at the same instant as the last one.
-func sessionsBefore(
-	ctx context.Context, p *uidplugin.Plugin, slot int64, before time.Time, limit int,
-) (list []uidplugin.Session, more bool, err error) {
+func (d *DB) sessionsBefore(
+	ctx context.Context, slot int64, before time.Time, limit int,
+) (list []workernode.Session, more bool, err error) {
 	for n := limit; ; n *= 2 {
-		list, err = p.Sessions(ctx, slot, before, n+1)
+		list, err = d.Nodes.Sessions(ctx, d.Layout, slot, before, n+1)
 		if err != nil || len(list) <= n {
 			return list, false, err
 		}
@@ -81,22 +78,11 @@ func sessionsBefore(
 }
 
 // SessionsAt returns the sessions that may have made ids at a time, by slot.
-func (d *DB) SessionsAt(ctx context.Context, t time.Time) (list []uidplugin.Session, err error) {
+func (d *DB) SessionsAt(ctx context.Context, t time.Time) (list []workernode.Session, err error) {
 	tick := d.Layout.TickAt(t)
 	if tick < 0 || tick > d.Layout.MaxTick() {
 		return nil, fmt.Errorf("--at %s is outside of the layout, whose ids have times from %s to %s",
 			Time(t), Time(d.Layout.Epoch), Time(d.Layout.Expires()))
 	}
-	found, err := d.Nodes.Origins(ctx, tick)
-	for _, o := range found {
-		p := uidplugin.Session{Slot: o.Slot, From: d.TimeOf(o.Start + 1), Last: d.TimeOf(o.Last)}
-		if !o.Pruned() {
-			p.Application, p.Host, p.Port, p.Kind, p.Launched = o.Application, o.Host, o.Port, o.Kind, o.Launched
-		}
-		if o.Until >= 0 {
-			p.Until = d.TimeOf(o.Until + 1)
-		}
-		list = append(list, p)
-	}
-	return list, err
+	return d.Nodes.SessionsAt(ctx, d.Layout, tick)
 }

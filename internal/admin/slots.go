@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/workernode"
 )
@@ -46,7 +45,7 @@ func (d *DB) Slots(ctx context.Context, state string, f Filter, after int64, lim
 	}
 	for chunk := max(limit, 1000); len(list) < limit; {
 		n := 0
-		err := d.eachSlot(ctx, func(s uidplugin.Slot) {
+		err := d.eachSlot(ctx, func(s workernode.Slot) {
 			n, after = n+1, s.ID
 			u := Slot{
 				Slot: s.ID, Region: s.Region, State: s.State(now), Application: s.Application, Host: s.Host, Port: s.Port,
@@ -70,7 +69,7 @@ func (d *DB) Slots(ctx context.Context, state string, f Filter, after int64, lim
 // and a lease for as long is expired.
 const recently = 25 * time.Hour
 
-// maybe returns a necessary condition for a state, so that few other slots are read. [uidplugin.Slot.State] decides.
+// maybe returns a necessary condition for a state, so that few other slots are read. [workernode.Slot.State] decides.
 func (d *DB) maybe(state string, now time.Time) (condition string, args []any) {
 	own := fmt.Sprintf(`"REGION" = %d AND `, d.Registry.Region.N)
 	switch state {
@@ -90,9 +89,9 @@ func (d *DB) maybe(state string, now time.Time) (condition string, args []any) {
 }
 
 // eachSlot calls f for each matching slot.
-func (d *DB) eachSlot(ctx context.Context, f func(s uidplugin.Slot), where string, args ...any) error {
+func (d *DB) eachSlot(ctx context.Context, f func(s workernode.Slot), where string, args ...any) error {
 	err := d.SQL.Query(ctx, func(rows *sql.Rows) error {
-		var s uidplugin.Slot
+		var s workernode.Slot
 		var holder string
 		var reusable, fence, seen int64
 		if err := sqldb.Scan(rows, workernode.SlotTable, 1, &s.ID, &reusable, &fence, &holder, &seen, &s.Application, &s.Host,
@@ -148,12 +147,12 @@ func (d *DB) complete(ctx context.Context, list []Slot) error {
 func (d *DB) CountSlots(ctx context.Context, now time.Time) (map[string]int64, error) {
 	n := map[string]int64{}
 	recent, ticks := d.maybe("live", now)
-	err := d.eachSlot(ctx, func(s uidplugin.Slot) { n[s.State(now)]++ }, recent, ticks...)
+	err := d.eachSlot(ctx, func(s workernode.Slot) { n[s.State(now)]++ }, recent, ticks...)
 	if err != nil {
 		return nil, err
 	}
 	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
-		var s uidplugin.Slot
+		var s workernode.Slot
 		var reusable, held, slots, fence, seen int64
 		err := rows.Scan(&reusable, &held, &s.Remote, &slots, &fence, &seen)
 		s.Reusable, s.Held, s.Fence, s.Seen = reusable != 0, held != 0, d.TimeOf(fence), d.TimeOf(seen)

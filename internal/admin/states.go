@@ -1,6 +1,6 @@
 package admin
 
-// A State describes a value of [uidplugin.Slot.State].
+// A State describes a value of [workernode.Slot.State].
 type State struct{ Name, Meaning string }
 
 // States lists all states, in the order in which lists and help texts show them.

@@ -87,7 +87,7 @@ func TestTransaction_ARollbackDoesNotTakeTheWorkerIDBack(t *testing.T) {
 	r := plugintest.Part{}
 	must(t, tx.Create(&r).Error)
 	must(t, tx.Rollback().Error)
-	nodes, err := uidplugin.From(db).Nodes(t.Context(), 0, 10)
+	nodes, err := plugintest.NodesOf(t, db).Nodes(t.Context(), 0, 10)
 	must(t, err)
 	if len(nodes) != 1 || nodes[0].WorkerID != 1025 || nodes[0].Table.Name != "parts" {
 		t.Errorf("worker nodes: %+v", nodes)

@@ -3,7 +3,6 @@ package lookup_test
 import (
 	"database/sql/driver"
 	"errors"
-	"regexp"
 	"testing"
 	"time"
 
@@ -29,7 +28,7 @@ func TestPluginLocate_IsOneStatement(t *testing.T) {
 			got, err := p.Locate(t.Context(), uidplugin.ID(plugintest.At(t, 12, sequence)))
 			must(t, err)
 			want := uidplugin.Location{ID: uidplugin.ID(plugintest.At(t, 12, sequence)), Time: plugintest.Noon, WorkerID: 12, Sequence: sequence, Table: "orders",
-				Session: uidplugin.Session{Slot: 4, Application: "shop", Host: "web-1", Port: "8080", Kind: workernode.Container,
+				Session: workernode.Session{Slot: 4, Application: "shop", Host: "web-1", Port: "8080", Kind: workernode.Container,
 					Launched: plugintest.Noon.Add(-2 * time.Minute), From: plugintest.Noon.Add(-90 * time.Second)}}
 			if got != want {
 				t.Errorf("Locate: %+v, want %+v", got, want)
@@ -60,23 +59,6 @@ func TestPluginLocate_ReportsTheDatabasesError(t *testing.T) {
 		t.Fatalf("Locate: %+v, %v", l, err)
 	}
 	saysAll(t, err.Error(), "uidplugin: locate", "worker id 12")
-}
-
-// Without parseTime MySQL's driver returns dates as text.
-func TestPluginNodes_ReadsLaunchDatesAsText(t *testing.T) {
-	t.Parallel()
-
-	db, mock := plugintest.MockedUse(t)
-	texts := regexp.MustCompile(`"(DATABASE_NAME|TABLE_NAME|LAYOUT|HOST_NAME|PORT)"`) // a list has no longer ones than this
-	list := texts.ReplaceAllString(plugintest.SelectNodes, `SUBSTR($0, 1, 200) AS $0`) + ` WHERE "ID" > ? ORDER BY "ID" LIMIT 10`
-	plugintest.Expect(mock, plugintest.Step{SQL: plugintest.Dialects[0].SQL(list), Args: []driver.Value{0},
-		Rows: plugintest.NodeRows().AddRow(1, nil, "", "", "", 0, "java-1", "8080", 2, []byte("2024-02-29"))})
-	nodes, err := uidplugin.From(db).Nodes(t.Context(), 0, 10)
-	must(t, err)
-	want := workernode.Node{WorkerID: 1, Host: "java-1", Port: "8080", Kind: workernode.Actual, LaunchDate: time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC)}
-	if len(nodes) != 1 || *nodes[0] != want {
-		t.Errorf("Nodes: %+v", nodes)
-	}
 }
 
 // listInvoices gives db a plugin that lists invoice, whose worker id is 58.

@@ -73,8 +73,14 @@ func elsewhere(worker int64, table string) workernode.Node {
 	return workernode.Node{WorkerID: worker, Slot: 50, Table: workernode.Table{Name: table}, Layout: generator.DefaultLayout().String()}
 }
 
+// A sessionRow is a row of WORKER_SESSION.
+type sessionRow struct {
+	Start, Before int64
+	Host          string
+}
+
 // addSlot adds a free slot with a FENCE, and its sessions: START_TICK, BEFORE_TICK and host of each.
-func addSlot(t *testing.T, db *gorm.DB, slot, fence int64, sessions ...workernode.Session) {
+func addSlot(t *testing.T, db *gorm.DB, slot, fence int64, sessions ...sessionRow) {
 	t.Helper()
 	must(t, db.Exec(`INSERT INTO "WORKER_SLOT" ("ID", "LAYOUT", "REUSABLE", "FENCE", "VERSION", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT")`+
 		` VALUES (?, ?, 0, ?, 9, '', 0, 'shop', 'web-9', '80')`, slot, generator.DefaultLayout().String(), fence).Error)

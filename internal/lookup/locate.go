@@ -27,10 +27,10 @@ func (loc *Locator) locateOne(ctx context.Context, db *gorm.DB, id int64) (Place
 		return Place{}, err
 	}
 	var n *workernode.Node
-	var o workernode.Origin
+	var s workernode.Session
 	stamped := false
 	if !loc.Fixed {
-		n, o, stamped, err = loc.WorkersFor(db).Trace(ctx, l.WorkerID, loc.Layout.TickAt(l.Time))
+		n, s, stamped, err = loc.WorkersFor(db).Trace(ctx, loc.Layout, l.WorkerID, loc.Layout.TickAt(l.Time))
 		if err != nil {
 			return Place{}, fmt.Errorf("uidplugin: locate: %w", err)
 		}
@@ -49,11 +49,9 @@ func (loc *Locator) locateOne(ctx context.Context, db *gorm.DB, id int64) (Place
 		return Place{}, failuref(id, "%w: %d is stamped %s, when no process could use its worker id %d, of slot %d, or the database has lost the commits of that time",
 			ErrUnknownID, id, supply.FormatTime(l.Time), l.WorkerID, l.Session.Slot)
 	}
-	if o.Pruned() {
-		l.Session = Session{}
-		return l, nil
+	if l.Session = s; s.Pruned() {
+		l.Session = workernode.Session{}
 	}
-	l.Session = loc.session(o)
 	return l, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/admin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/workernode"
 )
@@ -37,19 +38,20 @@ func TestPluginLocate_AfterPruning(t *testing.T) {
 		c.Add(time.Hour)
 	}
 	db := testkit.SQLite{Path: path}.Open(t)
-	nodes, err := workernode.Open(db, time.Minute)
-	must(t, err)
 	must(t, db.Use(uidplugin.New(uidplugin.WithClock(c.Now), uidplugin.WithModels(&shelved{}))))
 	p := uidplugin.From(db)
 	t.Cleanup(func() { _ = p.Close(context.Background()) })
-	did, err := nodes.PruneSessions(t.Context(), p.Layout().TickAt(c.Now().Add(-time.Minute)))
+	operator, err := admin.Connect(db, time.Minute, c.Now)
+	must(t, err)
+	must(t, operator.ReadRegistry(t.Context()))
+	did, err := operator.Prune(t.Context(), c.Now().Add(-time.Minute))
 	if must(t, err); did.Sessions != 1 {
 		t.Fatalf("%+v", did)
 	}
 
 	l, err := p.Locate(t.Context(), first)
 	must(t, err)
-	if l.Session != (uidplugin.Session{}) || l.Table != "shelveds" || l.Time.IsZero() || l.WorkerID == 0 {
+	if l.Session != (workernode.Session{}) || l.Table != "shelveds" || l.Time.IsZero() || l.WorkerID == 0 {
 		t.Errorf("%+v", l)
 	}
 	testkit.SaysAll(t, l.String(), "shelveds", "by a process that is not known")

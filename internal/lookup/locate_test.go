@@ -30,8 +30,8 @@ func TestPluginLocate_TellsNumbersApartThatAreNoIDs(t *testing.T) {
 	addNode(t, db, workernode.Node{WorkerID: 24, Slot: 41, Table: orders, Layout: l.String()})
 	addNode(t, db, workernode.Node{WorkerID: 25, Slot: 40, Layout: l.String()})
 	// The first process was granted ticks up to now-7,001, the second one began at now-4,000.
-	addSlot(t, db, 40, now-3_001, workernode.Session{Start: now - 10_001, Host: "web-1"},
-		workernode.Session{Start: now - 4_001, Before: now - 7_001, Host: "web-2"})
+	addSlot(t, db, 40, now-3_001, sessionRow{Start: now - 10_001, Host: "web-1"},
+		sessionRow{Start: now - 4_001, Before: now - 7_001, Host: "web-2"})
 
 	stamped := func(worker, tick int64) int64 {
 		id, err := l.Compose(generator.Parts{Time: l.TimeOf(tick), WorkerID: worker, Sequence: 3})
@@ -82,7 +82,7 @@ func TestPluginLocate_TellsNumbersApartThatAreNoIDs(t *testing.T) {
 	}
 	for tick, host := range map[int64]string{now - 10_000: "web-1", now - 7_001: "web-1", now - 4_000: "web-2", now - 3_001: "web-2"} {
 		got, err := p.Locate(t.Context(), uidplugin.ID(stamped(22, tick)))
-		want := uidplugin.Session{Slot: 40, Application: "shop", Host: host, Port: "80", Kind: workernode.Actual,
+		want := workernode.Session{Slot: 40, Application: "shop", Host: host, Port: "80", Kind: workernode.Actual,
 			Launched: plugintest.Noon.Add(-time.Hour), From: l.TimeOf(now - 10_000)}
 		if want.Until = l.TimeOf(now - 4_000); host == "web-2" {
 			want.From, want.Until = want.Until, time.Time{}
@@ -124,13 +124,13 @@ func TestPluginLocate_OfARowThatWasCreated(t *testing.T) {
 	r := plugintest.Part{}
 	must(t, db.Create(&r).Error)
 	want := uidplugin.Location{ID: uidplugin.ID(r.ID), Time: plugintest.Noon, WorkerID: 1025, Table: "parts",
-		Session: uidplugin.Session{Slot: 1, Application: "shop", Host: "web-1", Port: "8080", Kind: workernode.Container, Launched: plugintest.Noon, From: plugintest.Noon}}
+		Session: workernode.Session{Slot: 1, Application: "shop", Host: "web-1", Port: "8080", Kind: workernode.Container, Launched: plugintest.Noon, From: plugintest.Noon}}
 	if got, err := uidplugin.From(db).Locate(t.Context(), uidplugin.ID(r.ID)); err != nil || got != want {
 		t.Errorf("Locate: %+v, %v", got, err)
 	}
 	// An id of a table whose model was not given resolves to the table, but to no row.
 	addNode(t, db, elsewhere(50, "elsewhere"))
-	addSlot(t, db, 50, generator.DefaultLayout().TickAt(plugintest.Noon), workernode.Session{})
+	addSlot(t, db, 50, generator.DefaultLayout().TickAt(plugintest.Noon), sessionRow{})
 	if got, err := uidplugin.From(db).Locate(t.Context(), uidplugin.ID(plugintest.At(t, 50, 0))); err != nil || got.Table != "elsewhere" {
 		t.Errorf("Locate: %+v, %v", got, err)
 	}
@@ -155,15 +155,6 @@ func TestPluginLocate_WithAFixedWorkerIDKnowsNoProcess(t *testing.T) {
 	plugintest.Only(t, err, uidplugin.ErrUnknownID, "worker id 8", "7", "WithWorkerID")
 	_, err = p.Find(t.Context(), uidplugin.ID(r.ID))
 	plugintest.Only(t, err, uidplugin.ErrNoModel, "all tables")
-	if nodes, err := p.Nodes(t.Context(), 0, 10); len(nodes) != 0 || err != nil {
-		t.Errorf("Nodes: %v, %v", nodes, err)
-	}
-	if slots, err := p.Slots(t.Context(), 0, 10); len(slots) != 0 || err != nil {
-		t.Errorf("Slots: %v, %v", slots, err)
-	}
-	if sessions, err := p.Sessions(t.Context(), 0, time.Time{}, 10); len(sessions) != 0 || err != nil {
-		t.Errorf("Sessions: %v, %v", sessions, err)
-	}
 	if s := p.Stats(); s.Space != "" || s.Slot != (uidplugin.SlotStats{}) {
 		t.Errorf("Stats: %+v", s)
 	}
@@ -211,7 +202,7 @@ func TestPluginLocate_FollowsADatabaseThatLostCommits(t *testing.T) {
 	p := uidplugin.From(db)
 	now := l.TickAt(time.Now())
 	addNode(t, db, elsewhere(50, "slips"))
-	addSlot(t, db, 50, now, workernode.Session{})
+	addSlot(t, db, 50, now, sessionRow{})
 	before := uidplugin.ID(stampedAt(t, 50, l.TimeOf(now-5000)))
 	after := uidplugin.ID(stampedAt(t, 50, l.TimeOf(now-10)))
 	must(t, db.Create(&slip{ID: int64(before)}).Error)
@@ -303,7 +294,8 @@ func TestPluginLocate_FindsEachHolderOfASlot(t *testing.T) {
 	}
 	check(first, holders-1) // it has read the row of the worker id long ago
 
-	sessions, err := last.Sessions(t.Context(), 1, time.Time{}, 100)
+	nodes := plugintest.NodesOf(t, plugintest.File(t, name, nil))
+	sessions, err := nodes.Sessions(t.Context(), last.Layout(), 1, time.Time{}, 100)
 	must(t, err)
 	if len(sessions) != holders {
 		t.Fatalf("%d sessions", len(sessions))
@@ -318,17 +310,17 @@ func TestPluginLocate_FindsEachHolderOfASlot(t *testing.T) {
 		}
 		until = s.From
 	}
-	earlier, err := last.Sessions(t.Context(), 1, sessions[3].From, 2)
+	earlier, err := nodes.Sessions(t.Context(), last.Layout(), 1, sessions[3].From, 2)
 	must(t, err)
 	if len(earlier) != 2 || earlier[0] != sessions[4] || earlier[1] != sessions[5] {
 		t.Errorf("two sessions before %v: %+v", sessions[3].From, earlier)
 	}
-	all, err := last.Sessions(t.Context(), 0, time.Time{}, 100)
+	all, err := nodes.Sessions(t.Context(), last.Layout(), 0, time.Time{}, 100)
 	must(t, err)
 	if len(all) != holders || all[0].Host != sessions[0].Host || !all[1].Until.IsZero() || !all[1].Last.IsZero() {
 		t.Errorf("the sessions of all slots: %+v", all)
 	}
-	slots, err := last.Slots(t.Context(), 0, 10)
+	slots, err := nodes.Slots(t.Context(), last.Layout(), 0, 10)
 	must(t, err)
 	if len(slots) != 1 || slots[0].ID != 1 || slots[0].Held || !slots[0].Reusable || slots[0].Host != sessions[0].Host ||
 		slots[0].Fence.Before(sessions[0].From) {

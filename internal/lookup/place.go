@@ -17,7 +17,7 @@ type Place struct {
 	Table    string    // empty if the worker id serves all tables
 	WorkerID int64
 	Sequence int64
-	Session  Session
+	Session  workernode.Session
 }
 
 // split returns the parts of a place that the id contains.

@@ -14,6 +14,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 )
@@ -197,4 +198,12 @@ func Only(t *testing.T, err, kind error, says ...string) {
 		}
 	}
 	testkit.SaysAll(t, err.Error(), says...)
+}
+
+// NodesOf reads the tables of a handle.
+func NodesOf(tb testing.TB, db *gorm.DB) *workernode.DB {
+	tb.Helper()
+	d, err := workernode.Open(db, time.Minute)
+	must(tb, err)
+	return d
 }

@@ -67,7 +67,7 @@ func (m *made) own() generator.Generator {
 func (m *made) retire() {
 	m.Close()
 	if m.lease != nil {
-		m.lease.Retire()
+		m.lease.Release()
 	}
 }
 

@@ -248,7 +248,7 @@ func (s *Supply) ReachClock(to time.Time) {
 	for range 100 {
 		s.Manager.RequestRenewal()
 		time.Sleep(10 * time.Millisecond)
-		if slot := s.Manager.Stats(); s.Layout.TimeOf(slot.Until).After(s.Manager.Now()) {
+		if slot := s.Manager.Stats(); slot.Until.Add(-s.Layout.Tick).After(s.Manager.Now()) {
 			return
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/migrations"
@@ -30,7 +31,11 @@ func Slots(t *testing.T, db *gorm.DB) []workernode.Slot {
 	t.Helper()
 	d, err := workernode.Open(db, time.Minute)
 	testkit.Must(t, err)
-	all, err := d.Slots(context.Background(), 0, 10000)
+	r, err := d.Registry(context.Background())
+	testkit.Must(t, err)
+	layout, err := generator.ParseLayout(r.Layout)
+	testkit.Must(t, err)
+	all, err := d.Slots(context.Background(), layout, 0, 10000)
 	testkit.Must(t, err)
 	return all
 }

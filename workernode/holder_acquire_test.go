@@ -27,7 +27,7 @@ func TestManager_LeavesSlotsThatCannotBeUsed(t *testing.T) {
 		p := w.start(nil)
 		p.assign(table("a"))
 		p.make(table("a"), 10)
-		if s := p.Stats(); s.Slot != 4 || s.Sessions != 1 || time.Since(begin) > 0 {
+		if s := p.Stats(); s.ID != 4 || s.Sessions != 1 || time.Since(begin) > 0 {
 			t.Errorf("after %v: %+v", time.Since(begin), s)
 		}
 	})
@@ -42,7 +42,7 @@ func TestManager_LeavesASlotWhoseRowCannotBeRead(t *testing.T) {
 		run(t, w.db, `UPDATE "WORKER_SLOT" SET "VERSION" = 'x'`)
 		time.Sleep(3 * time.Second)
 		p.make(table("a"), 100)
-		if s := p.Stats(); s.Slot != 2 || s.LostCommits != 1 || s.LastError != nil {
+		if s := p.Stats(); s.ID != 2 || s.LostCommits != 1 || s.LastError != nil {
 			t.Errorf("%+v", s)
 		}
 		w.check()
@@ -61,7 +61,7 @@ func TestManager_PassesOverSlotsWhenNextSlotIsBehind(t *testing.T) {
 			begin := time.Now()
 			p.assign(table("a"))
 			p.make(table("a"), 10)
-			if s := p.Stats(); s.Slot <= 20 || s.LastError != nil || time.Since(begin) > time.Second {
+			if s := p.Stats(); s.ID <= 20 || s.LastError != nil || time.Since(begin) > time.Second {
 				t.Errorf("after %v: %+v", time.Since(begin), s)
 			}
 		}
@@ -85,7 +85,7 @@ func TestManager_StartsWhileFreeSlotsAreLocked(t *testing.T) {
 		if took := time.Since(begin); took > 15*time.Second {
 			t.Errorf("the first ids came after %v", took)
 		}
-		if s := p.Stats(); s.Slot <= tt.locked || (tt.free > tt.locked) != (s.Reclaimed == 1) {
+		if s := p.Stats(); s.ID <= tt.locked || (tt.free > tt.locked) != (s.Reclaimed == 1) {
 			t.Errorf("%+v", s)
 		}
 		for range 30 {

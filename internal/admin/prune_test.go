@@ -1,4 +1,4 @@
-package workernode_test
+package admin
 
 import (
 	"context"
@@ -11,15 +11,48 @@ import (
 	"testing"
 	"time"
 
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/testkit"
-	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
+
+var layout = generator.DefaultLayout()
+
+// begun returns a DB on a SQLite database whose registry is of region n. An empty path means a database of its own.
+func begun(t *testing.T, path string, n, of int) *DB {
+	t.Helper()
+	db := testkit.SQLite{Path: path}.Open(t)
+	p := uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithRegion(n, of))
+	testkit.Must(t, db.Use(p))
+	testkit.Must(t, p.Close(t.Context()))
+	return connected(t, db)
+}
+
+func connected(t *testing.T, db *gorm.DB) *DB {
+	t.Helper()
+	d, err := Connect(db, time.Minute, time.Now)
+	testkit.Must(t, err)
+	testkit.Must(t, d.ReadRegistry(t.Context()))
+	return d
+}
+
+func run(t *testing.T, d *DB, query string, args ...any) {
+	t.Helper()
+	_, err := d.SQL.Exec(t.Context(), query, args...)
+	testkit.Must(t, err)
+}
+
+// A row of WORKER_SESSION.
+type sessionRow struct {
+	start, before int64
+	application   string
+}
 
 // A history is the sessions of one slot, as processes leave them: commits may have been lost in between.
 type history struct {
 	slot     int64
-	sessions []workernode.Session
+	sessions []sessionRow
 	fence    int64
 }
 
@@ -29,29 +62,28 @@ func randomHistory(r *rand.Rand, slot int64) history {
 	fence := int64(0)
 	for i := range 1 + r.IntN(12) {
 		start := fence + r.Int64N(20)
-		h.sessions = append(h.sessions, workernode.Session{
-			Slot: slot, Start: start, Before: fence, Application: fmt.Sprint("p", i), Holder: fmt.Sprint("h", i),
-		})
+		h.sessions = append(h.sessions, sessionRow{start, fence, fmt.Sprint("p", i)})
 		fence = start + 1 + r.Int64N(30)
 	}
 	h.fence = fence
 	return h
 }
 
-// insert writes the history into the tables.
-func (h history) insert(t *testing.T, db *gorm.DB) {
+// insert writes the history into the tables, with a worker id of the same number as the slot.
+func (h history) insert(t *testing.T, db *DB) {
 	t.Helper()
 	run(t, db, `INSERT INTO "WORKER_SLOT" VALUES (?, 'l', 1, ?, 7, 'me', 8, 'shop', 'h', 'p', '2026-06-01 12:00:00', 0)`, h.slot, h.fence)
+	run(t, db, `INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "SLOT") VALUES (?, 'h', 'p', 2, '2026-06-01', ?)`, h.slot, h.slot)
 	for _, s := range h.sessions {
-		run(t, db, `INSERT INTO "WORKER_SESSION" VALUES (?, ?, ?, ?, 'h', 'p', 2, '2026-06-01 12:00:00.123', ?)`,
-			s.Slot, s.Start, s.Before, s.Application, s.Holder)
+		run(t, db, `INSERT INTO "WORKER_SESSION" VALUES (?, ?, ?, ?, 'h', 'p', 2, '2026-06-01 12:00:00.123', 'x')`,
+			h.slot, s.start, s.before, s.application)
 	}
 }
 
 // ticks returns those next to where the answer changes.
 func (h history) ticks() (list []int64) {
-	for _, s := range append(h.sessions, workernode.Session{Start: h.fence, Before: h.fence}) {
-		list = append(list, s.Before, s.Before+1, s.Start, s.Start+1)
+	for _, s := range append(h.sessions, sessionRow{start: h.fence, before: h.fence}) {
+		list = append(list, s.before, s.before+1, s.start, s.start+1)
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
@@ -61,8 +93,8 @@ func (h history) ticks() (list []int64) {
 func (h history) kept(before int64) int64 {
 	kept := int64(-1)
 	for i, s := range h.sessions {
-		if i > 0 && s.Start < before {
-			kept = s.Start
+		if i > 0 && s.start < before {
+			kept = s.start
 		}
 	}
 	return kept
@@ -75,13 +107,13 @@ type answer struct {
 }
 
 // answers returns what each tick of the histories resolves to.
-func answers(t *testing.T, d *workernode.DB, all []history) map[[2]int64]answer {
+func answers(t *testing.T, d *DB, all []history) map[[2]int64]answer {
 	t.Helper()
 	got := map[[2]int64]answer{}
 	for _, h := range all {
 		for _, tick := range h.ticks() {
-			o, ok, err := d.Origin(t.Context(), h.slot, tick)
-			must(t, err)
+			_, o, ok, err := d.Nodes.Trace(t.Context(), layout, h.slot, tick)
+			testkit.Must(t, err)
 			a := answer{known: ok}
 			if ok {
 				a.app = o.Application
@@ -111,7 +143,7 @@ func checkPruned(t *testing.T, all []history, before int64, was, is map[[2]int64
 				t.Errorf("slot %d, tick %d was pruned and resolves to %q", h.slot, tick, i.app)
 			case tick <= kept && w.known && !i.known:
 				t.Errorf("slot %d, tick %d was pruned and is unknown", h.slot, tick)
-			case tick <= h.sessions[0].Start && i.known:
+			case tick <= h.sessions[0].start && i.known:
 				t.Errorf("slot %d, tick %d is before the first session, and is known", h.slot, tick)
 			}
 		}
@@ -120,7 +152,7 @@ func checkPruned(t *testing.T, all []history, before int64, was, is map[[2]int64
 
 // Whatever the history and the dates: ids of pruned sessions keep their table and lose their process, and those of the
 // others stay as they are.
-func TestDBPruneSessions_NeverNamesAWrongProcess(t *testing.T) {
+func TestPrune_NeverNamesAWrongProcess(t *testing.T) {
 	t.Parallel()
 
 	seeds := uint64(15)
@@ -129,28 +161,27 @@ func TestDBPruneSessions_NeverNamesAWrongProcess(t *testing.T) {
 	}
 	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 1))
-		db := tables(t)
+		d := begun(t, "", 0, 1)
 		var all []history
 		for slot := range int64(3) {
 			all = append(all, randomHistory(r, slot+1))
-			all[slot].insert(t, db)
+			all[slot].insert(t, d)
 		}
-		d := open(t, db)
 		was := answers(t, d, all)
 		for _, before := range []int64{0, r.Int64N(100), 100 + r.Int64N(100), 200 + r.Int64N(100), 1 << 40} {
-			preview, err := d.Prunable(t.Context(), before)
-			must(t, err)
-			did, err := d.PruneSessions(t.Context(), before)
-			must(t, err)
-			again, err := d.PruneSessions(t.Context(), before)
-			if must(t, err); preview != did || again != (workernode.Pruning{}) {
+			preview, err := d.Prunable(t.Context(), layout.TimeOf(before+1))
+			testkit.Must(t, err)
+			did, err := d.Prune(t.Context(), layout.TimeOf(before+1))
+			testkit.Must(t, err)
+			again, err := d.Prune(t.Context(), layout.TimeOf(before+1))
+			if testkit.Must(t, err); preview != did || again != (Pruning{}) {
 				t.Errorf("preview %+v, did %+v, again %+v", preview, did, again)
 			}
 			checkPruned(t, all, before, was, answers(t, d, all))
 		}
 		for _, h := range all {
-			left, err := d.Sessions(t.Context(), h.slot, 1<<40, 100)
-			if must(t, err); len(left) != min(len(h.sessions), 2) {
+			left, err := d.Nodes.Sessions(t.Context(), layout, h.slot, time.Time{}, 100)
+			if testkit.Must(t, err); len(left) != min(len(h.sessions), 2) {
 				t.Errorf("slot %d had %d sessions, and has %d", h.slot, len(h.sessions), len(left))
 			}
 		}
@@ -158,41 +189,40 @@ func TestDBPruneSessions_NeverNamesAWrongProcess(t *testing.T) {
 }
 
 // The latest session before the date stays, because it may have made ids after it.
-func TestDBPruneSessions_KeepsTheSessionThatLastsOverTheDate(t *testing.T) {
+func TestPrune_KeepsTheSessionThatLastsOverTheDate(t *testing.T) {
 	t.Parallel()
 
-	db := tables(t)
+	d := begun(t, "", 0, 1)
 	history{
 		1,
-		[]workernode.Session{
-			{Slot: 1, Start: 10, Application: "a", Holder: "x"},
-			{Slot: 1, Start: 20, Before: 15, Application: "b", Holder: "y"},
-			{Slot: 1, Start: 30, Before: 25, Application: "c", Holder: "z"},
-			{Slot: 1, Start: 40, Before: 35, Application: "d", Holder: "z"},
+		[]sessionRow{
+			{10, 0, "a"},
+			{20, 15, "b"},
+			{30, 25, "c"},
+			{40, 35, "d"},
 		},
 		50,
-	}.insert(t, db)
-	d := open(t, db)
+	}.insert(t, d)
 	for _, tt := range []struct {
 		before int64
-		want   workernode.Pruning
+		want   Pruning
 		left   []int64
 		first  string
 	}{
-		{10, workernode.Pruning{}, []int64{40, 30, 20, 10}, "a"},
-		{20, workernode.Pruning{}, []int64{40, 30, 20, 10}, "a"},
-		{21, workernode.Pruning{Slots: 1, Sessions: 1}, []int64{40, 30, 20, 10}, ""}, // b may have made ids after 21
-		{31, workernode.Pruning{Slots: 1, Sessions: 1}, []int64{40, 30, 10}, ""},
-		{31, workernode.Pruning{}, []int64{40, 30, 10}, ""},
-		{1 << 40, workernode.Pruning{Slots: 1, Sessions: 1}, []int64{40, 10}, ""}, // never the latest one
+		{10, Pruning{}, []int64{40, 30, 20, 10}, "a"},
+		{20, Pruning{}, []int64{40, 30, 20, 10}, "a"},
+		{21, Pruning{Slots: 1, Sessions: 1}, []int64{40, 30, 20, 10}, ""}, // b may have made ids after 21
+		{31, Pruning{Slots: 1, Sessions: 1}, []int64{40, 30, 10}, ""},
+		{31, Pruning{}, []int64{40, 30, 10}, ""},
+		{1 << 40, Pruning{Slots: 1, Sessions: 1}, []int64{40, 10}, ""}, // never the latest one
 	} {
-		got, err := d.PruneSessions(t.Context(), tt.before)
-		must(t, err)
-		left, err := d.Sessions(t.Context(), 1, 1<<40, 10)
-		must(t, err)
+		got, err := d.Prune(t.Context(), layout.TimeOf(tt.before+1))
+		testkit.Must(t, err)
+		left, err := d.Nodes.Sessions(t.Context(), layout, 1, time.Time{}, 10)
+		testkit.Must(t, err)
 		var starts []int64
 		for _, s := range left {
-			starts = append(starts, s.Start)
+			starts = append(starts, layout.TickAt(s.From)-1)
 		}
 		if got != tt.want || !slices.Equal(starts, tt.left) || left[len(left)-1].Application != tt.first {
 			t.Errorf("before %d: %+v, left %d, first %q; want %+v", tt.before, got, starts, left[len(left)-1].Application, tt)
@@ -201,7 +231,7 @@ func TestDBPruneSessions_KeepsTheSessionThatLastsOverTheDate(t *testing.T) {
 }
 
 // Whichever statement fails, none of the ids resolves to a wrong process, and the next attempt completes it.
-func TestDBPruneSessions_MayBeInterrupted(t *testing.T) {
+func TestPrune_MayBeInterrupted(t *testing.T) {
 	t.Parallel()
 
 	cut := errors.New("the line is cut")
@@ -209,16 +239,14 @@ func TestDBPruneSessions_MayBeInterrupted(t *testing.T) {
 		t.Run(at, func(t *testing.T) {
 			t.Parallel()
 			path := testkit.SQLitePath(t)
-			db := testkit.SQLite{Path: path}.Open(t)
-			must(t, migrate(t, db))
+			d := begun(t, path, 0, 1)
 			all := []history{randomHistory(rand.New(rand.NewPCG(3, 3)), 1), randomHistory(rand.New(rand.NewPCG(4, 4)), 2)}
 			for _, h := range all {
-				h.insert(t, db)
+				h.insert(t, d)
 			}
-			d := open(t, db)
 			was := answers(t, d, all)
 			wire := &testkit.Wire{}
-			pruned := open(t, wire.Open(t, testkit.SQLite{Path: path}))
+			pruned := connected(t, wire.Open(t, testkit.SQLite{Path: path}))
 			failed := false
 			wire.Set(func(c *testkit.Crossing) error {
 				if !failed && strings.HasPrefix(c.SQL, at) {
@@ -227,25 +255,25 @@ func TestDBPruneSessions_MayBeInterrupted(t *testing.T) {
 				}
 				return c.Run()
 			})
-			_, err := pruned.PruneSessions(t.Context(), 1<<40)
+			_, err := pruned.Prune(t.Context(), layout.TimeOf(1<<40+1))
 			if !failed || err == nil {
 				t.Fatalf("failed at %s: %v, %v", at, failed, err)
 			}
 			for _, h := range all {
 				checkPruned(t, []history{h}, pointOf(t, d, h), was, answers(t, d, all))
 			}
-			_, err = pruned.PruneSessions(t.Context(), 1<<40)
-			must(t, err)
+			_, err = pruned.Prune(t.Context(), layout.TimeOf(1<<40+1))
+			testkit.Must(t, err)
 			checkPruned(t, all, 1<<40, was, answers(t, d, all))
 		})
 	}
 }
 
 // pointOf returns up to which tick a slot has been pruned: all of it, or nothing.
-func pointOf(t *testing.T, d *workernode.DB, h history) int64 {
+func pointOf(t *testing.T, d *DB, h history) int64 {
 	t.Helper()
-	left, err := d.Sessions(t.Context(), h.slot, 1<<40, 100)
-	must(t, err)
+	left, err := d.Nodes.Sessions(t.Context(), layout, h.slot, time.Time{}, 100)
+	testkit.Must(t, err)
 	switch {
 	case len(left) == 2 && left[1].Pruned():
 		return 1 << 40
@@ -257,21 +285,20 @@ func pointOf(t *testing.T, d *workernode.DB, h history) int64 {
 }
 
 // Several at once, up to several dates, do what the last date says.
-func TestDBPruneSessions_SeveralAtOnce(t *testing.T) {
+func TestPrune_SeveralAtOnce(t *testing.T) {
 	t.Parallel()
 
-	db := tables(t)
+	d := begun(t, "", 0, 1)
 	var all []history
 	for slot := range int64(5) {
 		all = append(all, randomHistory(rand.New(rand.NewPCG(9, uint64(slot))), slot+1))
-		all[slot].insert(t, db)
+		all[slot].insert(t, d)
 	}
-	d := open(t, db)
 	was := answers(t, d, all)
 	var group sync.WaitGroup
 	for _, before := range []int64{60, 150, 90, 150} {
 		group.Go(func() {
-			if _, err := d.PruneSessions(t.Context(), before); err != nil {
+			if _, err := d.Prune(t.Context(), layout.TimeOf(before+1)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -281,35 +308,53 @@ func TestDBPruneSessions_SeveralAtOnce(t *testing.T) {
 }
 
 // Processes begin sessions while others are pruned; each id resolves to its own process, or to none if it is old.
-func TestDBPruneSessions_WhileProcessesRun(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		d := open(t, w.db)
-		type made struct {
-			id   int64
-			port string
+func TestPrune_WhileProcessesRun(t *testing.T) {
+	t.Parallel()
+
+	path, clock := testkit.SQLitePath(t), testkit.NewClock(time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC))
+	d := begun(t, path, 0, 1)
+	ids, last := map[uidplugin.ID]string{}, (*uidplugin.Plugin)(nil)
+	for i := range 12 {
+		last = uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithClock(clock.Now), uidplugin.WithHost(uidplugin.Host{Port: fmt.Sprint("p", i)}))
+		db := testkit.SQLite{Path: path}.Open(t)
+		testkit.Must(t, db.Use(last))
+		for range 3 {
+			id, err := last.NextID(t.Context(), &row{})
+			testkit.Must(t, err)
+			ids[id] = fmt.Sprint("p", i)
+			_, err = d.Prune(t.Context(), clock.Now()) // the process holds the slot
+			testkit.Must(t, err)
 		}
-		var ids []made
-		for i := range 12 {
-			port := fmt.Sprint("p", i)
-			p := w.start(func(_ *workernode.Config, h *workernode.Host) { h.Port = port })
-			p.use(t, table("orders"), 1)
-			_, err := d.PruneSessions(context.Background(), w.tick()) // a process holds the slot
-			must(t, err)
-			for _, id := range p.make(table("orders"), 20) {
-				ids = append(ids, made{id, port})
-			}
-			p.end(t)
-			time.Sleep(3 * time.Second)
+		testkit.Must(t, last.Close(t.Context()))
+		clock.Add(2 * time.Hour)
+	}
+	latest, err := d.Nodes.Sessions(t.Context(), layout, 0, time.Time{}, 1)
+	testkit.Must(t, err)
+	for id, port := range ids {
+		l, err := last.Locate(t.Context(), id)
+		if s := l.Session; err != nil || s.Port != "" && s.Port != port || !l.Time.Before(latest[0].From) && s.Port != port {
+			t.Errorf("%d of %s: %+v, %v", id, port, l, err)
 		}
-		latest, err := d.Sessions(t.Context(), 1, 1<<60, 1)
-		must(t, err)
-		for _, m := range ids {
-			_, tick := w.parts(m.id)
-			o, ok, err := d.Origin(t.Context(), 1, tick)
-			if err != nil || !ok || o.Port != "" && o.Port != m.port || tick > latest[0].Start && o.Port != m.port {
-				t.Errorf("%d of %s: %+v, %v, %v", m.id, m.port, o, ok, err)
-			}
+	}
+}
+
+type row struct {
+	ID uidplugin.ID
+}
+
+// Old sessions of another region are pruned there. Its rows come by replication.
+func TestPrune_LeavesOtherRegions(t *testing.T) {
+	t.Parallel()
+	d := begun(t, "", 1, 2)
+	for slot := int64(10); slot < 12; slot++ {
+		run(t, d, `INSERT INTO "WORKER_SLOT" VALUES (?, 'l', 1, 5, 1, '', 5, 'app', 'host', '1', CURRENT_TIMESTAMP, ?)`, slot, slot-10)
+		for tick := range 5 {
+			run(t, d, `INSERT INTO "WORKER_SESSION" VALUES (?, ?, ?, 'app', 'host', '1', 1, ?, 'x')`, slot, tick, tick, prunedLaunch)
 		}
-		w.check()
-	})
+	}
+	for _, count := range []func(context.Context, time.Time) (Pruning, error){d.Prunable, d.Prune} {
+		if p, err := count(t.Context(), layout.TimeOf(100+1)); err != nil || p != (Pruning{1, 4}) {
+			t.Error(p, err)
+		}
+	}
 }

@@ -1,4 +1,4 @@
-package workernode
+package lease
 
 // The worlds that the model goes through.
 

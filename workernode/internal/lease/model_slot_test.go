@@ -1,35 +1,35 @@
-package workernode
+package lease
 
 // This file has the actions of the model's processes on their slot, as slot.go does them.
 
 // slotStep does what Manager.send does about the slot.
-func (w *modelWorld) slotStep(s *modelState, p, c uint8, l slotLease, visit modelVisitor) {
+func (w *modelWorld) slotStep(s *modelState, p, c uint8, l Slot, visit modelVisitor) {
 	params, now, m := w.params(), int64(c), &w.mutant
-	switch l.next(params, now) {
-	case stepAcquire:
+	switch l.Next(params, now) {
+	case StepAcquire:
 		w.acquire(s, p, c, l, visit)
-	case stepRead:
+	case StepRead:
 		w.read(s, p, visit)
-	case stepCheckCommits:
-		w.send(s, p, c, l, modelStatement{kind: modelRelease, why: modelChecksCommits}, func(l *slotLease, me string) change {
-			ch := l.releaseChange(me)
+	case StepCheckCommits:
+		w.send(s, p, c, l, modelStatement{kind: modelRelease, why: modelChecksCommits}, func(l *Slot, me string) Change {
+			ch := l.ReleaseChange(me)
 			if m.checkRaises {
-				ch.newFence = max(l.granted, l.fence)
+				ch.NewFence = max(l.Granted, l.Fence)
 			}
 			return ch
 		}, visit)
-	case stepAbandon:
+	case StepAbandon:
 		w.send(s, p, c, l, modelStatement{kind: modelRelease, why: modelAbandons}, modelReleases, visit)
-	case stepBegin:
-		w.send(s, p, c, l, modelStatement{kind: modelBegin}, func(l *slotLease, me string) change {
-			ch := l.beginChange(params, now, me)
+	case StepBegin:
+		w.send(s, p, c, l, modelStatement{kind: modelBegin}, func(l *Slot, me string) Change {
+			ch := l.BeginChange(params, now, me)
 			switch {
 			case m.beginNotAboveGranted:
-				ch.least = 1
+				ch.Least = 1
 			case m.beginNotAboveFence:
-				ch.least = l.granted + 1
+				ch.Least = l.Granted + 1
 			case m.beginEndsAtFence:
-				ch.before = l.fence
+				ch.Before = l.Fence
 			}
 			return ch
 		}, visit)
@@ -38,7 +38,7 @@ func (w *modelWorld) slotStep(s *modelState, p, c uint8, l slotLease, visit mode
 
 // acquire models slotHolder.acquire. SEEN_TICK is always old, because the safety of the protocol must not depend on
 // it.
-func (w *modelWorld) acquire(s *modelState, p, c uint8, l slotLease, visit modelVisitor) {
+func (w *modelWorld) acquire(s *modelState, p, c uint8, l Slot, visit modelVisitor) {
 	params, now := w.params(), int64(c)
 	for i := range uint8(modelSlots) {
 		for k, db := range [...]*modelDB{&s.db, &s.replica} {
@@ -46,13 +46,13 @@ func (w *modelWorld) acquire(s *modelState, p, c uint8, l slotLease, visit model
 			if r.exists == 0 || k == 1 && (!w.stale || r == s.db.slots[i]) {
 				continue
 			}
-			row := slotRow{id: int64(i), holder: modelTokens[r.holder], version: int64(r.version), fence: int64(r.fence)}
+			row := Row{ID: int64(i), Holder: modelTokens[r.holder], Version: int64(r.version), Fence: int64(r.fence)}
 			// FENCE 0 means that no process ever held the slot.
-			if params.fenceAt(now, row.fence) == row.fence || w.end != 0 && row.fence != 0 && !params.reclaimable(row, now) {
+			if params.FenceAt(now, row.Fence) == row.Fence || w.end != 0 && row.Fence != 0 && !params.Reclaimable(row, now) {
 				continue
 			}
-			w.send(s, p, c, l, modelStatement{kind: modelReclaim}, func(l *slotLease, me string) change {
-				return l.reclaimChange(params, row, now, me)
+			w.send(s, p, c, l, modelStatement{kind: modelReclaim}, func(l *Slot, me string) Change {
+				return l.ReclaimChange(params, row, now, me)
 			}, visit)
 		}
 	}
@@ -74,22 +74,22 @@ func (w *modelWorld) read(s *modelState, p uint8, visit modelVisitor) {
 		n := *s
 		x := &n.procs[p]
 		l := x.lease.lease()
-		r := db.slots[l.id]
+		r := db.slots[l.ID]
 		e := modelEvent{what: "reads", proc: p, a: r.version, b: r.fence}
-		row := slotRow{id: l.id, holder: modelTokens[r.holder], version: int64(r.version), fence: int64(r.fence)}
+		row := Row{ID: l.ID, Holder: modelTokens[r.holder], Version: int64(r.version), Fence: int64(r.fence)}
 		switch {
 		case m.skipsRead:
-			l.inDoubt = false
+			l.InDoubt = false
 			x.lease = modelLeaseOf(l)
 			e.what = "does not read"
-		case !l.noteRow(row, r.exists != 0, modelTokens[x.token]) || l.regressed && m.checksInMemory:
+		case !l.NoteRow(row, r.exists != 0, modelTokens[x.token]) || l.Regressed && m.checksInMemory:
 			x.lose(l)
 			e.what = "reads that its slot is lost"
 		default:
 			granted := x.lease.granted
-			l.regressed = l.regressed && !m.ignoresRegress
+			l.Regressed = l.Regressed && !m.ignoresRegress
 			if m.adopts {
-				l.granted = max(l.granted, l.fence)
+				l.Granted = max(l.Granted, l.Fence)
 			}
 			x.lease = modelLeaseOf(l)
 			w.stampAll(&n, p, granted+1, x.lease.granted)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
 // How a slotHolder gets a slot and begins sessions.
@@ -30,14 +31,14 @@ func (h *slotHolder) acquire(ctx context.Context, tables []Table) error {
 	if err != nil {
 		return fmt.Errorf("workernode: reserve a slot: %w", err)
 	}
-	c := h.lease.allocateChange(h.params, slot, h.clock.tick(), h.me)
+	c := h.lease.AllocateChange(h.params, slot, h.clock.tick(), h.me)
 	ok, err := h.beginSession(ctx, &c)
-	if errors.Is(err, errTaken) && h.slotsTaken < maxTries {
-		h.slotsTaken++ // NEXT_SLOT is behind, because its latest commits were lost or the row was restored
-		h.leastSlot = slot + 1<<h.slotsTaken
-		return pause(ctx, h.slotsTaken)
+	if errors.Is(err, errTaken) && h.slotTries < maxTries {
+		h.slotTries++ // NEXT_SLOT is behind, because its latest commits were lost or the row was restored
+		h.leastSlot = slot + 1<<h.slotTries
+		return pause(ctx, h.slotTries)
 	}
-	h.slotsTaken = 0
+	h.slotTries = 0
 	if ok {
 		h.stats.Allocated++
 	}
@@ -51,29 +52,29 @@ func (h *slotHolder) reclaim(ctx context.Context, tables []Table) (bool, error) 
 		if err != nil {
 			return false, err
 		}
-		rows = inOrder(rows, mathrand.Shuffle)
+		rows = lease.InOrder(rows, mathrand.Shuffle)
 		got, refused, err := h.reclaimOne(ctx, rows)
-		if got || err != nil || !looksAgain(len(rows), refused, look) {
+		if got || err != nil || !lease.LooksAgain(len(rows), refused, look) {
 			return got, err
 		}
 	}
 }
 
 // reclaimOne tries to get a slot of rows. refused counts those that another process has changed since.
-func (h *slotHolder) reclaimOne(ctx context.Context, rows []slotRow) (got bool, refused int, err error) {
+func (h *slotHolder) reclaimOne(ctx context.Context, rows []lease.Row) (got bool, refused int, err error) {
 	failures := 0
 	for _, r := range rows {
-		if time.Since(h.avoid[r.id]) < grace && !h.avoid[r.id].IsZero() {
+		if time.Since(h.avoid[r.ID]) < grace && !h.avoid[r.ID].IsZero() {
 			continue
 		}
-		c := h.lease.reclaimChange(h.params, r, h.clock.tick(), h.me)
+		c := h.lease.ReclaimChange(h.params, r, h.clock.tick(), h.me)
 		ok, err := h.beginSession(ctx, &c)
 		if errors.Is(err, sqldb.ErrNoConnection) || errors.Is(err, ErrTable) || sqldb.IsTransient(err) && !lockWait.MatchString(err.Error()) {
 			return false, refused, err // another slot would not help: no connection, or another process interfered
 		}
 		if err != nil {
 			// The row may be locked or unreadable, so try another slot or a new one.
-			h.avoid[r.id] = time.Now()
+			h.avoid[r.ID] = time.Now()
 			if timedOut(err) {
 				failures++
 			}
@@ -92,7 +93,7 @@ func (h *slotHolder) reclaimOne(ctx context.Context, rows []slotRow) (got bool, 
 }
 
 // candidates returns reclaimable slots: of this application, or of any with worker ids for one of tables.
-func (h *slotHolder) candidates(ctx context.Context, tables []Table) ([]slotRow, error) {
+func (h *slotHolder) candidates(ctx context.Context, tables []Table) ([]lease.Row, error) {
 	if len(tables) > 0 {
 		return h.store.candidatesWithTables(ctx, h.params, h.clock.tick(), tables)
 	}
@@ -104,7 +105,7 @@ func (h *slotHolder) begin(ctx context.Context) error {
 	if err := h.check.check(ctx); err != nil {
 		return err
 	}
-	c := h.lease.beginChange(h.params, h.clock.tick(), h.me)
+	c := h.lease.BeginChange(h.params, h.clock.tick(), h.me)
 	ok, err := h.beginSession(ctx, &c)
 	if err == nil && !ok {
 		return h.refuse(ctx, "begin a session")
@@ -113,29 +114,29 @@ func (h *slotHolder) begin(ctx context.Context) error {
 }
 
 // beginSession begins a session with c, in the same slot or another one. It reports false if c was refused.
-func (h *slotHolder) beginSession(ctx context.Context, c *change) (bool, error) {
+func (h *slotHolder) beginSession(ctx context.Context, c *lease.Change) (bool, error) {
 	nodes, floor, ok, err := h.store.beginSession(ctx, c, h.clock.tick)
 	if !ok {
-		if h.lease.held {
-			h.lease.doubt()
+		if h.lease.Held {
+			h.lease.Doubt()
 			h.giveUpIfLocked(err)
 		}
 		layout := h.clock.layout
-		if err == nil && floor >= c.newFence {
+		if err == nil && floor >= c.NewFence {
 			err = fmt.Errorf("%w: FLOOR_TICK in %s is %d (%s), but the clock is at %s, and ids are stamped at most %v ahead;"+
 				" correct the clock if it is behind, or else wait, or set FLOOR_TICK as docs/failures.md describes",
 				ErrClock, RegistryTable, floor, layout.TimeOf(min(floor, layout.MaxTick())),
 				h.clock.now().UTC().Format(time.RFC3339), h.lead)
-		} else if err == nil && c.first > c.newFence {
+		} else if err == nil && c.First > c.NewFence {
 			err = h.tooLate()
 		}
 		return false, err
 	}
 	h.nodes = nodes
-	if c.insert {
+	if c.Insert {
 		h.nodes = nil // no process has held the slot, so it owns no worker ids
 	}
-	h.lease.noteSession(*c, floor)
+	h.lease.NoteSession(*c, floor)
 	h.noteAck()
 	h.stats.Sessions++
 	return true, nil

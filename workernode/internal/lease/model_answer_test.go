@@ -1,33 +1,33 @@
-package workernode
+package lease
 
 // This file has the ways in which statements of the model's processes can end.
 
 // A modelWith makes the change of a statement; me is the HOLDER.
-type modelWith func(l *slotLease, me string) change
+type modelWith func(l *Slot, me string) Change
 
-func modelReleases(l *slotLease, me string) change { return l.releaseChange(me) }
+func modelReleases(l *Slot, me string) Change { return l.ReleaseChange(me) }
 
 // send sends a statement. The change that it makes comes from a function of lease.go.
-func (w *modelWorld) send(s *modelState, p, clock uint8, l slotLease, q modelStatement,
+func (w *modelWorld) send(s *modelState, p, clock uint8, l Slot, q modelStatement,
 	with modelWith, visit modelVisitor) {
 	n := *s
 	x := &n.procs[p]
 	q.proc = p
 	if with != nil {
-		used := l.used
+		used := l.Used
 		if w.mutant.versionOfRead {
-			l.used = 0
+			l.Used = 0
 		}
 		q.change = modelChangeOf(with(&l, modelTokens[x.token]))
-		l.used = max(used, l.used)
+		l.Used = max(used, l.Used)
 		most := w.maxV
 		if w.maxV2 != 0 && p > 0 {
 			most = w.maxV2
 		}
-		if l.regressed { // it may always find out
+		if l.Regressed { // it may always find out
 			most++
 		}
-		if l.held && q.change.newVersion > most || used >= int64(most) {
+		if l.Held && q.change.newVersion > most || used >= int64(most) {
 			return
 		}
 		x.lease = modelLeaseOf(l)
@@ -41,9 +41,9 @@ func (w *modelWorld) send(s *modelState, p, clock uint8, l slotLease, q modelSta
 	}
 	x.flight[f], x.answers[f] = q, modelSent
 	if w.mutant.grantsWhenSent && q.kind == modelAdd {
-		l.noteRenewal(q.change.change(), int64(clock))
+		l.NoteRenewal(q.change.change(), int64(clock))
 		granted := x.lease.granted
-		x.lease.granted = modelByte(l.granted)
+		x.lease.granted = modelByte(l.Granted)
 		w.stampAll(&n, p, granted+1, x.lease.granted)
 	}
 	visit(modelEvent{what: "sends", proc: p, a: clock, b: x.lease.granted, q: q}, &n)
@@ -162,9 +162,9 @@ func (w *modelWorld) open(s *modelState, p uint8, f int, visit modelVisitor) {
 				now = 0
 			}
 			ch := q.change.change()
-			ok = ch.setFirst(now, int64(floor))
+			ok = ch.SetFirst(now, int64(floor))
 			if m.beginHidesLeftovers && q.kind == modelBegin {
-				ch.before = ch.first - 1
+				ch.Before = ch.First - 1
 			}
 			y.change = modelChangeOf(ch)
 		}
@@ -192,8 +192,8 @@ func (w *modelWorld) fail(s *modelState, p uint8, q *modelStatement, unknown boo
 			x.mustReread = true
 		}
 	}
-	if l.held {
-		l.doubt()
+	if l.Held {
+		l.Doubt()
 	}
 	x.lease = modelLeaseOf(l)
 }
@@ -220,8 +220,8 @@ func (w *modelWorld) learn(s *modelState, p uint8, q *modelStatement, after uint
 			w.grant(s, p, l, q, after)
 			break
 		}
-		if l.noteAck(c); m.keepCounts {
-			l.granted = c.newFence
+		if l.NoteAck(c); m.keepCounts {
+			l.Granted = c.NewFence
 		}
 		x.lease = modelLeaseOf(l)
 	case modelRenew:
@@ -240,10 +240,10 @@ func (w *modelWorld) learn(s *modelState, p uint8, q *modelStatement, after uint
 }
 
 // began notes the same as slotHolder.beginSession.
-func (w *modelWorld) began(s *modelState, p uint8, q *modelStatement, l slotLease) {
+func (w *modelWorld) began(s *modelState, p uint8, q *modelStatement, l Slot) {
 	x := &s.procs[p]
 	c := q.change.change()
-	if !l.held || l.id != c.slot {
+	if !l.Held || l.ID != c.Slot {
 		for i, u := range x.uses {
 			if u > 2 {
 				x.uses[i] = 0
@@ -254,7 +254,7 @@ func (w *modelWorld) began(s *modelState, p uint8, q *modelStatement, l slotLeas
 	if w.mutant.noFloor {
 		floor = 0
 	}
-	l.noteSession(c, int64(floor))
+	l.NoteSession(c, int64(floor))
 	x.lease, x.mustReread = modelLeaseOf(l), false
 	x.holed = false
 	w.stampAll(s, p, q.change.first, x.lease.granted)
@@ -265,23 +265,23 @@ func (w *modelWorld) began(s *modelState, p uint8, q *modelStatement, l slotLeas
 }
 
 // grant is slotHolder.noteRenewal.
-func (w *modelWorld) grant(s *modelState, p uint8, l slotLease, q *modelStatement, after uint8) {
+func (w *modelWorld) grant(s *modelState, p uint8, l Slot, q *modelStatement, after uint8) {
 	x, m, c, now := &s.procs[p], &w.mutant, q.change.change(), int64(after)
-	granted, compared := l.granted, l.fence
+	granted, compared := l.Granted, l.Fence
 	if m.anyClock {
-		now = min(now, l.granted+1)
+		now = min(now, l.Granted+1)
 	}
 	if m.anyFence {
-		l.fence = l.granted
+		l.Fence = l.Granted
 	}
 	joined := l.contiguous(now)
-	l.noteRenewal(c, now)
+	l.NoteRenewal(c, now)
 	from := granted + 1
 	if !joined {
 		if m.usesGap {
-			from = max(compared+1, granted+1, l.floor+1, int64(after))
-			if from <= c.newFence {
-				l.granted = c.newFence
+			from = max(compared+1, granted+1, l.Floor+1, int64(after))
+			if from <= c.NewFence {
+				l.Granted = c.NewFence
 			}
 		} else if m.noSendCheck {
 			x.holed = true

@@ -1,4 +1,4 @@
-package workernode
+package lease
 
 import (
 	"flag"
@@ -11,7 +11,7 @@ import (
 
 // These tests try everything that can happen to a few processes that share one or two slots for a few ticks. They
 // look for a bad state: a tick stamped twice with one worker id, a stamped tick up to FLOOR_TICK, an id that resolves
-// to a wrong table or process, or a process that can never stamp again. The functions of lease.go and work.next
+// to a wrong table or process, or a process that can never stamp again. The functions of lease.go and Needs.Next
 // decide. The rest is in these files:
 //
 //	model_worlds_test.go   the worlds, and the mutants: worlds where a process breaks one rule

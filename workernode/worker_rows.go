@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
 // workerRows reserves worker ids for the slot, and reads their rows again. Only the goroutine of the Manager uses it.
@@ -13,8 +15,8 @@ type workerRows struct {
 	store *statements
 
 	mayInsert  bool      // the right to insert was checked
-	unspent    []int64   // worker ids that were reserved but not inserted
-	atLeast    int64     // the smallest worker id to reserve
+	unclaimed  []int64   // worker ids that were reserved but not inserted
+	leastID    int64     // the smallest worker id to reserve
 	taken      int       // adds in a row whose worker ids another program has inserted
 	mustReread bool      // worker ids were added with an unknown outcome: read them after the next acknowledgement
 	lastRead   time.Time // when the rows of the slot's worker ids were last read
@@ -29,8 +31,8 @@ func (r *workerRows) reserve(ctx context.Context, tables []Table) ([]newNode, er
 		}
 		r.mayInsert = true
 	}
-	if n := len(tables) - len(r.unspent); n > 0 {
-		b, err := r.store.reserve(ctx, int64(n), r.atLeast)
+	if n := len(tables) - len(r.unclaimed); n > 0 {
+		b, err := r.store.reserve(ctx, int64(n), r.leastID)
 		if errors.Is(err, ErrExhausted) {
 			return nil, err
 		}
@@ -38,19 +40,19 @@ func (r *workerRows) reserve(ctx context.Context, tables []Table) ([]newNode, er
 			return nil, fmt.Errorf("workernode: reserve worker ids: %w", err)
 		}
 		for i := range n {
-			r.unspent = append(r.unspent, b.worker(i))
+			r.unclaimed = append(r.unclaimed, b.worker(i))
 		}
 	}
 	nodes := make([]newNode, len(tables))
 	for i, t := range tables {
-		nodes[i] = newNode{r.unspent[i], t}
+		nodes[i] = newNode{r.unclaimed[i], t}
 	}
 	return nodes, nil
 }
 
 // noteAdded records that the nodes that reserve has returned were added.
 func (r *workerRows) noteAdded(nodes []newNode) {
-	r.unspent, r.taken = r.unspent[len(nodes):], 0
+	r.unclaimed, r.taken = r.unclaimed[len(nodes):], 0
 }
 
 // noteTaken records that another program, such as UidGenerator, has inserted the reserved worker ids. It reports
@@ -60,9 +62,9 @@ func (r *workerRows) noteTaken(ctx context.Context) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	r.unspent, r.atLeast = nil, largest+1
+	r.unclaimed, r.leastID = nil, largest+1
 	r.taken++
-	if r.taken <= 2*maxRefused {
+	if r.taken <= 2*lease.MaxRefused {
 		return true, pause(ctx, r.taken)
 	}
 	r.taken = 0
@@ -72,23 +74,23 @@ func (r *workerRows) noteTaken(ctx context.Context) (again bool, err error) {
 // noteRead records that the rows of all worker ids of the slot were read.
 func (r *workerRows) noteRead(nodes []*Node) {
 	r.mustReread, r.lastRead = false, time.Now()
-	r.unspent = slices.DeleteFunc(r.unspent, func(id int64) bool {
+	r.unclaimed = slices.DeleteFunc(r.unclaimed, func(id int64) bool {
 		return slices.ContainsFunc(nodes, func(n *Node) bool { return n.WorkerID == id })
 	})
 }
 
 // due reports whether to read the rows: every ten minutes, because somebody may have deleted some, and after some were
 // added with an unknown outcome. The latest statement about the slot must have been acknowledged.
-func (r *workerRows) due(l *slotLease) bool {
+func (r *workerRows) due(l *lease.Slot) bool {
 	return (r.mustReread || time.Since(r.lastRead) > rereadAfter) &&
-		l.held && !l.inDoubt && !l.regressed && l.version == l.ackedVersion
+		l.Held && !l.InDoubt && !l.Regressed && l.Version == l.AckedVersion
 }
 
 // reread reads the rows of the slot's worker ids. It reports false if it did not, although nothing depends on it.
-func (r *workerRows) reread(ctx context.Context, l *slotLease, me string) (nodes []*Node, ok bool, err error) {
+func (r *workerRows) reread(ctx context.Context, l *lease.Slot, me string) (nodes []*Node, ok bool, err error) {
 	// The same SELECT compares the row of the slot. A late COMMIT of these worker ids would have changed its version,
 	// and a replaced server has an old one.
-	nodes, ok, err = r.store.db.nodesAt(ctx, l.id, me, l.ackedVersion)
+	nodes, ok, err = r.store.db.nodesAt(ctx, l.ID, me, l.AckedVersion)
 	if err == nil {
 		_, err = r.store.db.floor(ctx, r.store.space)
 	}

@@ -1,4 +1,4 @@
-package workernode
+package lease
 
 import (
 	"fmt"
@@ -36,26 +36,26 @@ func modelByte(n int64) uint8 {
 	return uint8(n)
 }
 
-// A modelLease is a slotLease in fewer bytes.
+// A modelLease is a Slot in fewer bytes.
 type modelLease struct {
 	held, inDoubt, regressed                                          bool
 	slot, version, fence, acknowledged, session, granted, floor, used uint8
 }
 
-func (x *modelLease) lease() slotLease {
-	return slotLease{
-		held: x.held, id: int64(x.slot), version: int64(x.version), fence: int64(x.fence),
-		ackedVersion: int64(x.acknowledged), start: int64(x.session), granted: int64(x.granted),
-		floor:   int64(x.floor),
-		inDoubt: x.inDoubt, regressed: x.regressed, used: int64(x.used),
+func (x *modelLease) lease() Slot {
+	return Slot{
+		Held: x.held, ID: int64(x.slot), Version: int64(x.version), Fence: int64(x.fence),
+		AckedVersion: int64(x.acknowledged), Start: int64(x.session), Granted: int64(x.granted),
+		Floor:   int64(x.floor),
+		InDoubt: x.inDoubt, Regressed: x.regressed, Used: int64(x.used),
 	}
 }
 
-func modelLeaseOf(l slotLease) modelLease {
+func modelLeaseOf(l Slot) modelLease {
 	return modelLease{
-		held: l.held, inDoubt: l.inDoubt, regressed: l.regressed, slot: modelByte(l.id), version: modelByte(l.version),
-		fence: modelByte(l.fence), acknowledged: modelByte(l.ackedVersion), session: modelByte(l.start),
-		granted: modelByte(l.granted), floor: modelByte(l.floor), used: modelByte(l.used),
+		held: l.Held, inDoubt: l.InDoubt, regressed: l.Regressed, slot: modelByte(l.ID), version: modelByte(l.Version),
+		fence: modelByte(l.Fence), acknowledged: modelByte(l.AckedVersion), session: modelByte(l.Start),
+		granted: modelByte(l.Granted), floor: modelByte(l.Floor), used: modelByte(l.Used),
 	}
 }
 
@@ -65,21 +65,21 @@ type modelChange struct {
 	insert                                                                              bool
 }
 
-func (x *modelChange) change() change {
-	return change{
-		slot: int64(x.slot), insert: x.insert, holder: modelTokens[x.holder],
-		version: int64(x.version), fence: int64(x.fence),
-		newHolder: modelTokens[x.newHolder], newVersion: int64(x.newVersion), newFence: int64(x.newFence),
-		first: int64(x.first), before: int64(x.before), least: int64(x.least),
+func (x *modelChange) change() Change {
+	return Change{
+		Slot: int64(x.slot), Insert: x.insert, Holder: modelTokens[x.holder],
+		Version: int64(x.version), Fence: int64(x.fence),
+		NewHolder: modelTokens[x.newHolder], NewVersion: int64(x.newVersion), NewFence: int64(x.newFence),
+		First: int64(x.first), Before: int64(x.before), Least: int64(x.least),
 	}
 }
 
-func modelChangeOf(c change) modelChange {
+func modelChangeOf(c Change) modelChange {
 	return modelChange{
-		slot: modelByte(c.slot), insert: c.insert, holder: modelToken(c.holder),
-		version: modelByte(c.version), fence: modelByte(c.fence),
-		newHolder: modelToken(c.newHolder), newVersion: modelByte(c.newVersion), newFence: modelByte(c.newFence),
-		first: modelByte(c.first), before: modelByte(c.before), least: modelByte(c.least),
+		slot: modelByte(c.Slot), insert: c.Insert, holder: modelToken(c.Holder),
+		version: modelByte(c.Version), fence: modelByte(c.Fence),
+		newHolder: modelToken(c.NewHolder), newVersion: modelByte(c.NewVersion), newFence: modelByte(c.NewFence),
+		first: modelByte(c.First), before: modelByte(c.Before), least: modelByte(c.Least),
 	}
 }
 
@@ -215,7 +215,7 @@ type modelEvent struct {
 	q          modelStatement
 }
 
-var modelDeeds = [...]string{doRenew: "renew", doAdd: "add"}
+var modelDeeds = [...]string{DoRenew: "renew", DoAdd: "add"}
 
 type modelVisitor func(e modelEvent, s *modelState)
 

@@ -1,4 +1,4 @@
-package workernode
+package lease
 
 import (
 	"hash/maphash"

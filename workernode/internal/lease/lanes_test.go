@@ -1,4 +1,4 @@
-package workernode
+package lease
 
 import (
 	"testing"
@@ -25,7 +25,7 @@ func TestInNeed_ComparesWithWhatLiesAhead(t *testing.T) {
 		{"the lease is of the past, and nobody waits", generator.Usage{Tick: 90, Left: 5, Lanes: 1}, 99, 100, false},
 		{"no lease", generator.Usage{}, 0, 100, false},
 	} {
-		if got := inNeed(tt.usage, tt.until, tt.now, 16); got != tt.want {
+		if got := InNeed(tt.usage, tt.until, tt.now, 16); got != tt.want {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 	}
@@ -38,7 +38,7 @@ func TestAhead_BeginsWithTheLease(t *testing.T) {
 	for _, tt := range []struct{ tick, from, now, want int64 }{
 		{150, 90, 100, 50}, {100, 90, 100, 0}, {90, 80, 100, 0}, {150, 150, 100, 0}, {150, 140, 100, 10},
 	} {
-		if got := ahead(generator.Usage{Tick: tt.tick}, tt.from, tt.now); got != tt.want {
+		if got := Ahead(generator.Usage{Tick: tt.tick}, tt.from, tt.now); got != tt.want {
 			t.Errorf("%+v: %d", tt, got)
 		}
 	}
@@ -62,14 +62,14 @@ func TestMostLanes_IsAPowerOfTwoThatNeverFalls(t *testing.T) {
 		{3, 1, 0, 0, 2},
 		{4, 8, 0, 0, 8}, // the most was lowered
 	} {
-		if got := mostLanes(tt.most, tt.have, tt.free, tt.given, layout); got != tt.want {
+		if got := MostLanes(tt.most, tt.have, tt.free, tt.given, layout); got != tt.want {
 			t.Errorf("%+v: %d", tt, got)
 		}
 	}
 }
 
 // A layout with few worker ids must have some left for other tables and processes.
-func TestMaxLanes_LeavesWorkerIDsForOthers(t *testing.T) {
+func TestLayoutMaxLanes_LeavesWorkerIDsForOthers(t *testing.T) {
 	t.Parallel()
 
 	for bits, want := range map[uint8]int{1: 1, 2: 1, 3: 1, 4: 2, 5: 4, 6: 8, 7: 16, 8: 16, 18: 16} {

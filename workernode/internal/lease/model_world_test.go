@@ -1,4 +1,4 @@
-package workernode
+package lease
 
 // This file has what can happen outside of the model's processes: time, the database, failovers, backups, copies of
 // processes, and late and repeated statements.
@@ -56,12 +56,12 @@ func (s *modelState) blame(fault uint8) {
 	}
 }
 
-func (w *modelWorld) params() leaseParams {
+func (w *modelWorld) params() Params {
 	last := int64(15)
 	if w.end == 0 {
 		last = int64(w.last)
 	}
-	return leaseParams{lead: int64(w.lead), settle: int64(w.settle), grace: int64(w.grace), quiet: int64(w.grace), last: last}
+	return Params{Lead: int64(w.lead), Settle: int64(w.settle), Grace: int64(w.grace), Quiet: int64(w.grace), Last: last}
 }
 
 func (w *modelWorld) first() (s modelState) {
@@ -83,9 +83,9 @@ func (w *modelWorld) first() (s modelState) {
 		}
 		w.start(&s, p, table)
 		q := modelStatement{kind: modelReclaim, proc: p}
-		var l slotLease
-		c := l.reclaimChange(w.params(), slotRow{id: int64(p)}, 0, modelTokens[p+1])
-		c.setFirst(0, 0)
+		var l Slot
+		c := l.ReclaimChange(w.params(), Row{ID: int64(p)}, 0, modelTokens[p+1])
+		c.SetFirst(0, 0)
 		q.change = modelChangeOf(c)
 		w.execute(&s, &q)
 		w.learn(&s, p, &q, 0)

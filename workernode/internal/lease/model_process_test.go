@@ -1,6 +1,6 @@
-package workernode
+package lease
 
-// This file has the actions of the model's processes. They decide by lease.go and work.next, as the lease manager
+// This file has the actions of the model's processes. They decide by lease.go and Needs.Next, as the lease manager
 // does. Each if with a field of mutant breaks a rule on purpose.
 
 // A modelMutant is a rule that a process breaks.
@@ -19,8 +19,6 @@ type modelMutant struct {
 	addAlone, startEarly, ignoresStart                 bool
 	noFloor, noEnd, twoInFlight, notReadBack           bool
 }
-
-var modelLacks [8]Table
 
 func (w *modelWorld) process(s *modelState, p uint8, visit modelVisitor) {
 	x := &s.procs[p]
@@ -123,8 +121,8 @@ func (x *modelProc) adopt(i int, table, start uint8) {
 }
 
 // lose is slotHolder.lost. What was granted has been stamped.
-func (x *modelProc) lose(l slotLease) {
-	l.lose()
+func (x *modelProc) lose(l Slot) {
+	l.Lose()
 	*x = modelProc{
 		mode: x.mode, token: x.token, wants: x.wants, avoid: x.avoid, flight: x.flight, answers: x.answers,
 		lease: modelLeaseOf(l),
@@ -143,16 +141,16 @@ func (w *modelWorld) act(s *modelState, p uint8, visit modelVisitor) {
 		}
 		w.decide(s, p, c, l, visit)
 	}
-	if w.closes && l.held && !l.inDoubt && !l.regressed && x.doing == 0 {
+	if w.closes && l.Held && !l.InDoubt && !l.Regressed && x.doing == 0 {
 		w.send(s, p, most, l, modelStatement{kind: modelRelease, why: modelCloses}, modelReleases, visit)
 	}
 }
 
 // mustReread is Manager.reread. The SELECT also compares HOLDER and VERSION of the slot
 // with what was acknowledged, so that it sees no worker ids that a later statement added.
-func (w *modelWorld) mustReread(s *modelState, p uint8, l slotLease, visit modelVisitor) {
+func (w *modelWorld) mustReread(s *modelState, p uint8, l Slot, visit modelVisitor) {
 	m := &w.mutant
-	due := l.held && !l.inDoubt && !l.regressed && l.version == l.ackedVersion
+	due := l.Held && !l.InDoubt && !l.Regressed && l.Version == l.AckedVersion
 	if !s.procs[p].mustReread || !due && !m.reselectsAtOnce || s.down > 0 {
 		return
 	}
@@ -176,7 +174,7 @@ func (w *modelWorld) mustReread(s *modelState, p uint8, l slotLease, visit model
 }
 
 // decide is Manager.one, with everything that can be due.
-func (w *modelWorld) decide(s *modelState, p, c uint8, l slotLease, visit modelVisitor) {
+func (w *modelWorld) decide(s *modelState, p, c uint8, l Slot, visit modelVisitor) {
 	x, done := &s.procs[p], uint16(0)
 	for _, adds := range [...]bool{false, true} { // callers need worker ids, or none
 		var missing modelList
@@ -187,20 +185,20 @@ func (w *modelWorld) decide(s *modelState, p, c uint8, l slotLease, visit modelV
 		if adds && (!w.adds || n == 0 || s.db.nextID+n > w.maxNodes) {
 			continue
 		}
-		for _, wk := range [...]work{
-			{wanted: true, missing: modelLacks[:n], stale: int64(c) > l.granted},
-			{wanted: true, missing: modelLacks[:n], due: true},
-			{idle: true, keepAlive: true},
+		for _, wk := range [...]Needs{
+			{Wanted: true, Add: n > 0, Stale: int64(c) > l.Granted},
+			{Wanted: true, Add: n > 0, Due: true},
+			{Idle: true, KeepAlive: true},
 		} {
-			if wk.idle && !w.keeps {
+			if wk.Idle && !w.keeps {
 				continue
 			}
 			action := w.next(s, p, l, &wk, int64(c))
-			if action == doNothing || action != doAdd && done>>action&1 != 0 {
+			if action == DoNothing || action != DoAdd && done>>action&1 != 0 {
 				continue
 			}
 			done |= 1 << action
-			if w.pauses && (action == doRenew || action == doAdd) {
+			if w.pauses && (action == DoRenew || action == DoAdd) {
 				w.pause(s, p, c, action, missing, n, visit)
 			} else {
 				w.perform(s, p, c, uint8(action), missing, visit)
@@ -209,20 +207,20 @@ func (w *modelWorld) decide(s *modelState, p, c uint8, l slotLease, visit modelV
 	}
 }
 
-// next is work.next.
-func (w *modelWorld) next(s *modelState, p uint8, l slotLease, wk *work, c int64) action {
+// next is Needs.Next.
+func (w *modelWorld) next(s *modelState, p uint8, l Slot, wk *Needs, c int64) Action {
 	m := &w.mutant
-	action, _ := wk.next(&l, w.params(), c)
-	if action != doSlot || !l.held || l.inDoubt || l.regressed || s.procs[p].hole() {
+	action, _ := wk.Next(&l, w.params(), c)
+	if action != DoSlot || !l.Held || l.InDoubt || l.Regressed || s.procs[p].hole() {
 		return action
 	}
 	if m.anyClock || m.noSendCheck {
-		c = min(c, l.granted+1)
+		c = min(c, l.Granted+1)
 	}
 	if m.anyFence || m.noSendCheck {
-		l.granted = l.fence
+		l.Granted = l.Fence
 	}
-	other, _ := wk.next(&l, w.params(), c)
+	other, _ := wk.Next(&l, w.params(), c)
 	return other
 }
 
@@ -241,11 +239,11 @@ func (x *modelProc) missing() (list modelList, n uint8) {
 
 // pause lets time pass between a decision and its statement, while worker ids are reserved or the clock is compared
 // with the database's.
-func (w *modelWorld) pause(s *modelState, p, c uint8, d action, missing modelList, count uint8, visit modelVisitor) {
+func (w *modelWorld) pause(s *modelState, p, c uint8, d Action, missing modelList, count uint8, visit modelVisitor) {
 	n := *s
 	x := &n.procs[p]
 	x.doing = uint8(d)
-	if d == doAdd {
+	if d == DoAdd {
 		if s.down > 0 {
 			return
 		}
@@ -267,29 +265,29 @@ func (w *modelWorld) pause(s *modelState, p, c uint8, d action, missing modelLis
 func (w *modelWorld) perform(s *modelState, p, c, what uint8, missing modelList, visit modelVisitor) {
 	x, now, params, m := &s.procs[p], int64(c), w.params(), &w.mutant
 	l := x.lease.lease()
-	renew := func(l *slotLease, me string) change {
-		ch := l.renewChange(params, now, me)
+	renew := func(l *Slot, me string) Change {
+		ch := l.RenewChange(params, now, me)
 		if m.laterClock || m.noSendCheck || m.anyClock {
-			ch.newFence = params.fenceAt(now, ch.fence)
+			ch.NewFence = params.FenceAt(now, ch.Fence)
 		}
 		return ch
 	}
 	switch what {
-	case uint8(doSlot):
+	case uint8(DoSlot):
 		w.slotStep(s, p, c, l, visit)
-	case uint8(doRenew):
+	case uint8(DoRenew):
 		w.send(s, p, c, l, modelStatement{kind: modelRenew}, renew, visit)
-	case uint8(doKeepAlive):
-		w.send(s, p, c, l, modelStatement{kind: modelKeepAlive}, func(l *slotLease, me string) change {
-			ch := l.keepAliveChange(me)
+	case uint8(DoKeepAlive):
+		w.send(s, p, c, l, modelStatement{kind: modelKeepAlive}, func(l *Slot, me string) Change {
+			ch := l.KeepAliveChange(me)
 			if m.keepGrants || m.keepCounts {
-				ch.newFence = max(now, ch.fence)
+				ch.NewFence = max(now, ch.Fence)
 			} else if m.keepLowers {
-				ch.newFence = now
+				ch.NewFence = now
 			}
 			return ch
 		}, visit)
-	case uint8(doAdd):
+	case uint8(DoAdd):
 		q := modelStatement{kind: modelAdd, tables: missing, reserved: w.pauses, worker: x.reserved}
 		if m.addAlone || m.startEarly {
 			q.start = w.startAt(s, c)
@@ -299,8 +297,8 @@ func (w *modelWorld) perform(s *modelState, p, c, what uint8, missing modelList,
 		}
 		w.send(s, p, c, l, q, renew, visit)
 	case modelAllocates:
-		w.send(s, p, c, l, modelStatement{kind: modelAllocate}, func(l *slotLease, me string) change {
-			return l.allocateChange(params, int64(x.reserved), now, me)
+		w.send(s, p, c, l, modelStatement{kind: modelAllocate}, func(l *Slot, me string) Change {
+			return l.AllocateChange(params, int64(x.reserved), now, me)
 		}, visit)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
 // How a slotHolder releases its slot.
@@ -11,7 +13,7 @@ import (
 // checkLostCommits releases a slot whose row has an older VERSION than acknowledged. If that succeeds, the database has
 // lost commits.
 func (h *slotHolder) checkLostCommits(ctx context.Context) error {
-	slot := h.lease.id
+	slot := h.lease.ID
 	if ok, err := h.release(ctx); !ok {
 		return err
 	}
@@ -22,7 +24,7 @@ func (h *slotHolder) checkLostCommits(ctx context.Context) error {
 
 // abandon releases a slot whose fence is too far ahead to grant anything.
 func (h *slotHolder) abandon(ctx context.Context) error {
-	slot, fence, layout := h.lease.id, h.lease.fence, h.clock.layout
+	slot, fence, layout := h.lease.ID, h.lease.Fence, h.clock.layout
 	if ok, err := h.release(ctx); !ok {
 		return err
 	}
@@ -33,29 +35,29 @@ func (h *slotHolder) abandon(ctx context.Context) error {
 
 // release frees the slot as last read, and forgets it. It reports false if the slot was not released.
 func (h *slotHolder) release(ctx context.Context) (bool, error) {
-	c := h.lease.releaseChange(h.me)
+	c := h.lease.ReleaseChange(h.me)
 	ok, err := h.store.release(ctx, c, h.clock.tick())
 	if ok, err := h.counts(ctx, ok, err, "release the slot"); !ok {
 		return false, err
 	}
 	h.refused = 0
-	h.lease.lose()
+	h.lease.Lose()
 	return true, nil
 }
 
 // releaseForClose sends one statement after another, until the slot is released or one fails.
 func (h *slotHolder) releaseForClose(ctx context.Context) error {
-	for range 4 * maxRefused {
+	for range 4 * lease.MaxRefused {
 		var err error
-		switch next := h.lease.next(h.params, h.clock.tick()); {
-		case next == stepAcquire:
+		switch next := h.lease.Next(h.params, h.clock.tick()); {
+		case next == lease.StepAcquire:
 			return nil
-		case next == stepRead:
+		case next == lease.StepRead:
 			err = h.read(ctx)
-		case next == stepCheckCommits:
+		case next == lease.StepCheckCommits:
 			err = h.checkLostCommits(ctx)
-		case h.lease.altered():
-			return errFence(h.lease.id, h.lease.granted)
+		case h.lease.Altered():
+			return errFence(h.lease.ID, h.lease.Granted)
 		default:
 			_, err = h.release(ctx)
 		}

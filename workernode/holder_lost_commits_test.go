@@ -93,7 +93,7 @@ func TestManager_NoticesLostCommitsAfterAnotherProcess(t *testing.T) {
 		w.restore(old)
 		next := w.start(nil)
 		next.use(t, table("orders"), 5000)
-		if s := next.Stats(); s.Reclaimed != 1 || s.Slot != 1 {
+		if s := next.Stats(); s.Reclaimed != 1 || s.ID != 1 {
 			t.Errorf("%+v", s)
 		}
 		p.wire.Set(nil)
@@ -102,7 +102,7 @@ func TestManager_NoticesLostCommitsAfterAnotherProcess(t *testing.T) {
 			p.use(t, table("orders"), 500)
 			next.use(t, table("orders"), 500)
 		}
-		if s := p.Stats(); s.Lost != 0 || s.LostCommits != 1 || s.Slot == 1 {
+		if s := p.Stats(); s.Lost != 0 || s.LostCommits != 1 || s.ID == 1 {
 			t.Errorf("%+v", s)
 		}
 		w.logs("the database has lost commits")

@@ -50,7 +50,7 @@ func TestManager_IgnoresHostileRows(t *testing.T) {
 		for range 2 {
 			p := w.start(nil)
 			p.assign(table("orders"), table("items"))
-			if got := p.Stats().Slot; got != 1 && got != 2 {
+			if got := p.Stats().ID; got != 1 && got != 2 {
 				t.Errorf("slot %d", got)
 			}
 			for _, id := range append(p.make(table("items"), 10), p.make(table("orders"), 10)...) {
@@ -159,7 +159,7 @@ func TestManager_GrantsNothingIfFenceIsNotKept(t *testing.T) {
 				testkit.IsError(t, err, workernode.ErrTable, says...)
 				run(t, w.db, `DROP TRIGGER "LOWER"`)
 				p.use(t, table("a"), 10)
-				if s := p.Stats(); s.Slot > 3 {
+				if s := p.Stats(); s.ID > 3 {
 					t.Errorf("it has not reclaimed a slot: %+v", s)
 				}
 			})
@@ -190,7 +190,7 @@ func TestManager_GrantsNothingIfFenceIsNotKept(t *testing.T) {
 				}
 				next := w.start(nil) // the slot is not free for a minute
 				next.use(t, table("orders"), 10)
-				if s := next.Stats(); s.Slot != 2 {
+				if s := next.Stats(); s.ID != 2 {
 					t.Errorf("%+v", s)
 				}
 			})
@@ -207,7 +207,7 @@ func TestManager_GrantsNothingIfFenceIsNotKept(t *testing.T) {
 				run(t, w.db, `DROP TRIGGER "LOWER"`)
 				time.Sleep(time.Second)
 				p.use(t, table("orders"), 1000)
-				if s := p.Stats(); s.LastError != nil || s.Lost != 0 || s.Slot != 1 {
+				if s := p.Stats(); s.LastError != nil || s.Lost != 0 || s.ID != 1 {
 					t.Errorf("%+v", s)
 				}
 				w.check()

@@ -1,15 +1,17 @@
-package workernode
+package admin
 
 import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// A Pruning counts the sessions that [DB.PruneSessions] removes, or has removed.
+// A Pruning counts the sessions that [DB.Prune] removes, or has removed.
 type Pruning struct {
 	Slots    int64 // slots with sessions to remove
 	Sessions int64 // sessions whose process will be unknown
@@ -20,47 +22,47 @@ type Pruning struct {
 type span struct{ slot, first, keep, sessions int64 }
 
 // prunedLaunch is LAUNCHED of a pruned session, because the column cannot be NULL.
-var prunedLaunch = time.Unix(0, 0).UTC().Format(timestampFormat)
+const prunedLaunch = "1970-01-01 00:00:00.000"
 
 // The prunable sessions of each slot. Of those that began before a tick, the latest stays, because it may have made ids
 // after it. One more row stays without a process. Sessions of other regions are pruned there, and replicated.
 const (
 	spans = `SELECT "SLOT", MIN("START_TICK") AS "FIRST_TICK", MAX("START_TICK") AS "LAST_TICK", ` +
-		named + ` - 1 AS "SESSIONS"` +
+		sessionsWithHolder + ` - 1 AS "SESSIONS"` +
 		` FROM "WORKER_SESSION" WHERE "START_TICK" < ? AND "SLOT" > ?` +
-		` AND NOT EXISTS (SELECT 1 FROM "WORKER_SLOT" "S", "WORKER_REGISTRY" "R" WHERE "S"."ID" = "SLOT" AND "S"."REGION" <> "R"."REMAINDER") GROUP BY "SLOT" HAVING ` + named + ` > 1`
-	named = `SUM(CASE WHEN "HOLDER" = '' THEN 0 ELSE 1 END)`
+		` AND NOT EXISTS (SELECT 1 FROM "WORKER_SLOT" "S", "WORKER_REGISTRY" "R" WHERE "S"."ID" = "SLOT" AND "S"."REGION" <> "R"."REMAINDER") GROUP BY "SLOT" HAVING ` + sessionsWithHolder + ` > 1`
+	sessionsWithHolder = `SUM(CASE WHEN "HOLDER" = '' THEN 0 ELSE 1 END)`
 )
 
-// Prunable returns the counts of PruneSessions, and changes nothing.
-func (d *DB) Prunable(ctx context.Context, before int64) (p Pruning, err error) {
-	err = d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&p.Slots, &p.Sessions) },
-		`SELECT COUNT(*), COALESCE(SUM("S"."SESSIONS"), 0) FROM (`+spans+`) "S"`, before, 0)
+// Prunable returns the counts of Prune, and changes nothing.
+func (d *DB) Prunable(ctx context.Context, before time.Time) (p Pruning, err error) {
+	err = d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&p.Slots, &p.Sessions) },
+		`SELECT COUNT(*), COALESCE(SUM("S"."SESSIONS"), 0) FROM (`+spans+`) "S"`, d.TickFrom(before), 0)
 	if err != nil {
-		return p, fmt.Errorf("workernode: count sessions to prune: %w", err)
+		return p, fmt.Errorf("count sessions to prune: %w", err)
 	}
 	return p, nil
 }
 
-// PruneSessions removes the processes of old sessions. Earlier ids then resolve to their table and time, but not to a
+// Prune removes the processes of old sessions. Earlier ids then resolve to their table and time, but not to a
 // process. A number that nobody made may resolve as well, because the table no longer shows whether a process held the
 // slot at its time.
 //
-// Of a slot's sessions that began before the tick before, the latest stays, because it may have made later ids. One row
-// without a process stays for all the others, and [Session.Pruned] reports it. So ids of a pruned session never resolve
-// to another process, even in versions of this package that do not know of pruning.
+// Of a slot's sessions that began before the time before, the latest stays, because it may have made later ids. One row
+// without a process stays for all the others, and [workernode.Session.Pruned] reports it. So ids of a pruned session
+// never resolve to another process, even in versions of this package that do not know of pruning.
 //
-// Each slot is pruned in its own transaction. Processes may run meanwhile. PruneSessions may be repeated, interrupted,
+// Each slot is pruned in its own transaction. Processes may run meanwhile. Prune may be repeated, interrupted,
 // and run several times at once. It needs the DELETE privilege. With an error it returns the counts up to then.
-func (d *DB) PruneSessions(ctx context.Context, before int64) (p Pruning, err error) {
+func (d *DB) Prune(ctx context.Context, before time.Time) (p Pruning, err error) {
 	for after := int64(0); ; {
-		page, err := d.spans(ctx, before, after)
+		page, err := d.spans(ctx, d.TickFrom(before), after)
 		if err != nil || len(page) == 0 {
 			return p, err
 		}
 		for _, s := range page {
 			if err := d.pruneUndisturbed(ctx, s); err != nil {
-				return p, fmt.Errorf("workernode: prune the sessions of slot %d: %w", s.slot, err)
+				return p, fmt.Errorf("prune the sessions of slot %d: %w", s.slot, err)
 			}
 			p.Slots, p.Sessions, after = p.Slots+1, p.Sessions+s.sessions, s.slot
 		}
@@ -69,14 +71,14 @@ func (d *DB) PruneSessions(ctx context.Context, before int64) (p Pruning, err er
 
 // spans returns the spans of up to a thousand slots above after.
 func (d *DB) spans(ctx context.Context, before, after int64) (list []span, err error) {
-	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
+	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
 		var s span
-		err := sqldb.Scan(rows, SessionTable, 1, &s.slot, &s.first, &s.keep, &s.sessions)
+		err := sqldb.Scan(rows, workernode.SessionTable, 1, &s.slot, &s.first, &s.keep, &s.sessions)
 		list = append(list, s)
 		return err
 	}, spans+` ORDER BY "SLOT" LIMIT 1000`, before, after)
 	if err != nil {
-		return nil, fmt.Errorf("workernode: look for sessions to prune: %w", err)
+		return nil, fmt.Errorf("look for sessions to prune: %w", err)
 	}
 	return list, nil
 }
@@ -85,11 +87,13 @@ func (d *DB) spans(ctx context.Context, before, after int64) (list []span, err e
 func (d *DB) pruneUndisturbed(ctx context.Context, s span) error {
 	for try := 0; ; try++ {
 		err := d.prune(ctx, s)
-		if !sqldb.IsTransient(err) || try >= maxTries {
+		if !sqldb.IsTransient(err) || try >= 20 {
 			return err
 		}
-		if err := pause(ctx, try); err != nil {
+		select {
+		case <-ctx.Done():
 			return err
+		case <-time.After(rand.N(4 * time.Millisecond << min(try, 6))):
 		}
 	}
 }
@@ -97,14 +101,14 @@ func (d *DB) pruneUndisturbed(ctx context.Context, s span) error {
 // prune removes the process from the first session of a span, and then the rows of the others. It checks the first
 // before it deletes, so that no id ever resolves to a wrong process.
 func (d *DB) prune(ctx context.Context, s span) error {
-	return d.transact(ctx, func(ctx context.Context, tx *DB) error {
-		_, err := tx.sql.Exec(ctx, `UPDATE "WORKER_SESSION" SET "APPLICATION" = '', "HOST_NAME" = '', "PORT" = '',`+
+	return d.SQL.Transact(ctx, func(ctx context.Context, tx *sqldb.DB) error {
+		_, err := tx.Exec(ctx, `UPDATE "WORKER_SESSION" SET "APPLICATION" = '', "HOST_NAME" = '', "PORT" = '',`+
 			` "TYPE" = 0, "LAUNCHED" = ?, "HOLDER" = '' WHERE "SLOT" = ? AND "START_TICK" = ?`, prunedLaunch, s.slot, s.first)
 		if err != nil {
 			return err
 		}
 		pruned := false
-		err = tx.sql.Query(ctx, func(rows *sql.Rows) error { pruned = true; return nil },
+		err = tx.Query(ctx, func(rows *sql.Rows) error { pruned = true; return nil },
 			`SELECT 1 FROM "WORKER_SESSION" WHERE "SLOT" = ? AND "START_TICK" = ? AND "HOLDER" = ''`, s.slot, s.first)
 		if err != nil {
 			return err
@@ -112,7 +116,7 @@ func (d *DB) prune(ctx context.Context, s span) error {
 		if !pruned {
 			return fmt.Errorf("the database did not change the session with START_TICK %d, and reports no error", s.first)
 		}
-		_, err = tx.sql.Exec(ctx, `DELETE FROM "WORKER_SESSION" WHERE "SLOT" = ? AND "START_TICK" > ? AND "START_TICK" < ?`,
+		_, err = tx.Exec(ctx, `DELETE FROM "WORKER_SESSION" WHERE "SLOT" = ? AND "START_TICK" > ? AND "START_TICK" < ?`,
 			s.slot, s.first, s.keep)
 		return err
 	})

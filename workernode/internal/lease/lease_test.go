@@ -1,0 +1,303 @@
+package lease
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// leaseTestParams are numbers that are easy to reckon with: the clock of these tests is about 10,000.
+var leaseTestParams = Params{Lead: 100, Settle: 20, Grace: 600, Quiet: 700, Last: 20_000}
+
+// leaseTestHeld is a lease that was granted 9,901 to 10,100.
+func leaseTestHeld() Slot {
+	return Slot{Held: true, ID: 7, Version: 3, Fence: 10_100, AckedVersion: 3, Start: 9_900, Granted: 10_100, Used: 3}
+}
+
+// The lease manager does what next returns. A wrong step either stops it, or grants ticks that it does not have.
+func TestSlotLeaseNext_DecidesTheStep(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		name   string
+		Change func(*Slot)
+		now    int64
+		want   Step
+	}{
+		{"no slot", func(l *Slot) { *l = Slot{Used: 9} }, 10_000, StepAcquire},
+		{"held", func(*Slot) {}, 10_000, StepReady},
+		{"at the last tick", func(*Slot) {}, 10_100, StepReady},
+		{"one tick later: the next grant still continues", func(*Slot) {}, 10_101, StepReady},
+		{"two ticks later: a tick was passed", func(*Slot) {}, 10_102, StepBegin},
+		{"outcome unknown", func(l *Slot) { l.Doubt() }, 10_000, StepRead},
+		{"outcome unknown and long ago", func(l *Slot) { l.Doubt() }, 15_000, StepRead},
+		{"an older row was read", func(l *Slot) { l.Regressed = true }, 10_000, StepCheckCommits},
+		{"the fence was moved by a statement of an unknown outcome", func(l *Slot) { l.Fence = 10_101 }, 10_050, StepBegin},
+		{"the fence is behind", func(l *Slot) { l.Fence = 10_000 }, 10_050, StepBegin},
+		{"a floor ahead", func(l *Slot) { l.Floor = 10_101 }, 10_001, StepBegin},
+		{"a floor that was granted", func(l *Slot) { l.Floor = 10_100 }, 10_000, StepReady},
+		{"the fence is just below the lead", func(l *Slot) { l.Fence = 10_149 }, 10_050, StepBegin},
+		{"the fence is at the lead: nothing can be granted in this tick", func(l *Slot) { l.Fence = 10_150 }, 10_050, StepWait},
+		{"the fence is ahead of the lead", func(l *Slot) { l.Fence = 10_151 }, 10_050, StepAbandon},
+		{"the end of the layout, long before", func(l *Slot) { l.Fence = 20_000 }, 10_050, StepAbandon},
+		{"the end of the layout, not granted", func(l *Slot) { l.Fence = 20_000 }, 19_950, stepExhausted},
+		{"a fence beyond the layout", func(l *Slot) { l.Fence = 20_001 }, 19_950, StepAbandon},
+		{"the end of the layout, granted", func(l *Slot) { l.Fence, l.Granted = 20_000, 20_000 }, 19_999, StepReady},
+		{"beyond the end of the layout", func(l *Slot) { l.Fence, l.Granted = 20_000, 20_000 }, 20_002, stepExhausted},
+	} {
+		l := leaseTestHeld()
+		tt.Change(&l)
+		if got := l.Next(leaseTestParams, tt.now); got != tt.want {
+			t.Errorf("%s: step %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+// A fence that was lowered would let another process stamp ticks that were stamped.
+func TestLeaseParamsFenceAt_NeverLowers(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct{ now, compared, want int64 }{
+		{10_000, 0, 10_100},
+		{10_000, 10_099, 10_100},
+		{10_000, 10_101, 10_101}, // the clock was set back
+		{19_950, 0, 20_000},      // the end of the layout
+		{30_000, 0, 20_000},
+		{30_000, 25_000, 25_000}, // set manually, beyond the layout
+		{-5, -200, 95},
+	} {
+		if got := leaseTestParams.FenceAt(tt.now, tt.compared); got != tt.want {
+			t.Errorf("fenceAt(%d, %d) = %d, want %d", tt.now, tt.compared, got, tt.want)
+		}
+	}
+	for _, c := range changesOf(leaseTestHeld()) {
+		if !c.Insert && c.NewFence < c.Fence {
+			t.Errorf("%+v lowers the fence", c)
+		}
+	}
+}
+
+// changesOf returns every change that a lease can send at different times.
+func changesOf(l Slot) (all []Change) {
+	for _, now := range []int64{0, 9_000, 10_100, 19_999, 30_000} {
+		l := l
+		r := Row{ID: 8, Holder: "other", Version: 40, Fence: 10_777, Seen: 10_000}
+		all = append(all, l.ReclaimChange(leaseTestParams, r, now, "me"), l.AllocateChange(leaseTestParams, 9, now, "me"), l.BeginChange(leaseTestParams, now, "me"),
+			l.RenewChange(leaseTestParams, now, "me"), l.KeepAliveChange("me"), l.ReleaseChange("me"))
+	}
+	return all
+}
+
+// A slot that is reclaimed too early makes its holder lose it, and shortens the time in which lost commits are
+// harmless.
+func TestLeaseParamsReclaimable_WaitsForSettleOrGrace(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		holder      string
+		fence, seen int64
+		want        bool
+	}{
+		{"", 9_979, 0, true},
+		{"", 9_980, 0, false},
+		{"", 9_979, 10_000, true}, // SEEN_TICK is of the process that has released it
+		{"", 10_100, 0, false},
+		{"other", 9_399, 0, true},
+		{"other", 9_400, 0, false},
+		{"other", 9_399, 9_299, true},
+		{"other", 9_399, 9_300, false}, // it is idle, and keeps its slot alive
+		{"other", 9_400, 9_000, false},
+	} {
+		if got := leaseTestParams.Reclaimable(Row{Holder: tt.holder, Fence: tt.fence, Seen: tt.seen}, 10_000); got != tt.want {
+			t.Errorf("%+v: %v", tt, got)
+		}
+	}
+}
+
+// A version that one holder used twice would let a statement that was delayed change a row that it does not know.
+func TestSlotLeaseSend_NeverUsesAVersionTwice(t *testing.T) {
+	t.Parallel()
+
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		var l Slot
+		used := map[int64]bool{}
+		for range 50 {
+			var c Change
+			now := 10_000 + random.Int64N(300)
+			switch random.IntN(9) {
+			case 0:
+				c = l.ReclaimChange(leaseTestParams, Row{ID: random.Int64N(3), Version: random.Int64N(30), Fence: now - 50}, now, "me")
+			case 1:
+				c = l.AllocateChange(leaseTestParams, random.Int64N(3), now, "me")
+			case 2:
+				c = l.BeginChange(leaseTestParams, now, "me")
+			case 3:
+				c = l.RenewChange(leaseTestParams, now, "me")
+			case 4:
+				c = l.KeepAliveChange("me")
+			case 5:
+				c = l.ReleaseChange("me")
+			case 6:
+				l.Lose()
+				continue
+			case 7:
+				l.NoteRow(Row{Holder: "me", Version: random.Int64N(30), Fence: now}, true, "me")
+				continue
+			case 8:
+				l.NoteRow(Row{}, false, "me")
+				continue
+			}
+			if used[c.NewVersion] || c.NewVersion <= c.Version {
+				t.Fatalf("%+v after %v", c, used)
+			}
+			used[c.NewVersion] = true
+			if random.IntN(2) == 0 {
+				c.SetFirst(now, 0)
+				l.NoteSession(c, 0)
+			}
+		}
+	}
+}
+
+// A session whose first tick is too early repeats ticks of an earlier one, or of an attempt that was carried out.
+func TestChangeSetFirst_IsAboveAllThatMayHaveBeenStamped(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		name       string
+		c          Change
+		now, floor int64
+		first      int64
+		ok         bool
+	}{
+		{"the clock", Change{Least: 9_000, NewFence: 10_100}, 10_000, 0, 10_000, true},
+		{"the fence that was compared", Change{Least: 10_050, NewFence: 10_100}, 10_000, 0, 10_050, true},
+		{"the floor", Change{Least: 9_000, NewFence: 10_100}, 10_000, 10_060, 10_061, true},
+		{"the first tick of the layout", Change{NewFence: 100}, 0, 0, 1, true},
+		{"exactly the last tick", Change{Least: 9_000, NewFence: 10_100}, 10_100, 0, 10_100, true},
+		{"the transaction waited for too long", Change{Least: 9_000, NewFence: 10_100}, 10_101, 0, 10_101, false},
+		{"the floor is too far ahead", Change{Least: 9_000, NewFence: 10_100}, 10_000, 10_100, 10_101, false},
+		{"the floor is the largest number", Change{Least: 9_000, NewFence: 10_100}, 10_000, math.MaxInt64, 10_101, false},
+	} {
+		if ok := tt.c.SetFirst(tt.now, tt.floor); ok != tt.ok || tt.c.First != tt.first {
+			t.Errorf("%s: first %d, %v", tt.name, tt.c.First, ok)
+		}
+	}
+}
+
+// reclaim compares the values that were read, and its session begins after the fence that it compared.
+func TestSlotLeaseReclaimChange_BeginsAfterTheFence(t *testing.T) {
+	t.Parallel()
+
+	l := Slot{Used: 5}
+	c := l.ReclaimChange(leaseTestParams, Row{ID: 4, Holder: "old", Version: 40, Fence: 9_000, Seen: 1}, 10_000, "me")
+	want := Change{Slot: 4, Holder: "old", Version: 40, Fence: 9_000, NewHolder: "me", NewVersion: 41, NewFence: 10_100, Before: 9_000, Least: 9_001}
+	if c != want {
+		t.Errorf("%+v, want %+v", c, want)
+	}
+	c.SetFirst(10_003, 0)
+	l.NoteSession(c, 17)
+	if l.Start != 10_002 || l.Granted != 10_100 || l.AckedVersion != 41 || l.Used != 41 || l.Floor != 17 || !l.Held || l.ID != 4 || l.Fence != 10_100 {
+		t.Errorf("%+v", l)
+	}
+}
+
+// A renewal that is acknowledged late granted ticks that the clock has passed, and perhaps another session begins in
+// between: nothing of it may be used.
+func TestSlotLeaseNoteRenewal_GrantsOnlyWhatContinues(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		name      string
+		Change    func(*Slot)
+		sent, now int64
+		granted   int64
+		grew      bool
+		next      Step
+	}{
+		{"in time", nil, 10_050, 10_060, 10_150, true, StepReady},
+		{"just in time", nil, 10_050, 10_101, 10_150, true, StepReady},
+		{"late", nil, 10_050, 10_102, 10_100, false, StepBegin},
+		{"nothing new", nil, 10_000, 10_000, 10_100, false, StepReady},
+		{"after an unknown outcome", func(l *Slot) { l.Fence = 10_140 }, 10_050, 10_060, 10_100, false, StepBegin},
+		{"with a floor ahead", func(l *Slot) { l.Floor = 10_120 }, 10_050, 10_060, 10_100, false, StepBegin},
+	} {
+		l := leaseTestHeld()
+		if tt.Change != nil {
+			tt.Change(&l)
+		}
+		c := l.RenewChange(leaseTestParams, tt.sent, "me")
+		if grew := l.NoteRenewal(c, tt.now); grew != tt.grew || l.Granted != tt.granted {
+			t.Errorf("%s: granted until %d, %v", tt.name, l.Granted, grew)
+		}
+		if l.AckedVersion != c.NewVersion || l.Version != c.NewVersion || l.Fence != c.NewFence {
+			t.Errorf("%s: the next statement compares %+v, after %+v", tt.name, l, c)
+		}
+		if step := l.Next(leaseTestParams, tt.now); step != tt.next {
+			t.Errorf("%s: then step %d, want %d", tt.name, step, tt.next)
+		}
+	}
+}
+
+// A keep-alive that moved the fence would grant ticks without a session, and one that granted any could repeat some.
+func TestSlotLeaseKeepAliveChange_GrantsNothing(t *testing.T) {
+	t.Parallel()
+
+	for _, kind := range []string{"keep-alive", "release"} {
+		l := leaseTestHeld()
+		c := l.KeepAliveChange("me")
+		if kind == "release" {
+			c = l.ReleaseChange("me")
+		}
+		if c.NewFence != c.Fence || c.Version != 3 || c.Fence != 10_100 || c.Holder != "me" || (c.NewHolder == "") != (kind == "release") {
+			t.Errorf("%s: %+v", kind, c)
+		}
+		l.NoteAck(c)
+		if l.Granted != 10_100 || l.Start != 9_900 || l.AckedVersion != c.NewVersion {
+			t.Errorf("%s: %+v", kind, l)
+		}
+	}
+}
+
+// The row that is read after an unknown outcome decides whether the slot is lost. It never grants anything.
+func TestSlotLeaseNoteRow_NeverGrants(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		name  string
+		row   Row
+		found bool
+		held  bool
+		next  Step
+	}{
+		{"as it was", Row{Holder: "me", Version: 3, Fence: 10_100}, true, true, StepReady},
+		{"the statement was executed", Row{Holder: "me", Version: 4, Fence: 10_149}, true, true, StepBegin},
+		{"an older row", Row{Holder: "me", Version: 2, Fence: 10_000}, true, true, StepCheckCommits},
+		{"somebody else's", Row{Holder: "other", Version: 9, Fence: 10_150}, true, false, StepAcquire},
+		{"free", Row{Holder: "", Version: 4, Fence: 10_100}, true, false, StepAcquire},
+		{"no row", Row{}, false, false, StepAcquire},
+	} {
+		l := leaseTestHeld()
+		l.Doubt()
+		held := l.NoteRow(tt.row, tt.found, "me")
+		if held != tt.held || held && (l.Granted != 10_100 || l.Start != 9_900 || l.Fence != tt.row.Fence || l.Version != tt.row.Version) {
+			t.Errorf("%s: %+v", tt.name, l)
+		}
+		if step := l.Next(leaseTestParams, 10_050); step != tt.next || l.Used != 3 {
+			t.Errorf("%s: step %d, %+v", tt.name, step, l)
+		}
+	}
+}
+
+// A session begins after the ticks that were granted and after FENCE, whichever is later. Somebody may have lowered
+// FENCE.
+func TestSlotLease_ASessionBeginsAfterAllThatWasGranted(t *testing.T) {
+	t.Parallel()
+	for _, l := range []Slot{{Fence: 100, Granted: 200}, {Fence: 200, Granted: 100}} {
+		c := l.BeginChange(leaseTestParams, 50, "me")
+		if c.Least != 201 || c.Before != l.Granted {
+			t.Errorf("fence %d, granted %d: the session begins at %d, after %d", l.Fence, l.Granted, c.Least, c.Before)
+		}
+	}
+}
