@@ -216,3 +216,27 @@ func TestUpsert_AnUpsertDoesNotChangeTheCallersClauses(t *testing.T) {
 		}
 	}
 }
+
+// An inStatement is an expression that needs GORM's statement, as many of applications do.
+type inStatement struct{}
+
+func (inStatement) Build(b clause.Builder) {
+	stmt := b.(*gorm.Statement)
+	_, _ = stmt.WriteString("/* " + stmt.Schema.Table + " */")
+}
+
+func TestUpsert_AnExpressionInAnotherClauseGetsGORMsStatement(t *testing.T) {
+	t.Parallel()
+
+	db := open(t, uidplugin.WithWorkerID(1))
+	migrate(t, db, &slogan{})
+	for _, insert := range []clause.Clause{
+		{Expression: clause.Insert{}, BeforeExpression: inStatement{}},
+		{Expression: clause.Insert{}, AfterNameExpression: inStatement{}},
+	} {
+		tx := db.Model(&slogan{})
+		insert.Name = "INSERT"
+		tx.Statement.Clauses["INSERT"] = insert
+		must(t, tx.Create(&slogan{Text: testkit.SQLitePath(t)}).Error)
+	}
+}
