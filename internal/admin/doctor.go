@@ -39,6 +39,7 @@ const (
 	CodeNodeLayout        = "node-layout"
 	CodeNodeSlot          = "node-slot"
 	CodeFollowTrigger     = "follow-trigger"
+	CodeFollowBroken      = "follow-broken"
 	CodeFollowStopped     = "follow-stopped"
 	CodeFollowAhead       = "follow-ahead"
 	CodeFollowRefused     = "follow-refused"
@@ -49,7 +50,8 @@ var Codes = []string{
 	CodeClock, CodeReadOnly, CodeNoSlotLive, CodeInnoDBFlush, CodeSyncBinlog, CodeFsync, CodeSynchronousCommit,
 	CodeAsyncReplicas, CodeSplitBrain, CodeKeyNumbered, CodeKeyNarrow, CodeKeyAhead, CodeTableRenamed, CodeLayoutEnd,
 	CodeWorkerIDs, CodeRegionShared, CodeSlotUnheld, CodeSessionDeleted, CodeNodeForeign, CodeNodeOutside, CodeNodeByHand,
-	CodeNodeLayout, CodeNodeSlot, CodeFollowTrigger, CodeFollowStopped, CodeFollowAhead, CodeFollowRefused,
+	CodeNodeLayout, CodeNodeSlot, CodeFollowTrigger, CodeFollowBroken, CodeFollowStopped, CodeFollowAhead,
+	CodeFollowRefused,
 }
 
 // An Undone is a check that could not run.
