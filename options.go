@@ -80,8 +80,8 @@ func WithLead(d time.Duration) Option { return func(cfg *config.Config) { cfg.Le
 //
 // Processes without the option may use the same database. Their worker ids begin above
 // [generator.Layout.MaxFixedWorkerID], so with a number up to that, the plugin needs no table. db.Use only reads
-// WORKER_REGISTRY, if there is one, and fails with [ErrOption] if it gives out the number, because UidGenerator shares
-// WORKER_NODE. A higher number, and always the generator Paired, needs the four tables: db.Use takes the number from
+// WORKER_REGISTRY and WORKER_NODE, if they exist, and fails with [ErrOption] if the number is not free, because
+// UidGenerator numbers WORKER_NODE. A higher number, and always the generator Paired, needs the four tables: db.Use takes the number from
 // the registry, which gives out none up to it from then on. It fails with ErrOption if the registry has given out
 // worker ids below. docs/53-bits.md describes how to change from one to the other.
 //
