@@ -233,20 +233,23 @@ func reading(sql func(string) string) string {
 
 // taken is the query whether a process may have a low worker id that the registry has not given out. It has none.
 func taken(sql func(string) string) step {
-	query, args := `SELECT `+lowNodes, []driver.Value{1024}
+	query, args, rows := `SELECT `+lowNodes, []driver.Value{1024}, columns("taken").AddRow(0)
 	if sql("?") == "?" {
-		query, args = `SELECT (`+lowNodes+` OR `+autoNumbered+`)`, append(args, "shop")
+		query, args, rows = query+`, `+autoNumbered, append(args, "shop"), columns("taken, shared").AddRow(0, 0)
 	}
-	return step{sql: sql(query), args: args, rows: columns("taken").AddRow(0)}
+	return step{sql: sql(query), args: args, rows: rows}
 }
 
 // withoutRegistry is the answer of a database that does not have the plugin's tables, to a plugin with WithWorkerID.
 func (d dialect) withoutRegistry() []step {
-	missing := errors.New(`ERROR: relation "WORKER_REGISTRY" does not exist (SQLSTATE 42P01)`)
-	if d.name == "mysql" {
-		missing = errors.New("Error 1146 (42S02): Table 'shop.WORKER_REGISTRY' doesn't exist")
+	missing := func(table string) step {
+		err := fmt.Errorf(`ERROR: relation "%s" does not exist (SQLSTATE 42P01)`, table)
+		if d.name == "mysql" {
+			err = fmt.Errorf("Error 1146 (42S02): Table 'shop.%s' doesn't exist", table)
+		}
+		return step{sql: d.sql(`SELECT * FROM "` + table + `" WHERE 1 = 0`), err: err}
 	}
-	return []step{absentTables(d.sql), {sql: d.sql(`SELECT * FROM "WORKER_REGISTRY" WHERE 1 = 0`), err: missing}}
+	return []step{absentTables(d.sql), missing("WORKER_REGISTRY"), missing("WORKER_NODE")}
 }
 
 // migrated has the statements that db.Use sends if the tables exist.

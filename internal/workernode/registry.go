@@ -258,18 +258,25 @@ func (d *DB) firstIDs(ctx context.Context, layout generator.Layout, region Regio
 	if err != nil {
 		return 0, 0, err
 	}
-	taken, by := false, `EXISTS (SELECT 1 FROM "WORKER_NODE" WHERE "ID" BETWEEN 1 AND ?)`
-	args := []any{layout.MaxFixedWorkerID()}
-	if d.sql.Dialect() == "mysql" {
-		shared, schema := d.sharedNodes()
-		by, args = `(`+by+` OR `+shared+`)`, append(args, schema...)
-	}
-	err = d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&taken) }, `SELECT `+by, args...)
-	if err != nil || taken {
+	taken, shared, err := d.lowest(ctx, layout)
+	if err != nil || taken || shared {
 		return 1, region.From(largest + 1), err
 	}
 	first = layout.MaxFixedWorkerID() + 1
 	return first, region.From(max(largest+1, first)), nil
+}
+
+// lowest reports whether WORKER_NODE has one of the numbers that a registry leaves to those who give worker ids by hand,
+// and whether UidGenerator may insert them.
+func (d *DB) lowest(ctx context.Context, layout generator.Layout) (taken, shared bool, err error) {
+	columns, args := `EXISTS (SELECT 1 FROM "WORKER_NODE" WHERE "ID" BETWEEN 1 AND ?)`, []any{layout.MaxFixedWorkerID()}
+	into := []any{&taken}
+	if d.sql.Dialect() == "mysql" {
+		condition, schema := d.sharedNodes()
+		columns, args, into = columns+`, `+condition, append(args, schema...), append(into, &shared)
+	}
+	err = d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(into...) }, `SELECT `+columns, args...)
+	return taken, shared, err
 }
 
 // largest returns the largest worker id of a region in the table that fits the layout, or 0. We ignore larger numbers,
