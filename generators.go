@@ -28,7 +28,9 @@ type GeneratorConfig struct {
 	Leases []generator.Lease
 	OnLow  func()
 
-	MaxBorrow time.Duration // how far ahead of the clock ids may be stamped; 0 means [generator.DefaultMaxBorrow]
+	// MaxBorrow is how far ahead of the clock ids may be stamped; 0 means [generator.DefaultMaxBorrow]. With
+	// [WithWorkerID] it is Lead.
+	MaxBorrow time.Duration
 
 	Clock *generator.Clock // shared by the generators of the process
 	Now   func() time.Time // the time source of Clock
@@ -51,9 +53,10 @@ func (c GeneratorConfig) Paired() generator.PairedConfig {
 }
 
 // A Factory makes the generator of one table, or of all tables that share a worker id. The generator must stamp only
-// ticks that its leases allow, because uniqueness depends on nothing else. Its Usage should count all ids of the
-// layout, including every sequence of a tick; otherwise it gets too many worker ids. A Factory must not query a
-// database or create rows, because other tables wait for it.
+// ticks that its leases allow, because uniqueness depends on nothing else. A lease of [WithWorkerID] never ends, so
+// there the generator must also keep to MaxBorrow, because the next process with the worker id begins that far ahead.
+// Its Usage should count all ids of the layout, including every sequence of a tick; otherwise it gets too many worker
+// ids. A Factory must not query a database or create rows, because other tables wait for it.
 type Factory func(GeneratorConfig) (generator.Renewable, error)
 
 // An Opener makes the generator of a table whose ids do not have the layout. You must ensure that these ids are unique

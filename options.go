@@ -18,7 +18,7 @@ type Option func(*config.Config)
 
 // WithLayout sets the layout of ids. The default is [generator.DefaultLayout]. db.Use refuses an invalid Layout, such
 // as the zero value, with [generator.ErrLayout]. The first process pins its layout in the database, and processes with
-// another layout are refused.
+// another layout are refused. A process with [WithWorkerID] pins none if its number is low, so give all the same.
 func WithLayout(l generator.Layout) Option { return func(cfg *config.Config) { cfg.Layout = l } }
 
 // WithModels lists the models whose keys the plugin sets, as pointers to structs. The default is none. Repeated calls
@@ -75,23 +75,25 @@ func WithLead(d time.Duration) Option { return func(cfg *config.Config) { cfg.Le
 // come from the database. For tests, use package uidtest instead. The option excludes [WithOneWorkerID] and
 // [WithDisposable].
 //
-// You must ensure that two processes never have the same worker id at the same time. With the generator [Paired] a
+// You must ensure that two processes never have the same worker id at the same time, and that all have the same
+// [WithLayout], because no database compares them. With the generator [Paired] a
 // process also has the worker id [generator.Layout.BackupWorker], so you should give out only the lower half.
 //
 // Processes without the option may use the same database. Their worker ids begin above
 // [generator.Layout.MaxFixedWorkerID], so with a number up to that, the plugin needs no table. db.Use only reads
-// WORKER_REGISTRY, if there is one, and fails with [ErrOption] if it gives out the number, because UidGenerator shares
-// WORKER_NODE. A higher number, and always the generator Paired, needs the four tables: db.Use takes the number from
-// the registry, which gives out none up to it from then on. It fails with ErrOption if the registry has given out
-// worker ids below. docs/53-bits.md describes how to change from one to the other.
+// WORKER_REGISTRY and WORKER_NODE, if they exist, and fails with [ErrOption] if the number is not free, because
+// UidGenerator numbers WORKER_NODE. A higher number, and always the generator Paired, needs the four tables: db.Use
+// takes the number from the registry, which gives out none up to it from then on. It fails with ErrOption if the
+// registry has given out worker ids below. docs/53-bits.md describes how to change from one to the other.
 //
 // A process may use the worker id of a previous one immediately, even after a crash, if both have the same clock and
 // the same [WithLead]. Ids are stamped at most [WithLead] ahead, and the new process begins where the previous one must
 // have ended. So its first id waits for the next tick, and at first it makes ids only as fast as the layout counts
 // them. [WithClock] voids this guarantee. So does a clock that was set ahead and back again; the log reports that.
 //
-// Plugins of one process may have the same number. They share a generator, and must have the same [WithLead] and
-// [WithDefaultGenerator] while they are open at once; the factory of [WithGenerator] and the logger of the first apply.
+// Plugins of one process may have the same number. They share a generator, and must have the same [WithLead],
+// [WithLayout] and [WithDefaultGenerator] while they are open at once; the factory of [WithGenerator] and the logger of
+// the first apply. Plugins with [WithClock] share none, so each needs its own number.
 //
 // All tables share the worker id and one generator. So ids resolve to their time, but not to a table or a process.
 func WithWorkerID(n int64) Option {

@@ -142,8 +142,8 @@ func (l Layout) MaxSequence() int64 { return 1<<l.SequenceBits - 1 }
 func (l Layout) MaxTick() int64 { return 1<<l.TimeBits - 1 }
 
 // String returns the layout in one line, such as "1-41-18-4/1ms@1514764800": the widths of sign, time, worker id and
-// sequence, the tick, and the epoch in Unix seconds. Two layouts with equal strings make equal ids, and two with
-// different strings do not.
+// sequence, the tick, and the epoch in Unix seconds. Two layouts are equal if their strings are. Two that are not may
+// still make equal ids.
 func (l Layout) String() string {
 	seconds, ns, minus := l.Epoch.Unix(), l.Epoch.Nanosecond(), ""
 	if seconds < 0 { // a Time counts nanoseconds upwards from the second before

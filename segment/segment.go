@@ -42,7 +42,8 @@ type Config struct {
 
 	// Schema is the schema of the table on PostgreSQL, and the database on MySQL, if Table does not name one. "" means
 	// the one in which the connection finds the table, or else the current one. Open looks for it, and all statements
-	// name it from then on. The plugin sets it to the schema of its other tables.
+	// name it from then on. On PostgreSQL Open fails instead of creating a second table in another schema of the database.
+	// The plugin sets Schema to the schema of its other tables, if it has any.
 	Schema string
 
 	// Step is the step that Open inserts if the row of the tag is missing, from 1 to 2^31-1; 0 means [DefaultStep]. If the

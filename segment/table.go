@@ -56,13 +56,35 @@ func newTable(db *sqldb.DB, name, tag string) *table {
 // locate finds the schema of the table, which all statements then name. The application may leave another one on
 // connections of the pool.
 func (t *table) locate(ctx context.Context, schema string) (err error) {
-	if t.schema = cmp.Or(t.schema, schema); t.schema == "" {
-		t.schema, _, err = t.db.SchemaOf(ctx, t.name)
+	if t.schema = cmp.Or(t.schema, schema); t.schema != "" {
+		return nil
+	}
+	exists := false
+	if t.schema, exists, err = t.db.SchemaOf(ctx, t.name); err == nil && !exists && t.db.Dialect() == "postgres" {
+		err = t.refuseSecond(ctx)
 	}
 	if err != nil {
 		err = fmt.Errorf("segment: %w", err)
 	}
 	return err
+}
+
+// refuseSecond returns an error if another schema of the database has such a table, because processes with other search
+// paths use that one, and two tables count the same numbers.
+func (t *table) refuseSecond(ctx context.Context) error {
+	other := ""
+	err := t.db.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&other) },
+		`SELECT nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace`+
+			` JOIN pg_catalog.pg_attribute a ON attrelid = c.oid AND attname = 'biz_tag' AND NOT attisdropped`+
+			` WHERE relname = ? AND relkind IN ('r', 'p', 'v', 'f') AND nspname !~ '^pg_' AND nspname <> ? ORDER BY nspname LIMIT 1`, t.name, t.schema)
+	switch { // another process may have created the table in this schema meanwhile
+	case err != nil:
+		return fmt.Errorf("look for %s in other schemas: %w", t.name, err)
+	case other != "":
+		return fmt.Errorf("%w: the schema %q of this connection has no %s, and the schema %q has one: two of them would count the same numbers;"+
+			" set segment.Config{Schema: %q}, or another schema to use a table there", workernode.ErrTable, t.schema, t.name, other, other)
+	}
+	return nil
 }
 
 // quoted returns the quoted name.

@@ -23,16 +23,17 @@ import (
 var ErrFixed = errors.New("a worker id given by hand is not free")
 
 // CheckFixed returns an error that wraps [ErrFixed] if the registry of this database may give out worker, and
-// [ErrLayoutMismatch] if it has another layout. It changes nothing. A database without a registry has no objection.
+// [ErrLayoutMismatch] if it has another layout. A database without a registry objects only if WORKER_NODE has worker ids
+// of UidGenerator. CheckFixed changes nothing.
 func (d *DB) CheckFixed(ctx context.Context, layout generator.Layout, worker int64) error {
 	columns, err := d.sql.Columns(ctx, RegistryTable)
 	switch {
 	case err != nil && noTable(err):
-		return nil
+		return d.checkUnbegun(ctx, layout, worker)
 	case err != nil:
 		return fmt.Errorf("workernode: read the columns of %s: %w", RegistryTable, err)
-	case !slices.ContainsFunc(columns, func(c sqldb.Column) bool { return strings.EqualFold(c.Name, "FIRST_ID") }):
-		if !slices.ContainsFunc(columns, func(c sqldb.Column) bool { return strings.EqualFold(c.Name, "NEXT_ID") }) {
+	case !hasColumn(columns, "FIRST_ID"):
+		if !hasColumn(columns, "NEXT_ID") {
 			return nil // a table of another program
 		}
 		return Registry{FirstID: 1, NextID: 2, Region: Whole}.refuseFixed(worker) // as the new column says
@@ -42,9 +43,39 @@ func (d *DB) CheckFixed(ctx context.Context, layout generator.Layout, worker int
 	case err != nil:
 		return fmt.Errorf("workernode: read %s: %w", RegistryTable, err)
 	case !ok:
-		return nil
+		return d.checkUnbegun(ctx, layout, worker)
 	}
 	return r.checkFixed(layout, worker)
+}
+
+// checkUnbegun is CheckFixed in a database without a registry. Next to worker ids of UidGenerator, a registry that begins
+// later gives out all others, and UidGenerator itself takes the next ones.
+func (d *DB) checkUnbegun(ctx context.Context, layout generator.Layout, worker int64) error {
+	columns, err := d.sql.Columns(ctx, NodeTable)
+	switch {
+	case err != nil && noTable(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("workernode: read the columns of %s: %w", NodeTable, err)
+	case !hasColumn(columns, "ID") || !hasColumn(columns, "LAUNCH_DATE"):
+		return nil // a table of another program
+	}
+	taken, shared, err := d.lowest(ctx, layout)
+	switch {
+	case err != nil:
+		return fmt.Errorf("workernode: look for UidGenerator's rows in %s: %w", NodeTable, err)
+	case worker == 0 || !taken && !shared:
+		return nil
+	case shared:
+		return Registry{Shared: true}.refuseFixed(worker)
+	}
+	return fmt.Errorf("%w: %s has rows with low worker ids, as UidGenerator inserts them, so the registry of this database will give out"+
+		" the numbers above these, and two rows could get the same id as with %d: leave the option out, or use another database; see docs/53-bits.md",
+		ErrFixed, NodeTable, worker)
+}
+
+func hasColumn(columns []sqldb.Column, name string) bool {
+	return slices.ContainsFunc(columns, func(c sqldb.Column) bool { return strings.EqualFold(c.Name, name) })
 }
 
 // noTable reports whether a SELECT failed because its table does not exist.
@@ -134,16 +165,23 @@ func (d *DB) firstIDs(ctx context.Context, layout generator.Layout, region Regio
 	if err != nil {
 		return 0, 0, err
 	}
-	taken, by := false, `EXISTS (SELECT 1 FROM "WORKER_NODE" WHERE "ID" BETWEEN 1 AND ?)`
-	args := []any{layout.MaxFixedWorkerID()}
-	if d.sql.Dialect() == "mysql" {
-		shared, schema := d.sharedNodes()
-		by, args = `(`+by+` OR `+shared+`)`, append(args, schema...)
-	}
-	err = d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&taken) }, `SELECT `+by, args...)
-	if err != nil || taken {
+	taken, shared, err := d.lowest(ctx, layout)
+	if err != nil || taken || shared {
 		return 1, region.From(largest + 1), err
 	}
 	first = layout.MaxFixedWorkerID() + 1
 	return first, region.From(max(largest+1, first)), nil
+}
+
+// lowest reports whether WORKER_NODE has one of the numbers that a registry leaves to those who give worker ids by hand,
+// and whether UidGenerator may insert them.
+func (d *DB) lowest(ctx context.Context, layout generator.Layout) (taken, shared bool, err error) {
+	columns, args := `EXISTS (SELECT 1 FROM "WORKER_NODE" WHERE "ID" BETWEEN 1 AND ?)`, []any{layout.MaxFixedWorkerID()}
+	into := []any{&taken}
+	if d.sql.Dialect() == "mysql" {
+		condition, schema := d.sharedNodes()
+		columns, args, into = columns+`, `+condition, append(args, schema...), append(into, &shared)
+	}
+	err = d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(into...) }, `SELECT `+columns, args...)
+	return taken, shared, err
 }

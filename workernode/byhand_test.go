@@ -76,7 +76,11 @@ func TestDBCheckFixed_ReadsRegistriesOfAllAges(t *testing.T) {
 	run(t, db, `DROP TABLE "WORKER_REGISTRY"`)
 	must(t, migrate(t, db))
 	must(t, d.CheckFixed(t.Context(), layout, 7)) // nobody has begun the id space
+	foreign(t, db, 1025)
+	must(t, d.CheckFixed(t.Context(), layout, 7)) // above those that a registry leaves free
 	foreign(t, db, 3)
+	testkit.IsError(t, d.CheckFixed(t.Context(), layout, 7), workernode.ErrFixed, "WORKER_NODE", "UidGenerator", "7", "docs/53-bits.md")
+	must(t, d.CheckFixed(t.Context(), layout, 0))
 	_, err := d.OpenRegistry(t.Context(), layout, time.Second, workernode.Region{})
 	must(t, err)
 	testkit.IsError(t, d.CheckFixed(t.Context(), layout, 7), workernode.ErrFixed, "7 is not below 1,")
@@ -86,6 +90,29 @@ func TestDBCheckFixed_ReadsRegistriesOfAllAges(t *testing.T) {
 	testkit.IsError(t, d.CheckFixed(t.Context(), generator.SnowflakeLayout(), 7), workernode.ErrLayoutMismatch)
 	run(t, db, `ALTER TABLE "WORKER_REGISTRY" DROP COLUMN "FIRST_ID"`)
 	testkit.IsError(t, d.CheckFixed(t.Context(), layout, 7), workernode.ErrFixed, "7 is not below 1,")
+}
+
+// UidGenerator's table has no registry yet. Formerly a process with a low number started next to it, and the registry that
+// began later gave out the same number: of 40,000 ids 2,209 were there twice.
+func TestDBCheckFixed_ReadsUidGeneratorsTableBeforeARegistryBegins(t *testing.T) {
+	t.Parallel()
+
+	db := testkit.SQLite{}.Open(t)
+	d := open(t, db)
+	run(t, db, `CREATE TABLE "WORKER_NODE" ("EMPLOYEE" INT)`)
+	must(t, d.CheckFixed(t.Context(), layout, 4)) // another program's
+	run(t, db, `DROP TABLE "WORKER_NODE"`)
+	run(t, db, `CREATE TABLE "WORKER_NODE" ("ID" INTEGER PRIMARY KEY, "HOST_NAME" TEXT, "PORT" TEXT, "TYPE" INT, "LAUNCH_DATE" DATE, "MODIFIED" TIMESTAMP, "CREATED" TIMESTAMP)`)
+	must(t, d.CheckFixed(t.Context(), layout, 4))
+	foreign(t, db, 3)
+	testkit.IsError(t, d.CheckFixed(t.Context(), layout, 4), workernode.ErrFixed, "WORKER_NODE", "UidGenerator", "docs/53-bits.md")
+	must(t, migrate(t, db))
+	_, err := d.OpenRegistry(t.Context(), layout, time.Second, workernode.Region{})
+	must(t, err)
+	first, _, err := d.Reserve(t.Context(), layout, 1, 0)
+	if must(t, err); first != 4 {
+		t.Errorf("the registry gives out %d", first)
+	}
 }
 
 // Processes with numbers by hand and those of the registry start at once. Whoever comes first at the row decides, and

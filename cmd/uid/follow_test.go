@@ -37,6 +37,18 @@ var ofFollowed = []sickness{
 		words: []string{"orders is followed, but its trigger is gone", "uid follow enable"},
 	},
 	{
+		code:    admin.CodeFollowBroken,
+		engines: []string{"mariadb", "mysql", "sqlite"},
+		spoil:   followThen(0, `DELETE FROM "UID_FOLLOW_GATE"`),
+		words:   []string{"orders is followed, but refuses all new rows: a part of its installation is missing", "uid follow disable"},
+	},
+	{
+		code:    admin.CodeFollowBroken,
+		engines: []string{"postgres"},
+		spoil:   followThen(0, `DROP SEQUENCE uid_follow_orders_1c168a_mark`),
+		words:   []string{"orders is followed, but refuses all new rows: a part of its installation is missing", "uid follow disable"},
+	},
+	{
 		code:  admin.CodeFollowStopped,
 		spoil: followThen(90*time.Second, `UPDATE "UID_FOLLOW" SET "PUBLISHED" = %d, "CLOSER" = 'c', "CLOSER_UNTIL" = 1767225600000`),
 		words: []string{"the mark of orders is 1m3", "no process has closed since 2026-01-01 00:00:00.000", "uid follow disable"},
@@ -70,7 +82,7 @@ func followThen(ago time.Duration, statements ...string) func(*testing.T, *gorm.
 		mark, err := follow.MarkAt(generator.DefaultLayout(), time.Now().Add(-ago))
 		must(t, err)
 		for _, s := range statements {
-			if db.Name() == "postgres" && strings.HasPrefix(s, "DROP") {
+			if db.Name() == "postgres" && strings.HasPrefix(s, "DROP TRIGGER") {
 				s += " ON orders"
 			}
 			if strings.Contains(s, "%d") {

@@ -3,6 +3,7 @@ package follow_test
 import (
 	"context"
 	"errors"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -165,4 +166,55 @@ func TestOperator_LearnsWhereTheTriggerIs(t *testing.T) {
 		testkit.IsError(t, err, follow.ErrNotEnabled, "another table has the trigger uid_follow_events_862417", "1359")
 		testkit.Must(t, follow.Enable(t.Context(), connect(t, db), table)) // by somebody who may
 	}, "mariadb", "mysql")
+}
+
+// A trigger runs with the rights of the account that created it. Without this account all rows are refused, for example
+// after a dump was restored on another server, or an account was removed.
+func TestOperator_ReplacesATriggerWhoseAccountIsGone(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		for _, restored := range []bool{false, true} {
+			db := d.Open(t, nil)
+			testkit.Must(t, db.AutoMigrate(&event{}))
+			conn, gone := connect(t, db), "g"+d.Schema
+			testkit.Must(t, follow.Enable(t.Context(), conn, table))
+			before, err := follow.NewMark(conn, table, generator.DefaultLayout(), time.Now).Advance(t.Context())
+			testkit.Must(t, err)
+			row := map[string]any{}
+			testkit.Must(t, db.Raw("SHOW CREATE TRIGGER uid_follow_events_862417").Scan(&row).Error)
+			text, ok := row["SQL Original Statement"].(string)
+			if !ok {
+				t.Fatal(row)
+			}
+			time.Sleep(20 * time.Millisecond) // CREATED has hundredths of a second
+			for _, statement := range []string{
+				"DROP TRIGGER uid_follow_events_862417",
+				regexp.MustCompile("DEFINER=`[^`]*`@`[^`]*`").ReplaceAllString(text, "DEFINER=`"+gone+"`@`%`"),
+			} {
+				testkit.Must(t, db.Exec(statement).Error)
+			}
+			if !restored { // as if the account had created it
+				testkit.Must(t, db.Exec("UPDATE UID_FOLLOW SET TRIGGER_ID = (SELECT CAST(UNIX_TIMESTAMP(CREATED) AS CHAR)"+
+					" FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = DATABASE())").Error)
+			}
+			id, err := follow.MarkAt(generator.DefaultLayout(), time.Now())
+			testkit.Must(t, err)
+			insert := func() error { return db.Create(&event{ID: id}).Error }
+			if err := insert(); err == nil || !strings.Contains(err.Error(), "Error 1449") {
+				t.Fatal(err)
+			}
+			s, _, err := follow.StatusOf(t.Context(), conn, generator.DefaultLayout(), "events")
+			if err != nil || s.Broken == nil || !strings.Contains(s.Broken.Error(), gone) {
+				t.Errorf("%+v, %v", s, err)
+			}
+			testkit.Must(t, follow.Enable(t.Context(), conn, table))
+			testkit.Must(t, insert())
+			s, _, err = follow.StatusOf(t.Context(), conn, generator.DefaultLayout(), "events")
+			if err != nil || s.Broken != nil || s.Raised < before {
+				t.Errorf("%+v, %v", s, err)
+			}
+			testkit.Must(t, follow.Disable(t.Context(), conn, table))
+			testkit.Must(t, db.Exec("DELETE FROM events").Error)
+		}
+	}, "mysql", "mariadb")
 }

@@ -95,7 +95,8 @@ func TestWithWorkerID_IsRefusedNextToUidGenerator(t *testing.T) {
 		db := d.Open(t, nil)
 		harness.Exec(t, db, `CREATE TABLE "WORKER_NODE" ("ID" BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, "HOST_NAME" VARCHAR(64) NOT NULL, "PORT" VARCHAR(64) NOT NULL,
 			"TYPE" INT NOT NULL, "LAUNCH_DATE" DATE NOT NULL, "MODIFIED" TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, "CREATED" TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP)`)
-		testkit.Must(t, d.Open(t, nil).Use(uidplugin.New(harness.Quiet, uidplugin.WithWorkerID(7)))) // without a registry nobody can know
+		// Formerly a process was refused only once a registry had begun, which then gave out its number.
+		testkit.IsError(t, d.Open(t, nil).Use(uidplugin.New(harness.Quiet, uidplugin.WithWorkerID(7))), uidplugin.ErrOption, "WithWorkerID(7)", "UidGenerator", "AUTO_INCREMENT")
 		harness.Use(t, d.Open(t, nil), uidplugin.WithModels(&harness.T1{}))
 		testkit.IsError(t, d.Open(t, nil).Use(uidplugin.New(harness.Quiet, uidplugin.WithWorkerID(8))), uidplugin.ErrOption, "WithWorkerID(8)", "UidGenerator", "AUTO_INCREMENT")
 		harness.Exec(t, db, `ALTER TABLE "WORKER_NODE" MODIFY "ID" BIGINT NOT NULL`)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/migrations"
+	"github.com/uidplugin/uidplugin/segment"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
@@ -44,6 +46,50 @@ func TestUse_RefusesASecondRegistryOfADatabase(t *testing.T) {
 		testkit.Must(t, err)
 		if after := tables(t, d); !slices.Equal(after, before) {
 			t.Errorf("the tables were %q and are %q", before, after)
+		}
+	}, "postgres")
+}
+
+// With WithWorkerID no registry tells where the segment table is. Formerly a process whose search path did not lead to it
+// made a second one: of 100 numbers 50 were there twice.
+func TestUse_RefusesASecondSegmentTableOfADatabase(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		tenant, other := d.Beside(t), d.Beside(t)
+		open := func(path string, options ...uidplugin.Option) error {
+			_, err := start(t, d, path, append(options, uidplugin.WithWorkerID(640), uidplugin.WithModels(&ticket{}))...)
+			return err
+		}
+		testkit.Must(t, d.Open(t, nil, "search_path="+other).Exec("CREATE TABLE leaf_alloc (leaf int)").Error) // of another program
+		testkit.Must(t, open(tenant+",public"))
+		testkit.IsError(t, open("public"), uidplugin.ErrTable, "leaf_alloc", `"public"`, `segment.Config{Schema: "`+tenant+`"}`)
+		testkit.Must(t, open(tenant))
+		testkit.Must(t, open("public", uidplugin.WithSegments(segment.Config{Schema: tenant})))
+		testkit.Must(t, open("public", uidplugin.WithSegments(segment.Config{Schema: "public"})))
+		testkit.Must(t, open("public"))
+	}, "postgres")
+}
+
+// Processes that start at once in an empty schema, with one search path, all use the segment table that one of them makes.
+func TestUse_ProcessesThatStartAtOnceShareTheSegmentTable(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		for range 5 {
+			schema := d.Beside(t)
+			var starts sync.WaitGroup
+			for range 6 {
+				db := d.Open(t, nil, "search_path="+schema)
+				starts.Go(func() {
+					g, err := segment.Open(t.Context(), db, "orders", segment.Config{Log: slog.New(slog.DiscardHandler)})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					g.Close()
+				})
+			}
+			starts.Wait()
+			testkit.Must(t, d.Open(t, nil, "search_path="+schema).Exec("DROP TABLE leaf_alloc").Error)
 		}
 	}, "postgres")
 }
@@ -78,6 +124,33 @@ func TestWithSchema_NamesTheTables(t *testing.T) {
 		testkit.IsError(t, err, uidplugin.ErrTable, "WithSchema", `"public"`)
 		_, err = start(t, d, "", uidplugin.WithSchema("missing"))
 		testkit.IsError(t, err, uidplugin.ErrOption, `"missing"`, "CREATE SCHEMA")
+	}, "postgres")
+}
+
+// A process with WithSchema may begin a second id space next to processes without the option, which run on and make the
+// same ids: of 40,000 ids 19,955 were there twice, and nothing told of it. Services that each have a schema do the same
+// on purpose, so it is not refused.
+func TestWithSchema_TellsThatItBeginsAnotherIDSpaceOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		const line = "has begun an id space in this schema"
+		one, two := d.Beside(t), d.Beside(t)
+		var log testkit.Log
+		begin := func(schema string, lines int) {
+			t.Helper()
+			_, err := start(t, d, "public", uidplugin.WithSchema(schema), uidplugin.WithLogger(log.Logger()))
+			testkit.Must(t, err)
+			if got := log.Lines(line); len(got) != lines {
+				t.Errorf("with the schema %s: %q", schema, got)
+			}
+		}
+		begin(one, 0) // the only one
+		begin(one, 0)
+		testkit.Must(t, migrations.Up(t.Context(), d.Open(t, nil), migrations.In(two))) // a job creates the tables
+		begin(two, 1)
+		log.SaysOnce(t, "schema="+two+" other_schema="+one)
+		begin(two, 1)
+		begin(one, 1)
 	}, "postgres")
 }
 

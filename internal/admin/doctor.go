@@ -39,6 +39,7 @@ const (
 	CodeNodeLayout        = "node-layout"
 	CodeNodeSlot          = "node-slot"
 	CodeFollowTrigger     = "follow-trigger" // wing: follow
+	CodeFollowBroken      = "follow-broken"  // wing: follow
 	CodeFollowStopped     = "follow-stopped" // wing: follow
 	CodeFollowAhead       = "follow-ahead"   // wing: follow
 	CodeFollowRefused     = "follow-refused" // wing: follow
@@ -50,7 +51,7 @@ var Codes = []string{
 	CodeAsyncReplicas, CodeSplitBrain, CodeKeyNumbered, CodeKeyNarrow, CodeKeyAhead, CodeTableRenamed, CodeLayoutEnd,
 	CodeWorkerIDs, CodeRegionShared, CodeSlotUnheld, CodeSessionDeleted, CodeNodeForeign, CodeNodeOutside, CodeNodeByHand,
 	CodeNodeLayout, CodeNodeSlot,
-	CodeFollowTrigger, CodeFollowStopped, CodeFollowAhead, CodeFollowRefused, // wing: follow
+	CodeFollowTrigger, CodeFollowBroken, CodeFollowStopped, CodeFollowAhead, CodeFollowRefused, // wing: follow
 }
 
 // An Undone is a check that could not run.

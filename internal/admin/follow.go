@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/uidplugin/uidplugin"
@@ -35,6 +36,7 @@ type Followed struct {
 	Holders  []follow.Holder     `json:"holders"`          // open transactions that have inserted rows, the oldest first
 	Unread   string              `json:"unread,omitzero"`  // why the trigger, its mark or the holders could not be read
 	Refused  string              `json:"refused,omitzero"` // why rows could be missed
+	Broken   string              `json:"broken,omitzero"`  // why the table refuses all rows
 	Findings []Finding           `json:"findings"`
 }
 
@@ -109,6 +111,9 @@ func followedOf(database string, regional bool, found ...follow.Status) (list []
 		}
 		if s.Unread != nil {
 			f.Unread = s.Unread.Error()
+		}
+		if s.Broken != nil {
+			f.Broken = strings.TrimPrefix(s.Broken.Error(), follow.ErrNotEnabled.Error()+": ")
 		}
 		if s.Refused != nil && !(regional && errors.Is(s.Refused, follow.ErrReplicated)) {
 			f.Refused = s.Refused.Error()
@@ -229,6 +234,12 @@ func (f Followed) findings() (list []Finding) {
 			Text: fmt.Sprintf("%s is followed, but its trigger is not the one that was installed, so followers have "+
 				"stopped, and rows may have come unnoticed", f.Name()),
 			Advice: enableAgain})
+	}
+	if f.Broken != "" {
+		list = append(list, Finding{Code: CodeFollowBroken,
+			Text: fmt.Sprintf("%s is followed, but refuses all new rows: %s", f.Name(), f.Broken),
+			Advice: `Run "uid follow enable". If it reports that a part is missing, first run "uid follow disable"; ` +
+				`followers do not see rows that come below their cursors meanwhile.`})
 	}
 	if f.Refused != "" {
 		list = append(list, Finding{Code: CodeFollowRefused, Text: f.Name() + " is followed, but " + f.Refused,

@@ -49,6 +49,8 @@ func TestFollowed_FindsWhoStopsTheMark(t *testing.T) {
 			[]string{"not the one that was installed"}},
 		"refused": {with(func(f *Followed) { f.Behind, f.Refused = 1000, "the server is a node of Galera" }), CodeFollowRefused,
 			[]string{"events is followed, but the server is a node"}},
+		"broken": {with(func(f *Followed) { f.Behind, f.Broken = 1000, "its trigger cannot run" }), CodeFollowBroken,
+			[]string{"refuses all new rows: its trigger cannot run", "uid follow enable"}},
 		"gone":          {with(func(f *Followed) { f.Behind, f.Trigger = 1000, follow.TriggerGone }), CodeFollowTrigger, []string{"is gone"}},
 		"in the future": {with(func(f *Followed) { f.Behind, f.Ahead = -60_000, 60_000 }), CodeFollowAhead, []string{"1m0s ahead"}},
 	} {

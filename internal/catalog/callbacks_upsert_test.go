@@ -210,3 +210,27 @@ func TestUpsert_AnUpsertDoesNotChangeTheCallersClauses(t *testing.T) {
 		}
 	}
 }
+
+// An inStatement is an expression that needs GORM's statement, as many of applications do.
+type inStatement struct{}
+
+func (inStatement) Build(b clause.Builder) {
+	stmt := b.(*gorm.Statement)
+	_, _ = stmt.WriteString("/* " + stmt.Schema.Table + " */")
+}
+
+func TestUpsert_AnExpressionInAnotherClauseGetsGORMsStatement(t *testing.T) {
+	t.Parallel()
+
+	db := plugintest.Open(t, uidplugin.WithWorkerID(1))
+	plugintest.Migrate(t, db, &plugintest.Slogan{})
+	for _, insert := range []clause.Clause{
+		{Expression: clause.Insert{}, BeforeExpression: inStatement{}},
+		{Expression: clause.Insert{}, AfterNameExpression: inStatement{}},
+	} {
+		tx := db.Model(&plugintest.Slogan{})
+		insert.Name = "INSERT"
+		tx.Statement.Clauses["INSERT"] = insert
+		must(t, tx.Create(&plugintest.Slogan{Text: testkit.SQLitePath(t)}).Error)
+	}
+}

@@ -112,7 +112,9 @@ func (s *statements) isEnabled(ctx context.Context, db *sqldb.DB) (bool, error) 
 	if err != nil || state.check() != nil {
 		return false, ctx.Err() // no table UID_FOLLOW, or no row in it
 	}
-	if err := s.complete(ctx, db.Quiet()); err != nil {
+	if err := s.complete(ctx, db.Quiet()); errors.Is(err, errUnable) {
+		return false, nil // another installation corrects it
+	} else if err != nil {
 		return true, err
 	}
 	var key string
@@ -125,31 +127,6 @@ func (s *statements) isEnabled(ctx context.Context, db *sqldb.DB) (bool, error) 
 	}
 	_, err = db.Exec(ctx, "UPDATE "+s.marks()+" SET "+s.flavor.quote("SLACK")+" = ?"+s.row(), s.table.Slack.Milliseconds())
 	return true, err
-}
-
-// complete returns an error if the mark or a gate is missing, because the table then refuses all rows. What this user may
-// not read may be there.
-func (s *statements) complete(ctx context.Context, db *sqldb.DB) error {
-	sequence := s.flavor.in(s.table, s.names.mark)
-	parts := []string{"FROM " + s.gates() + s.gate(idleGate), "FROM " + s.gates() + s.gate(usedGate)}
-	switch s.flavor {
-	case Postgres:
-		parts = []string{"WHERE to_regclass(" + s.flavor.text(sequence) + ") IS NOT NULL"}
-	case MariaDB:
-		parts = append(parts, "FROM "+sequence)
-	case SQLite:
-		parts = []string{"FROM " + s.gates() + s.row()}
-	}
-	for _, part := range parts {
-		err := s.one(ctx, db, "SELECT 1 "+part)
-		if err != nil && isMissing(err) {
-			err = fmt.Errorf("%w: %w", errIncomplete, err)
-		}
-		if errors.Is(err, ErrNotEnabled) {
-			return err
-		}
-	}
-	return ctx.Err()
 }
 
 // Disable removes what Enable has installed, also from a table that had this name before.

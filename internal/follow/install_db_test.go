@@ -234,8 +234,14 @@ func TestEnable_NoticesAnIncompleteInstallation(t *testing.T) {
 				if !errors.Is(err, follow.ErrNotEnabled) || !strings.Contains(err.Error(), "call follow.Disable and then follow.Enable") {
 					t.Error(err)
 				}
+				if s := statusNow(t, e); !errors.Is(s.Broken, follow.ErrNotEnabled) {
+					t.Errorf("the status is %+v", s)
+				}
 				testkit.Must(t, follow.Disable(t.Context(), e.conn, e.table))
 				testkit.Must(t, follow.Enable(t.Context(), e.conn, e.table))
+				if s := statusNow(t, e); s.Broken != nil {
+					t.Errorf("enabled again, the status is %+v", s)
+				}
 				now, err := follow.MarkAt(generator.DefaultLayout(), time.Now())
 				testkit.Must(t, err)
 				testkit.Must(t, e.db.Create(&event{ID: now}).Error)
@@ -246,4 +252,58 @@ func TestEnable_NoticesAnIncompleteInstallation(t *testing.T) {
 			})
 		}
 	})
+}
+
+// statusNow returns the status of events, of which parts may be missing.
+func statusNow(t *testing.T, e followed) follow.Status {
+	t.Helper()
+	s, ok, err := follow.StatusOf(t.Context(), e.conn, generator.DefaultLayout(), "events")
+	if err != nil || !ok {
+		t.Fatalf("%+v, %t, %v", s, ok, err)
+	}
+	return s
+}
+
+// The function of the trigger names the schema, because its search path is fixed. After the schema was renamed it fails
+// for each row.
+func TestEnable_CorrectsTheFunctionAfterTheSchemaWasRenamed(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		conn, err := sqldb.Open(db, 5*time.Second)
+		testkit.Must(t, err)
+		run := func(statement string) error { return db.Exec(statement).Error }
+		old, renamed := d.Beside(t), d.Beside(t)
+		testkit.Must(t, run("DROP SCHEMA "+renamed))
+		testkit.Must(t, run("CREATE TABLE "+old+".events (id BIGINT PRIMARY KEY)"))
+		table := follow.Table{Name: "events", Schema: old, Key: "id", Slack: time.Second}
+		testkit.Must(t, follow.Enable(t.Context(), conn, table))
+		before, err := follow.NewMark(conn, table, generator.DefaultLayout(), time.Now).Advance(t.Context())
+		testkit.Must(t, err)
+
+		testkit.Must(t, run("ALTER SCHEMA "+old+" RENAME TO "+renamed))
+		table.Schema = renamed
+		insert := func(id int64) error { return run(fmt.Sprintf("INSERT INTO %s.events VALUES (%d)", renamed, id)) }
+		if err := insert(before + 1); err == nil || !strings.Contains(err.Error(), old) {
+			t.Errorf("before Enable: %v", err)
+		}
+		elsewhere, err := sqldb.Open((&testkit.Database{Engine: d.Engine, Schema: d.Schema, Path: renamed}).Open(t, nil), 5*time.Second)
+		testkit.Must(t, err)
+		s, ok, err := follow.StatusOf(t.Context(), elsewhere, generator.DefaultLayout(), "events")
+		if err != nil || !ok || !errors.Is(s.Broken, follow.ErrNotEnabled) || !strings.Contains(s.Broken.Error(), "schema") {
+			t.Errorf("%+v, %t, %v", s, ok, err)
+		}
+		testkit.Must(t, follow.Enable(t.Context(), conn, table))
+		after, err := follow.NewMark(conn, table, generator.DefaultLayout(), time.Now).Advance(t.Context())
+		if err != nil || after < before {
+			t.Errorf("%d after %d, %v", after, before, err)
+		}
+		testkit.Must(t, insert(after))
+		if err := insert(after - 1); err == nil || !strings.Contains(err.Error(), "too late") {
+			t.Errorf("a row below the mark: %v", err)
+		}
+		if s, _, err = follow.StatusOf(t.Context(), elsewhere, generator.DefaultLayout(), "events"); err != nil || s.Broken != nil {
+			t.Errorf("%+v, %v", s, err)
+		}
+	}, "postgres")
 }

@@ -367,3 +367,23 @@ func TestMark_ReportsAWrongRowOfUIDFollow(t *testing.T) {
 		wrong("INSERT INTO UID_FOLLOW SELECT * FROM UID_FOLLOW", follow.ErrNotEnabled, "2 rows")
 	})
 }
+
+// On MySQL and SQLite the mark is in UID_FOLLOW_GATE. Without it nothing can be published, and the trigger refuses rows,
+// so followers must get an error instead of no rows.
+func TestMark_ReportsAMissingGate(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		for _, order := range []string{"MIN", "MAX"} {
+			e := enable(t, d.New(t))
+			_, err := e.mark.Advance(t.Context())
+			testkit.Must(t, err)
+			which := " WHERE ID = (SELECT * FROM (SELECT " + order + "(ID) FROM UID_FOLLOW_GATE) AS one)"
+			if d.Name == "sqlite" {
+				which = "" // it has one
+			}
+			testkit.Must(t, e.db.Exec("DELETE FROM UID_FOLLOW_GATE"+which).Error)
+			_, err = e.mark.Advance(t.Context())
+			testkit.IsError(t, err, follow.ErrNotEnabled, "a part of its installation is missing")
+		}
+	}, "mysql", "mariadb", "sqlite")
+}

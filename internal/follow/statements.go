@@ -200,6 +200,8 @@ func (s *statements) pass(ctx context.Context, db *sqldb.DB, gate int, mark int6
 		case passed && s.flavor == MySQL: // its gates have the mark, which is written below
 		case passed:
 			return true, nil
+		case errors.Is(err, ErrNotEnabled): // the gate is missing, which the UPDATE of MySQL would not notice
+			return false, err
 		case err != nil: // asking without waiting only spares writers a wait
 		case s.flavor == Postgres && gate == usedGate: // the trigger notices a reader that waits, and takes the other gate
 		default:
@@ -309,9 +311,12 @@ func (s *statements) one(ctx context.Context, db *sqldb.DB, query string) error 
 	return err
 }
 
-// update runs an UPDATE of a row that must be there.
+// update runs an UPDATE of a row that must be there. MySQL does not count a row whose values stay.
 func (s *statements) update(ctx context.Context, db *sqldb.DB, query string) error {
-	_, err := db.Exec(ctx, query)
+	n, err := db.Exec(ctx, query)
+	if err == nil && n == 0 && s.flavor != MySQL && s.flavor != MariaDB {
+		err = errIncomplete
+	}
 	return err
 }
 

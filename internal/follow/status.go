@@ -26,6 +26,7 @@ type Status struct {
 	Until     time.Time // end of its turn, by the database's clock
 	Trigger   TriggerState
 	Holders   []Holder // open transactions that have inserted rows, the oldest first
+	Broken    error    // why the table refuses all rows; nil if nothing is wrong
 	Unread    error    // why Trigger, Raised or Holders could not be read
 	Refused   error    // why rows could be missed, as [Enable] would say; nil if nothing is wrong
 
@@ -191,6 +192,12 @@ func (s *statements) status(ctx context.Context, db *sqldb.DB, into *Status) err
 		if hidden = s.hidesTriggers(ctx, db); hidden != nil {
 			into.Trigger = TriggerHidden
 		}
+	}
+	if into.Trigger != TriggerGone {
+		into.Broken = s.complete(ctx, db)
+	}
+	if !errors.Is(into.Broken, ErrNotEnabled) { // the context has ended
+		into.Broken = nil
 	}
 	into.Raised, unread = s.raised(ctx, db)
 	into.Holders, err = s.holders(ctx, db, into.Now)

@@ -299,3 +299,21 @@ func TestEnable_RefusesAnotherKey(t *testing.T) {
 		testkit.Must(t, follow.Enable(t.Context(), e.conn, table))
 	})
 }
+
+// A new table may have another key than the one that it replaces. UID_FOLLOW must have the new one: otherwise the next
+// EnableFollow refuses it, and the doctor looks for the old column.
+func TestEnable_StoresTheKeyOfANewTable(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		e := enable(t, d)
+		testkit.Must(t, e.db.Exec(rename).Error)
+		testkit.Must(t, e.db.Exec("CREATE TABLE events (event_id BIGINT PRIMARY KEY, v BIGINT)").Error)
+		e.table.Key = "event_id"
+		for range 2 {
+			testkit.Must(t, follow.Enable(t.Context(), e.conn, e.table))
+		}
+		if s := e.status(t); s.Key != "event_id" || s.Refused != nil {
+			t.Errorf("%+v", s)
+		}
+	})
+}

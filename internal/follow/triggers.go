@@ -60,19 +60,21 @@ func (s *statements) triggers(ctx context.Context, db *sqldb.DB) (list []trigger
 		}, s.triggersOfPostgres())
 		return list, err
 	}
-	query := "SELECT TRIGGER_NAME, EVENT_OBJECT_TABLE, ACTION_STATEMENT, @@lower_case_table_names FROM information_schema.TRIGGERS" +
+	query := "SELECT TRIGGER_NAME, EVENT_OBJECT_TABLE, ACTION_STATEMENT, @@lower_case_table_names," +
+		" CAST(DEFINER AS BINARY) = CAST(CURRENT_USER() AS BINARY) FROM information_schema.TRIGGERS" +
 		" WHERE EVENT_OBJECT_SCHEMA = " + s.flavor.schema(s.table) + " AND LEFT(TRIGGER_NAME, 11) = 'uid_follow_'"
 	if s.flavor == SQLite {
-		query = "SELECT name, tbl_name, sql, 1 FROM sqlite_schema WHERE type = 'trigger' AND substr(name, 1, 11) = 'uid_follow_'"
+		query = "SELECT name, tbl_name, sql, 1, 1 FROM sqlite_schema WHERE type = 'trigger' AND substr(name, 1, 11) = 'uid_follow_'"
 	}
 	create, here := spaceless(s.flavor.create(s.table)), bare(s.table.Name)
 	err = db.Query(ctx, func(r *sql.Rows) error {
 		var t trigger
 		var body string // on SQLite the whole statement
 		var folds int
-		err := r.Scan(&t.name, &t.table, &body, &folds)
+		var mine bool // the account of another trigger may not exist
+		err := r.Scan(&t.name, &t.table, &body, &folds, &mine)
 		t.here = t.table == here || folds != 0 && strings.EqualFold(t.table, here)
-		t.guards = strings.HasSuffix(create, spaceless(body))
+		t.guards = mine && strings.HasSuffix(create, spaceless(body))
 		if t.name == s.names.trigger || t.here && ofThisPackage.MatchString(t.name) && strings.Contains(body, GateTable) {
 			list = append(list, t)
 		}

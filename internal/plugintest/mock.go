@@ -233,20 +233,23 @@ func Reading(sql func(string) string) string {
 
 // Taken is the query whether a process may have a low worker id that the registry has not given out. It has none.
 func Taken(sql func(string) string) Step {
-	query, args := `SELECT `+lowNodes, []driver.Value{1024}
+	query, args, rows := `SELECT `+lowNodes, []driver.Value{1024}, Columns("taken").AddRow(0)
 	if sql("?") == "?" {
-		query, args = `SELECT (`+lowNodes+` OR `+autoNumbered+`)`, append(args, "shop")
+		query, args, rows = query+`, `+autoNumbered, append(args, "shop"), Columns("taken, shared").AddRow(0, 0)
 	}
-	return Step{SQL: sql(query), Args: args, Rows: Columns("taken").AddRow(0)}
+	return Step{SQL: sql(query), Args: args, Rows: rows}
 }
 
 // WithoutRegistry is the answer of a database that does not have the plugin's tables, to a plugin with WithWorkerID.
 func (d Dialect) WithoutRegistry() []Step {
-	missing := errors.New(`ERROR: relation "WORKER_REGISTRY" does not exist (SQLSTATE 42P01)`)
-	if d.Name == "mysql" {
-		missing = errors.New("Error 1146 (42S02): Table 'shop.WORKER_REGISTRY' doesn't exist")
+	missing := func(table string) Step {
+		err := fmt.Errorf(`ERROR: relation "%s" does not exist (SQLSTATE 42P01)`, table)
+		if d.Name == "mysql" {
+			err = fmt.Errorf("Error 1146 (42S02): Table 'shop.%s' doesn't exist", table)
+		}
+		return Step{SQL: d.SQL(`SELECT * FROM "` + table + `" WHERE 1 = 0`), Err: err}
 	}
-	return []Step{AbsentTables(d.SQL), {SQL: d.SQL(`SELECT * FROM "WORKER_REGISTRY" WHERE 1 = 0`), Err: missing}}
+	return []Step{AbsentTables(d.SQL), missing("WORKER_REGISTRY"), missing("WORKER_NODE")}
 }
 
 // AbsentTables is the query for the schema of tables that do not exist.

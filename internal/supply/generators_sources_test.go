@@ -16,6 +16,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/segment"
 	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
 	"gorm.io/gorm/logger"
 )
 
@@ -229,5 +230,51 @@ func TestPluginClose_ReturnsAlthoughASourceHangs(t *testing.T) {
 			t.Fatalf("no %v a minute later", want)
 		}
 		go func() { done <- db.WithContext(ctx).Create(&plugintest.Part{}).Error }()
+	}
+}
+
+// A descending source makes ids in no order that upserts could rely on.
+type descending struct{ last atomic.Int64 }
+
+func (d *descending) Next(context.Context) (int64, error) { return d.last.Add(-1), nil }
+
+func (d *descending) Fill(_ context.Context, ids []int64) error {
+	for i := range ids {
+		ids[i] = d.last.Add(-1)
+	}
+	return nil
+}
+
+func (d *descending) Close() {}
+
+// A source may make any numbers in any order. After a conflict, the structs have the ids of the rows nevertheless.
+func TestSource_IDsOfAnyOrderSurviveUpserts(t *testing.T) {
+	t.Parallel()
+
+	type stamp struct {
+		ID    int64  `gorm:"primaryKey;autoIncrement:false;uid:any"`
+		Extra int64  `gorm:"uid:any"`
+		Name  string `gorm:"uniqueIndex"`
+	}
+	db := plugintest.Open(t, uidplugin.WithSource("any", func(context.Context, *gorm.DB, string) (generator.Generator, error) {
+		d := &descending{}
+		d.last.Store(1000)
+		return d, nil
+	}))
+	plugintest.Migrate(t, db, &stamp{})
+	old := []stamp{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}
+	must(t, db.Create(&old).Error)
+	byName := []clause.Column{{Name: "name"}}
+	for _, conflict := range []clause.OnConflict{{Columns: byName, DoNothing: true}, {Columns: byName, UpdateAll: true}} {
+		stamps := []stamp{{Name: "a"}, {Name: "b"}, {Name: "c", Extra: 7}, {Name: "d"}}
+		must(t, db.Clauses(conflict).Create(&stamps).Error)
+		var rows []stamp
+		must(t, db.Order("name").Find(&rows).Error)
+		for i, s := range stamps {
+			if s.ID != old[i].ID || rows[i].ID != old[i].ID || s.Extra != 7 && s.Extra != old[i].Extra ||
+				rows[i].Extra != old[i].Extra && (i != 2 || rows[i].Extra != 7) {
+				t.Errorf("the struct is %v, the row %v, and it was %v", s, rows[i], old[i])
+			}
+		}
 	}
 }

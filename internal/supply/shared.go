@@ -39,14 +39,35 @@ var sharedWorkers = struct {
 }{byKey: map[workerKey]*sharedWorker{}}
 
 type workerKey struct {
-	layout string
+	layout generator.Layout // as [canonical] returns it
 	worker int64
+}
+
+// canonical returns an equal layout that can be compared by ==.
+func canonical(l generator.Layout) generator.Layout {
+	l.Epoch = l.Epoch.Round(0).UTC()
+	return l
+}
+
+// meets returns the first of workers that makes some ids of k at the same time, or -1. Two layouts that differ only in
+// TimeBits make the same ids. So do others with the same ticks if they only divide the lower bits differently.
+func (k workerKey) meets(l generator.Layout, workers []int64) int64 {
+	if k.layout.Tick != l.Tick || k.layout.Epoch != l.Epoch || k.layout.WorkerBits+k.layout.SequenceBits != l.WorkerBits+l.SequenceBits {
+		return -1
+	}
+	for _, w := range workers {
+		if w<<l.SequenceBits < (k.worker+1)<<k.layout.SequenceBits && k.worker<<k.layout.SequenceBits < (w+1)<<l.SequenceBits {
+			return w
+		}
+	}
+	return -1
 }
 
 // ShareFixed is like [NewFixed], but the other plugins of this process that have the worker id use the same generator.
 // lanes is 2 for a generator with a second worker id. The error wraps [ErrOption] if the options of the plugins differ.
 // Close of the Supply ends the sharing.
 func ShareFixed(l generator.Layout, workerID int64, lead time.Duration, now func() time.Time, name string, lanes int) (*Fixed, error) {
+	l = canonical(l)
 	f := NewFixed(l, workerID, lead, now)
 	var workers []int64
 	for _, lease := range f.leases(lanes) {
@@ -55,12 +76,16 @@ func ShareFixed(l generator.Layout, workerID int64, lead time.Duration, now func
 	sharedWorkers.mu.Lock()
 	defer sharedWorkers.mu.Unlock()
 	last := int64(-1)
-	for _, worker := range workers {
-		other := sharedWorkers.byKey[workerKey{l.String(), worker}]
+	for key, other := range sharedWorkers.byKey {
+		worker := key.meets(l, workers)
 		switch {
-		case other == nil:
+		case worker < 0:
 		case other.users.Load() == 0:
 			last = max(last, other.last.Load())
+		case key.layout != l:
+			return nil, fmt.Errorf("%w: WithLayout: another plugin of this process with the worker id %d has the layout %s, and this one, with %d, has %s:"+
+				" they would make the same ids, so use one layout for both, another number, or close the other plugin first",
+				ErrOption, key.worker, key.layout, worker, l)
 		case other.generator != name || !slices.Equal(other.workers, workers):
 			return nil, fmt.Errorf("%w: WithWorkerID(%d): another plugin of this process uses worker id %d with the generator %s, and this one has %s:"+
 				" use one generator for both, another number, or close the other plugin first", ErrOption, workerID, worker, other.generator, name)
@@ -77,7 +102,7 @@ func ShareFixed(l generator.Layout, workerID int64, lead time.Duration, now func
 	f.beginAfter(last)
 	s.users.Store(1)
 	for _, worker := range workers {
-		sharedWorkers.byKey[workerKey{l.String(), worker}] = s
+		sharedWorkers.byKey[workerKey{l, worker}] = s
 	}
 	return s.use(), nil
 }

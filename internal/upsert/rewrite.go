@@ -52,6 +52,9 @@ func Rewrite(stmt *gorm.Statement, m *model.Model) {
 
 // rewrite changes a statement with tracked fields.
 func (t *Tracker) rewrite(stmt *gorm.Statement, m *model.Model) {
+	for _, ids := range t.ids {
+		slices.Sort(ids) // a generator may make them in any order
+	}
 	f := t.facts(stmt, m)
 	t.decision = detect(f)
 	if f.otherExpression {

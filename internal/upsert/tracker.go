@@ -22,6 +22,7 @@
 package upsert
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -35,7 +36,7 @@ import (
 // A Tracker records the ids set in one statement that has an ON CONFLICT, or may get one from a hook.
 type Tracker struct {
 	fields []*model.Field
-	ids    [][]int64 // per field, in ascending order
+	ids    [][]int64 // per field, in ascending order once the statement is rewritten
 
 	decision
 	conflict clause.OnConflict // handling of existing rows
@@ -112,11 +113,13 @@ func otherConflict(stmt *gorm.Statement) (clause.OnConflict, bool) {
 // acceptsRows matches the SQL by which a statement accepts existing rows.
 var acceptsRows = regexp.MustCompile(`(?i)\bON\s+(?:CONFLICT|DUPLICATE\s+KEY)\b|\bIGNORE\b`)
 
-// built returns the SQL of an expression.
+// built returns the SQL of an expression. It builds into a statement of GORM's type, because expressions of applications
+// rely on that.
 func built(stmt *gorm.Statement, e clause.Expression) string {
-	q := newQuery(stmt)
-	e.Build(q)
-	return q.SQL.String()
+	into := newQuery(stmt).Statement
+	into.Model, into.Dest, into.ReflectValue, into.Clauses = stmt.Model, stmt.Dest, stmt.ReflectValue, maps.Clone(stmt.Clauses)
+	e.Build(into)
+	return into.SQL.String()
 }
 
 // ignores reports whether a statement is an INSERT IGNORE.
@@ -125,7 +128,7 @@ func ignores(stmt *gorm.Statement) bool {
 	return insert.Modifier != "" && strings.Contains(strings.ToUpper(insert.Modifier), "IGNORE")
 }
 
-// Note records that f was set to id in some row. Call it with ascending ids for each field.
+// Note records that f was set to id in some row.
 func (t *Tracker) Note(f *model.Field, id int64) {
 	i := slices.Index(t.fields, f)
 	if i < 0 {

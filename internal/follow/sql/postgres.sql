@@ -60,4 +60,5 @@ END $uid$
 INSERT INTO {{.Marks}} ("TABLE_NAME", "KEY_COLUMN", "SLACK", "PUBLISHED", "TRIGGER_ID")
 SELECT {{text .Name}}, {{text .KeyName}}, {{.Slack}}, 0, oid::text FROM pg_trigger
 WHERE tgrelid = {{text .Table}}::regclass AND tgname = {{text .TriggerName}}
-ON CONFLICT ("TABLE_NAME") DO UPDATE SET "TRIGGER_ID" = excluded."TRIGGER_ID", "SLACK" = excluded."SLACK"
+ON CONFLICT ("TABLE_NAME") DO UPDATE SET "KEY_COLUMN" = excluded."KEY_COLUMN",
+  "TRIGGER_ID" = excluded."TRIGGER_ID", "SLACK" = excluded."SLACK"

@@ -22,4 +22,5 @@ END
 INSERT INTO {{.Marks}} ("TABLE_NAME", "KEY_COLUMN", "SLACK", "PUBLISHED", "TRIGGER_ID")
 SELECT {{text .Name}}, {{text .KeyName}}, {{.Slack}}, 0, name || ' ' || sql FROM sqlite_schema
 WHERE type = 'trigger' AND name = {{text .TriggerName}}
-ON CONFLICT ("TABLE_NAME") DO UPDATE SET "TRIGGER_ID" = excluded."TRIGGER_ID", "SLACK" = excluded."SLACK"
+ON CONFLICT ("TABLE_NAME") DO UPDATE SET "KEY_COLUMN" = excluded."KEY_COLUMN",
+  "TRIGGER_ID" = excluded."TRIGGER_ID", "SLACK" = excluded."SLACK"
