@@ -122,7 +122,7 @@ func TestWithWorkerID_RefusesAPluginWhoseLayoutMakesTheSameIDs(t *testing.T) {
 		l.TimeBits, l.WorkerBits, l.SequenceBits, l.Epoch = time, worker, sequence, l.Epoch.Add(epoch)
 		return uidplugin.WithLayout(l)
 	}
-	first := oneOfMany(t, bare(t), uidplugin.WithWorkerID(130))
+	first := oneOfMany(t, plugintest.Bare(t), uidplugin.WithWorkerID(130))
 	for name, options := range map[string][]uidplugin.Option{
 		"time bits":        {uidplugin.WithWorkerID(130), with(40, 18, 4, 0)},
 		"larger workers":   {uidplugin.WithWorkerID(130 >> 2), with(41, 16, 6, 0)},
