@@ -131,7 +131,7 @@ func TestWithWorkerID_RefusesAPluginWhoseLayoutMakesTheSameIDs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := uidplugin.New(append(options, uidplugin.WithLogger(nil))...)
-			testkit.IsError(t, bare(t).Use(p), uidplugin.ErrOption, "WithLayout", "worker id 130", generator.DefaultLayout().String(), p.Layout().String())
+			testkit.IsError(t, plugintest.Bare(t).Use(p), uidplugin.ErrOption, "WithLayout", "worker id 130", generator.DefaultLayout().String(), p.Layout().String())
 		})
 	}
 	for _, options := range [][]uidplugin.Option{
@@ -140,12 +140,12 @@ func TestWithWorkerID_RefusesAPluginWhoseLayoutMakesTheSameIDs(t *testing.T) {
 		{uidplugin.WithWorkerID(130), with(41, 17, 4, 0)},
 		{uidplugin.WithWorkerID(130), with(41, 18, 4, time.Hour)},
 	} {
-		oneOfMany(t, bare(t), options...)
+		oneOfMany(t, plugintest.Bare(t), options...)
 	}
 	id, err := first.NextID(t.Context(), &part{})
 	must(t, err)
 	must(t, first.Close(t.Context()))
-	next, err := oneOfMany(t, bare(t), uidplugin.WithWorkerID(130), with(40, 18, 4, 0)).NextID(t.Context(), &part{})
+	next, err := oneOfMany(t, plugintest.Bare(t), uidplugin.WithWorkerID(130), with(40, 18, 4, 0)).NextID(t.Context(), &part{})
 	if must(t, err); next>>22 <= id>>22 {
 		t.Errorf("the next layout begins at %d, and the one before ended at %d", next, id)
 	}
