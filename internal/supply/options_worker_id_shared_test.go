@@ -142,10 +142,10 @@ func TestWithWorkerID_RefusesAPluginWhoseLayoutMakesTheSameIDs(t *testing.T) {
 	} {
 		oneOfMany(t, plugintest.Bare(t), options...)
 	}
-	id, err := first.NextID(t.Context(), &part{})
+	id, err := first.NextID(t.Context(), &plugintest.Part{})
 	must(t, err)
 	must(t, first.Close(t.Context()))
-	next, err := oneOfMany(t, plugintest.Bare(t), uidplugin.WithWorkerID(130), with(40, 18, 4, 0)).NextID(t.Context(), &part{})
+	next, err := oneOfMany(t, plugintest.Bare(t), uidplugin.WithWorkerID(130), with(40, 18, 4, 0)).NextID(t.Context(), &plugintest.Part{})
 	if must(t, err); next>>22 <= id>>22 {
 		t.Errorf("the next layout begins at %d, and the one before ended at %d", next, id)
 	}
