@@ -61,8 +61,8 @@ func refuseOutdated(table string, have []string) error {
 	if column == "" || len(missing([]string{column}, have)) > 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: it was created by an unreleased version of uidplugin (it has the column %s), and ids of that version cannot be continued:"+
-		" use another database for uidplugin, or, if no row has such an id, drop %s and %s", workernode.ErrTable, column, workernode.NodeTable, workernode.RegistryTable)
+	return fmt.Errorf("%w: it was created by an unreleased version of uidplugin, which had the column %s:"+
+		" use another database for uidplugin, or, if no row has an id of that version, drop %s and %s", workernode.ErrTable, column, workernode.NodeTable, workernode.RegistryTable)
 }
 
 // A table is a parsed CREATE TABLE statement.

@@ -148,7 +148,7 @@ func TestOpen_RefusesANewTagOfAColumnWithNumbers(t *testing.T) {
 			db := handle(t, file(t))
 			make(db)
 			_, err := segment.Open(t.Context(), db, tag, segment.Config{Used: used, Log: quiet})
-			testkit.IsError(t, err, segment.ErrRow, `the tag "orders" of leaf_alloc is new`, "70000", "uid:segment:TAG", "set Start above 70000")
+			testkit.IsError(t, err, segment.ErrRow, `the tag "orders" of leaf_alloc is new`, "70000", "docs/from-leaf.md", "set Start")
 			_, err = segment.Open(t.Context(), db, tag, segment.Config{Used: used, Start: used, Log: quiet})
 			testkit.IsError(t, err, segment.ErrRow)
 
@@ -179,7 +179,7 @@ func TestOpen_RefusesATagThatIsBehindTheColumn(t *testing.T) {
 	leaf(t, db, used, 500)
 	for _, c := range []segment.Config{{Used: used, Log: quiet}, {Used: used, Start: used + 1, Log: quiet}} {
 		_, err := segment.Open(t.Context(), db, tag, c)
-		testkit.IsError(t, err, segment.ErrRow, `the tag "orders" of leaf_alloc has max_id 70000`, "numbers up to 70000", "not the tag", "restored", "stop all programs")
+		testkit.IsError(t, err, segment.ErrRow, `the tag "orders" of leaf_alloc`, "has max_id 70000", "numbers up to 70000", "Correct the tag", "stop all programs")
 		if maxID, _ := stored(t, db); maxID != used {
 			t.Errorf("the refused row has max_id %d", maxID)
 		}

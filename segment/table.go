@@ -190,18 +190,15 @@ func (t *table) isNew(ctx context.Context, exists bool, used, step int64) error 
 		statement = t.lift(used)
 	}
 	return fmt.Errorf("%w: the tag %q of %s is new, but another program has given the column numbers up to %d."+
-		" If that is a Leaf service, use its tag, as in gorm:\"uid:segment:TAG\", and its table, because it may hold higher numbers in memory."+
-		" This table is in %s; segment.Config{Table: \"leaf.%s\"} names one in the database leaf."+
-		" Otherwise stop all other programs that number this column, then set Start above %d, or run %s",
-		ErrRow, t.tag, t, used, t.database(ctx), t.name, used, statement)
+		" If it is Leaf, use its tag and table (docs/from-leaf.md; this one is in %s). Otherwise stop it, then set Start, or run %s",
+		ErrRow, t.tag, t, used, t.database(ctx), statement)
 }
 
 // isBehind returns the error for a row whose max_id is not above used, the largest number of its column.
 func (t *table) isBehind(ctx context.Context, maxID, used int64) error {
-	return fmt.Errorf("%w: the tag %q of %s has max_id %d, but the column has numbers up to %d, so another program may hold the next ones in memory."+
-		" Either this is not the tag of the column, or %s, which is in %s, was restored from a backup."+
-		" Correct the tag, or stop all programs that number this column, Leaf too, then run %s",
-		ErrRow, t.tag, t, maxID, used, t, t.database(ctx), t.lift(used))
+	return fmt.Errorf("%w: the tag %q of %s, in %s, has max_id %d, but the column has numbers up to %d."+
+		" Correct the tag (docs/from-leaf.md), or stop all programs that number the column, then run %s",
+		ErrRow, t.tag, t, t.database(ctx), maxID, used, t.lift(used))
 }
 
 // lift returns the statement that raises max_id above used.
@@ -284,8 +281,8 @@ func (t *table) move(ctx context.Context, from, to int64) (bool, error) {
 	case err != nil || !ok:
 		return false, err
 	case changed == 1 && now.maxID < to, changed == 0 && now.maxID == from:
-		return false, fmt.Errorf("%w: the database did not keep max_id = %d of the tag %q in %s although it reported no error, but %d, so two processes could make the same ids:"+
-			" a trigger changes it, or the column is too narrow; remove the trigger, or make max_id BIGINT", workernode.ErrTable, to, t.tag, t, now.maxID)
+		return false, fmt.Errorf("%w: the database did not keep max_id = %d of the tag %q in %s although it reported no error, but %d, so ids could come twice:"+
+			" remove the trigger that changes it, or make max_id BIGINT", workernode.ErrTable, to, t.tag, t, now.maxID)
 	}
 	return changed == 1, nil
 }

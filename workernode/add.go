@@ -100,6 +100,6 @@ func (m *Manager) explain(ctx context.Context, err error, tables []Table) error 
 		return fmt.Errorf("%w (most have: %s); %d worker ids of closed plugins of this process become free within %v: try again then",
 			err, owners, n, m.config.Lead+m.layout.Tick)
 	}
-	return fmt.Errorf("%w (most have: %s), and no free slot has a worker id of one of these tables: a slot is free when its process has ended and the clock has passed its FENCE;"+
-		" end processes that are not needed, write to fewer tables, or use a layout with more worker bits in a new id space", err, owners)
+	return fmt.Errorf("%w (most have: %s), and no free slot has a worker id of one of these tables:"+
+		" end processes, write to fewer tables, or use a layout with more worker bits in a new id space (docs/failures.md)", err, owners)
 }

@@ -141,13 +141,12 @@ func (d *DB) refuseDeletedRow(ctx context.Context, r Region) error {
 	case err != nil:
 		return fmt.Errorf("workernode: look for slots of a registry: %w", err)
 	case lost && r == Whole:
-		return fmt.Errorf("%w: the row %q of %s was deleted, and the other tables have rows of its id space: a new row could give out their worker ids again;"+
-			" restore it, with ID_SPACE as before and with NEXT_ID and NEXT_SLOT above all that were given out, or stop all processes and rename the four tables to begin a new id space;"+
-			" if the rows were replicated from another region, set WithRegion",
+		return fmt.Errorf("%w: the row %q of %s was deleted, and a new one could give out its worker ids again:"+
+			" restore it, begin a new id space (docs/failures.md), or set WithRegion if the rows are of another region",
 			ErrTable, registryName, RegistryTable)
 	case lost:
-		return fmt.Errorf("%w: the row %q of %s was deleted, and the other tables have rows of %s: a new row could give out their worker ids again;"+
-			" restore it, with ID_SPACE, STRIDE and REMAINDER as before and with NEXT_ID and NEXT_SLOT above all that were given out",
+		return fmt.Errorf("%w: the row %q of %s was deleted, and a new one could give out the worker ids of %s again:"+
+			" restore it, with its STRIDE and REMAINDER (docs/failures.md)",
 			ErrTable, registryName, RegistryTable, r)
 	}
 	return nil
@@ -179,7 +178,7 @@ func (d *DB) commits(ctx context.Context) error {
 	ok := false
 	err := d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&ok) }, `SELECT @@autocommit = 1 AND @@completion_type <> 'CHAIN'`)
 	if err == nil && !ok {
-		err = errors.New("workernode: on the connections of this pool autocommit is off, or completion_type is CHAIN, so no lease would be kept: set autocommit=1 and completion_type=NO_CHAIN (in the DSN or the server's configuration)")
+		err = errors.New("workernode: autocommit is off on the connections of this pool, or completion_type is CHAIN, so no lease would be kept: set autocommit=1 and completion_type=NO_CHAIN, in the DSN or the server")
 	}
 	return err
 }

@@ -81,7 +81,7 @@ func TestDBOpenRegistry_BeginsNoneWhereAProcessHadASlot(t *testing.T) {
 		for _, kept := range []string{"WORKER_NODE", "WORKER_SLOT", "WORKER_SESSION"} {
 			w.restore(snapshot{"WORKER_REGISTRY": nil, "WORKER_NODE": nil, "WORKER_SLOT": nil, "WORKER_SESSION": nil, kept: old[kept]})
 			_, err := open(t, w.db).OpenRegistry(t.Context(), layout, time.Second, workernode.Region{})
-			testkit.IsError(t, err, workernode.ErrTable, "WORKER_REGISTRY was deleted", "restore it", "NEXT_ID")
+			testkit.IsError(t, err, workernode.ErrTable, "WORKER_REGISTRY was deleted", "restore it", "docs/failures.md")
 			if n := w.number(`SELECT COUNT(*) FROM "WORKER_REGISTRY"`); n != 0 {
 				t.Errorf("%d rows", n)
 			}

@@ -198,7 +198,7 @@ func errFence(slot, fence int64) error {
 // errNotKept is the error for a row whose value differs from the acknowledged one.
 func errNotKept(column string, value any, row string, id int64, table, so string) error {
 	return fmt.Errorf("%w: the database did not keep %s = %#v of %s %d in %s although it reported no error, so %s:"+
-		" a trigger changes it, or a column is too narrow; remove the trigger, or compare the columns with those of package migrations",
+		" remove the trigger that changes it, or widen the column if it is too narrow (docs/failures.md)",
 		ErrTable, column, value, row, id, table, so)
 }
 

@@ -206,7 +206,7 @@ func TestSegment_NamedTagBehindTheColumnIsRefused(t *testing.T) {
 		harness.Exec(t, db, "INSERT INTO orders VALUES (110)") // max_id is 110: the next id
 
 		err = d.Open(t, nil).Use(uidplugin.New(harness.Quiet, uidplugin.WithModels(&leafOrder{})))
-		testkit.IsError(t, err, segment.ErrRow, `the tag "order-service" of leaf_alloc has max_id 110, but the column has numbers up to 110`)
+		testkit.IsError(t, err, segment.ErrRow, `the tag "order-service" of leaf_alloc`, "has max_id 110, but the column has numbers up to 110")
 
 		// As in docs/from-leaf.md.
 		leafDB := d.Open(t, nil)

@@ -51,8 +51,8 @@ func (h *Handle) OnInsertError(reach func(to time.Time)) func(stmt *gorm.Stateme
 			h.count(table)
 		}
 		reach(at)
-		return fmt.Errorf("%w: %s is followed, and the id of a row is older than its slack allows; create the rows again, in a transaction"+
-			" from its beginning, and with new ids where the application, or an earlier statement or batch, has set them: %w", ErrTooLate, table, err), true
+		return fmt.Errorf("%w: %s is followed, and the id of a row is older than its slack allows; create the rows again, in a new transaction,"+
+			" with new ids where they kept one (docs/following.md): %w", ErrTooLate, table, err), true
 	}
 }
 

@@ -282,8 +282,7 @@ func (s settings) binlogRefusal(global string) error {
 func explain(err error) error {
 	if err != nil && strings.Contains(err.Error(), "Error 1419 ") {
 		err = fmt.Errorf("%w; with a binary log, creating a trigger needs SUPER or log_bin_trust_function_creators = 1:"+
-			" have an administrator run SET GLOBAL log_bin_trust_function_creators = 1,"+
-			` or the statements of "uid sql --follow"`, err)
+			` let an administrator set it, or run the statements of "uid sql --follow"`, err)
 	}
 	return err
 }

@@ -71,9 +71,8 @@ func (s *Supply) openSegment(ctx context.Context, src *Source) (generator.Genera
 
 // errNoFetch reports that a create in a transaction needs more ids than are in memory, and that the transaction keeps
 // the next range from being fetched.
-var errNoFetch = fmt.Errorf("%w: the ranges in memory are used up, and this transaction keeps the next one from being fetched"+
-	" (SQLite, or a pool of one connection): set segment.Config.Step to twice the rows of a transaction,"+
-	" or create the rows as one slice outside of one", generator.ErrSource)
+var errNoFetch = fmt.Errorf("%w: the ranges in memory are used up, and this transaction keeps the next one from being fetched:"+
+	" set segment.Config.Step to twice the rows of a transaction, or create the rows outside of one", generator.ErrSource)
 
 type fetchWaitKey struct{}
 

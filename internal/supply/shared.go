@@ -83,8 +83,8 @@ func ShareFixed(l generator.Layout, workerID int64, lead time.Duration, now func
 		case other.users.Load() == 0:
 			last = max(last, other.last.Load())
 		case key.layout != l:
-			return nil, fmt.Errorf("%w: WithLayout: another plugin of this process with the worker id %d has the layout %s, and this one, with %d, has %s:"+
-				" they would make the same ids, so use one layout for both, another number, or close the other plugin first",
+			return nil, fmt.Errorf("%w: WithLayout: another plugin of this process has the worker id %d and the layout %s, and this one %d and %s, so both"+
+				" make the same ids: use one layout or another number, or close the other plugin",
 				ErrOption, key.worker, key.layout, worker, l)
 		case other.generator != name || !slices.Equal(other.workers, workers):
 			return nil, fmt.Errorf("%w: WithWorkerID(%d): another plugin of this process uses worker id %d with the generator %s, and this one has %s:"+
