@@ -25,7 +25,9 @@ func Use(t *testing.T, db *gorm.DB, options ...uidplugin.Option) *uidplugin.Plug
 }
 
 // Close closes a plugin or a lease manager. It retries because a statement may time out on a busy machine.
-func Close(t *testing.T, p interface{ Close(ctx context.Context) error }) {
+func Close(t *testing.T, p interface {
+	Close(ctx context.Context) error
+}) {
 	t.Helper()
 	for try := 0; ; try++ {
 		err := p.Close(context.Background())
