@@ -110,7 +110,7 @@ INSERT INTO order_items (id, order_id) VALUES (1, 1);
 	for range 10 { // on SQLite not in turns, for there are no gaps
 		testkit.Must(t, insert(program))
 	}
-	testkit.Must(t, p.Close(context.Background()))
+	harness.Close(t, p)
 	run(t, program, blocks[len(blocks)-1])
 
 	var log testkit.Log

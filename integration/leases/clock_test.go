@@ -169,7 +169,7 @@ func TestSlot_ClocksThatAreYearsApart(t *testing.T) {
 				plugins = append(plugins, start(off))
 			}
 			for _, p := range plugins {
-				testkit.Must(t, p.Close(t.Context()))
+				harness.Close(t, p)
 			}
 		}
 	})
@@ -272,7 +272,7 @@ func TestSlot_LateAcknowledgements(t *testing.T) {
 			if test.reclaim {
 				former := harness.NewManager(t, d.Open(t, nil), c, nil)
 				ledger.Add("t1", harness.NewTenant(t, former, "t1").Drain(t)...)
-				testkit.Must(t, former.Close(t.Context()))
+				harness.Close(t, former)
 				c.Add(2 * time.Hour)
 			}
 			db, wire := testkit.OpenWire(t, d)

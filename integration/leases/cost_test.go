@@ -114,7 +114,7 @@ func cost(t *testing.T, m *harness.MariaDB, processes, tables int) {
 	quit()
 	group.Wait()
 	for _, p := range plugins {
-		testkit.Must(t, p.Close(context.Background()))
+		harness.Close(t, p)
 	}
 	a := func(name string) float64 { return float64(after[name]-before[name]) / took.Seconds() }
 	t.Logf("%3d processes x %3d tables: a second %.1f statements, %.1f changed rows, %.0f bytes of redo, %.0f of binary log (%.2f GB a day); %d ids, %d refused, the longest wait %v",

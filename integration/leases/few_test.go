@@ -48,11 +48,11 @@ func TestExhausted_WorkerIDsAreReusedNeverShared(t *testing.T) {
 		if _, err := harness.NextID(plugins[3]); err != nil {
 			t.Errorf("a process that has its worker id: %v", err)
 		}
-		testkit.Must(t, plugins[7].Close(t.Context()))
+		harness.Close(t, plugins[7])
 		_, err = start(&harness.T1{})
 		testkit.IsError(t, err, workernode.ErrExhausted) // its last tick is still to come
 		for _, p := range plugins {
-			testkit.Must(t, p.Close(t.Context()))
+			harness.Close(t, p)
 		}
 		c.Add(2 * time.Hour)
 		_, err = start(&harness.T2{})
@@ -63,7 +63,7 @@ func TestExhausted_WorkerIDsAreReusedNeverShared(t *testing.T) {
 		_, err = start(&harness.T1{})
 		testkit.IsError(t, err, workernode.ErrExhausted)
 		for _, p := range plugins {
-			testkit.Must(t, p.Close(t.Context()))
+			harness.Close(t, p)
 		}
 		if n := len(harness.Nodes(t, d.Open(t, nil))); n != 15 {
 			t.Errorf("%d rows", n)

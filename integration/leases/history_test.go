@@ -37,7 +37,7 @@ func TestHistory_TenHoldersOfOneSlot(t *testing.T) {
 				}
 				c.Add(2 * time.Hour)
 			}
-			testkit.Must(t, p.Close(t.Context()))
+			harness.Close(t, p)
 			c.Add(2 * time.Hour) // it may have begun a session after the last move
 		}
 		p := harness.Use(t, d.Open(t, nil), uidplugin.WithClock(c.Now))
@@ -115,8 +115,8 @@ func TestHistory_AfterLostCommits(t *testing.T) {
 			c.Add(30 * time.Second)
 			h.Renewed(t, second, c)
 			take(h, "second")
-			testkit.Must(t, first.Close(t.Context()))
-			testkit.Must(t, second.Close(t.Context()))
+			harness.Close(t, first)
+			harness.Close(t, second)
 			c.Add(time.Hour)
 			p := harness.Use(t, d.Open(t, nil), uidplugin.WithLayout(harness.SmallLayout(4)), uidplugin.WithClock(c.Now))
 			hosts := map[string]string{} // by process

@@ -1,7 +1,6 @@
 package leases_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -64,7 +63,7 @@ func TestHostile_TriggersWithAutoIncrement(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
-		testkit.Must(t, harness.Use(t, db, uidplugin.WithLead(3*time.Second)).Close(context.Background()))
+		harness.Close(t, harness.Use(t, db, uidplugin.WithLead(3*time.Second)))
 		testkit.Must(t, db.Exec("CREATE TABLE audit (id BIGINT AUTO_INCREMENT PRIMARY KEY, what VARCHAR(64))").Error)
 		testkit.Must(t, db.Exec("INSERT INTO audit (id, what) VALUES (4711, 'past')").Error)
 		for i, on := range []string{"UPDATE ON WORKER_REGISTRY", "UPDATE ON WORKER_SLOT", "INSERT ON WORKER_SLOT",
@@ -129,7 +128,7 @@ func TestHostile_Rows(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
-		testkit.Must(t, harness.Use(t, db, uidplugin.WithLead(3*time.Second), uidplugin.WithModels(&harness.T1{})).Close(context.Background()))
+		harness.Close(t, harness.Use(t, db, uidplugin.WithLead(3*time.Second), uidplugin.WithModels(&harness.T1{})))
 		layout, most := generator.DefaultLayout().String(), int64(math.MaxInt64)
 		name := harness.Slots(t, db)[0].Application
 		slot := func(id int64, layout string, fence, version int64, holder string, seen int64) {

@@ -102,7 +102,7 @@ func TestClose_LeasesLeaveNothingBehind(t *testing.T) {
 			if n := len(goroutines()); n <= len(before) {
 				t.Errorf("%d goroutines with a plugin, %d before: the test counts wrong ones", n, len(before))
 			}
-			testkit.Must(t, p.Close(t.Context()))
+			harness.Close(t, p)
 			pool, _ := db.DB()
 			testkit.Must(t, pool.Close())
 		}

@@ -39,7 +39,7 @@ func TestPrune_OldIDsKeepTheirTable(t *testing.T) {
 			id, err := p.NextID(t.Context(), &harness.T1{})
 			testkit.Must(t, err)
 			ids[port] = id
-			testkit.Must(t, p.Close(t.Context()))
+			harness.Close(t, p)
 			c.Add(2 * time.Hour)
 		}
 		p := harness.Use(t, d.Open(t, nil), uidplugin.WithClock(c.Now))

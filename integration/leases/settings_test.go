@@ -159,7 +159,7 @@ func TestDisposable_SlotsAreNeverReclaimed(t *testing.T) {
 				}
 			}
 			for _, p := range plugins {
-				testkit.Must(t, p.Close(t.Context()))
+				harness.Close(t, p)
 			}
 			c.Add(2 * time.Hour)
 		}

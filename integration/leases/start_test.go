@@ -39,7 +39,7 @@ func TestRestart_FewStatementsForManyTables(t *testing.T) {
 					t.Errorf("%d tables: %d statements before the first id, want 8 at most:\n%s", tables, len(sent),
 						strings.Join(sent, "\n"))
 				}
-				testkit.Must(t, p.Close(t.Context()))
+				harness.Close(t, p)
 				c.Add(2 * time.Hour)
 			}
 		}
@@ -63,7 +63,7 @@ func TestStart_AThousandModels(t *testing.T) {
 			if got := len(p.Stats().Tables); got != n {
 				t.Errorf("%d tables, want %d", got, n)
 			}
-			testkit.Must(t, p.Close(t.Context()))
+			harness.Close(t, p)
 			c.Add(2 * time.Hour)
 			return sent
 		}
@@ -87,7 +87,7 @@ func TestStart_AThousandModels(t *testing.T) {
 func TestStart_WhileAnotherProcessHangsAnywhere(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		testkit.Must(t, harness.Use(t, d.Open(t, nil), uidplugin.WithModels(&harness.T2{}), uidplugin.WithDisposable()).Close(context.Background())) // creates the tables
+		harness.Close(t, harness.Use(t, d.Open(t, nil), uidplugin.WithModels(&harness.T2{}), uidplugin.WithDisposable())) // creates the tables
 		n := 1
 		for ; hangsAt(t, d, n); n++ {
 		}
@@ -133,7 +133,7 @@ func hangsAt(t *testing.T, d *testkit.Database, n int) bool {
 	wire.Set(nil)
 	close(goOn)
 	<-used
-	testkit.Must(t, p.Close(context.Background()))
+	harness.Close(t, p)
 	return reached
 }
 
@@ -142,7 +142,7 @@ func hangsAt(t *testing.T, d *testkit.Database, n int) bool {
 func TestStart_WithASlowDatabase(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		testkit.Must(t, harness.Use(t, d.Open(t, nil)).Close(context.Background())) // creates the tables
+		harness.Close(t, harness.Use(t, d.Open(t, nil))) // creates the tables
 		db, wire := testkit.OpenWire(t, d)
 		wire.Set(func(c *testkit.Crossing) error {
 			time.Sleep(300 * time.Millisecond)

@@ -109,7 +109,7 @@ func (l *life) run() {
 	l.Helper()
 	former := harness.NewManager(l.T, l.db, l.c, nil)
 	l.take("", map[string]*harness.Tenant{"t1": harness.NewTenant(l.T, former, "t1")})
-	testkit.Must(l.T, former.Close(l.Context()))
+	harness.Close(l.T, former)
 	l.c.Add(2 * time.Hour)
 
 	m := harness.NewManager(l.T, l.db, l.c, func(c *workernode.Config) {
@@ -164,7 +164,7 @@ func (l *life) run() {
 	if next.Stats().Reclaimed != 1 {
 		l.Errorf("the slot was not reclaimed: %+v", next.Stats())
 	}
-	testkit.Must(l.T, next.Close(l.Context()))
+	harness.Close(l.T, next)
 	l.resolve()
 }
 

@@ -39,7 +39,7 @@ func TestLostCommits_NoIDTwiceAfterLead(t *testing.T) {
 				former := harness.NewManager(t, db, c, nil)
 				if test.former {
 					harness.NewTenant(t, former, "t1").Drain(t)
-					testkit.Must(t, former.Close(t.Context()))
+					harness.Close(t, former)
 					c.Add(time.Minute)
 				}
 				back := harness.Snapshot(t, db)

@@ -55,7 +55,7 @@ func TestLateAnswers_OneTableForEachWorkerID(t *testing.T) {
 		for i := range 2 {
 			p := uidplugin.New(harness.Quiet, uidplugin.WithClock(c.Now), uidplugin.WithModels(harness.Ten[harness.D9, harness.D9]()[3*i:3*i+2]...))
 			testkit.Must(t, d.Open(t, nil).Use(p))
-			testkit.Must(t, p.Close(t.Context()))
+			harness.Close(t, p)
 		}
 		l := &lateProcess{T: t, ledger: testkit.NewLedger(t), of: map[int64]lateID{}}
 		for round := range *lateRounds {

@@ -1,7 +1,6 @@
 package outage_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"sync"
@@ -65,7 +64,7 @@ func TestVisible_LockWaits(t *testing.T) {
 func TestVisible_ReadOnlyServer(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		testkit.Must(t, harness.Use(t, d.Open(t, nil), uidplugin.WithModels(&harness.T1{}), uidplugin.WithLead(3*time.Second)).Close(context.Background())) // makes the tables
+		harness.Close(t, harness.Use(t, d.Open(t, nil), uidplugin.WithModels(&harness.T1{}), uidplugin.WithLead(3*time.Second))) // makes the tables
 		params := map[string]string{"mariadb": "tx_read_only=1", "mysql": "transaction_read_only=1",
 			"postgres": "default_transaction_read_only=on"}
 		j := &testkit.Log{}
@@ -90,7 +89,7 @@ func TestVisible_AStartOnAReadOnlyServerDoesNotWait(t *testing.T) {
 			t.Parallel()
 			d := e.NewServer(t).New(t)
 			admin := d.Open(t, nil)
-			testkit.Must(t, harness.Use(t, admin, uidplugin.WithModels(&harness.T1{})).Close(context.Background())) // makes the tables
+			harness.Close(t, harness.Use(t, admin, uidplugin.WithModels(&harness.T1{}))) // makes the tables
 			u := harness.NewUser(t, d)
 			u.Grant("ALL")
 			testkit.Must(t, admin.Exec("SET GLOBAL read_only = ON").Error)
@@ -105,7 +104,7 @@ func TestVisible_AStartOnAReadOnlyServerDoesNotWait(t *testing.T) {
 func TestVisible_ARightIsRevoked(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		testkit.Must(t, harness.Use(t, d.Open(t, nil), uidplugin.WithLead(3*time.Second)).Close(context.Background()))
+		harness.Close(t, harness.Use(t, d.Open(t, nil), uidplugin.WithLead(3*time.Second)))
 		u := harness.NewUser(t, d)
 		u.Grant("SELECT, INSERT, UPDATE", "WORKER_NODE", "WORKER_SLOT", "WORKER_SESSION", "WORKER_REGISTRY")
 		j := &testkit.Log{}
@@ -125,7 +124,7 @@ func TestVisible_FailedStartsUseUpNoWorkerIDs(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		admin := d.Open(t, nil)
-		testkit.Must(t, harness.Use(t, admin, uidplugin.WithLayout(harness.FewWorkers(4))).Close(context.Background()))
+		harness.Close(t, harness.Use(t, admin, uidplugin.WithLayout(harness.FewWorkers(4))))
 		u := harness.NewUser(t, d)
 		u.Grant("SELECT, INSERT, UPDATE", "WORKER_SLOT", "WORKER_SESSION", "WORKER_REGISTRY")
 		u.Grant("SELECT, UPDATE", "WORKER_NODE")
@@ -199,7 +198,7 @@ func TestVisible_FloorAhead(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
-		testkit.Must(t, harness.Use(t, db).Close(context.Background()))
+		harness.Close(t, harness.Use(t, db))
 		harness.Exec(t, db, `UPDATE "WORKER_REGISTRY" SET "FLOOR_TICK" = 2000000000000`)
 		j := &testkit.Log{}
 		err := d.Open(t, nil).Use(uidplugin.New(uidplugin.WithLogger(j.Logger()), uidplugin.WithModels(&harness.T1{}), uidplugin.WithTimeout(5*time.Second)))

@@ -118,7 +118,7 @@ func TestGenerators_KeepTheSameLaws(t *testing.T) {
 					if err := handle.WithContext(ended).Create(k.model()).Error; err == nil {
 						t.Error("a row for a context that has ended")
 					}
-					testkit.Must(t, p.Close(t.Context()))
+					harness.Close(t, p)
 					if err := handle.Create(k.model()).Error; !errors.Is(err, uidplugin.ErrClosed) {
 						t.Errorf("after Close: %v", err)
 					}

@@ -166,7 +166,7 @@ func fromLeaf(t *testing.T, d *testkit.Database, table string) {
 
 	// Leaf and the processes that share its row have ended. Then the table may get a tag of its own.
 	for _, p := range plugins {
-		testkit.Must(t, p.Close(t.Context()))
+		harness.Close(t, p)
 	}
 	err := d.Open(t, nil).Use(uidplugin.New(harness.Quiet, segments, uidplugin.WithModels(&newOrder{})))
 	testkit.IsError(t, err, segment.ErrRow)

@@ -110,7 +110,7 @@ func TestSegment_CaseOfNamesWhereTheServerIgnoresIt(t *testing.T) {
 		if tags := segmentTags(t, db); !slices.Equal(tags, []string{"receipts"}) {
 			t.Errorf("after %q the tags are %q", prefix, tags)
 		}
-		testkit.Must(t, p.Close(t.Context()))
+		harness.Close(t, p)
 		testkit.Must(t, testkit.Close(db))
 	}
 }

@@ -160,7 +160,7 @@ func TestDumps_Make(t *testing.T) {
 				fmt.Fprintf(&ids, "%d t1 %s\n%d t2 %s\n", one.ID, host, two.ID, host)
 			}
 			if host == "web-1" {
-				testkit.Must(t, p.Close(t.Context()))
+				harness.Close(t, p)
 			}
 			if i > 0 {
 				time.Sleep(3 * time.Second) // so the slot of web-1 can be reclaimed

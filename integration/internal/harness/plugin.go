@@ -24,8 +24,10 @@ func Use(t *testing.T, db *gorm.DB, options ...uidplugin.Option) *uidplugin.Plug
 	return p
 }
 
-// Close closes a plugin. It retries because a statement may time out on a busy machine.
-func Close(t *testing.T, p *uidplugin.Plugin) {
+// Close closes a plugin or a lease manager. It retries because a statement may time out on a busy machine.
+func Close(t *testing.T, p interface {
+	Close(ctx context.Context) error
+}) {
 	t.Helper()
 	for try := 0; ; try++ {
 		err := p.Close(context.Background())
