@@ -235,13 +235,8 @@ func (p *promotion) judge(t *testing.T) (twice int) {
 		}
 	}
 	t.Log(line + first)
-	switch {
-	case p.unsafe:
-		// Whether two processes use the same sequence numbers of a shared tick is a matter of luck.
-		if p.shared && shared == 0 {
-			t.Errorf("%s: no tick was granted twice where ticks can be: this proves nothing", p.name)
-		}
-	case twice > 0 || shared > 0 || faults > 0:
+	// Whether two unsafe processes use the same ticks is a matter of luck; the caller wants it of one of them.
+	if !p.unsafe && (twice > 0 || shared > 0 || faults > 0) {
 		t.Errorf("%s: %d ids came twice, %d ticks were granted twice, %d rows were refused%s", p.name, twice, shared, faults, first)
 	}
 	if regressed == 0 {
