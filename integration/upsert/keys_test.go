@@ -131,3 +131,68 @@ func TestUpsert_WithAReturningOfOnesOwn(t *testing.T) {
 		}
 	}, "sqlite", "mariadb", "postgres")
 }
+
+// UniqueTwo has two unique indexes besides its key, one of which may be NULL in a column.
+type UniqueTwo struct {
+	ID     int64  `gorm:"primaryKey;autoIncrement:false;uid"`
+	Sku    string `gorm:"size:50;uniqueIndex"`
+	Tenant string `gorm:"size:50;uniqueIndex:both"`
+	No     *int   `gorm:"uniqueIndex:both"`
+	Value  int
+}
+
+// bySku are upserts that name the column of one of two unique indexes.
+var bySku = map[string]clause.OnConflict{
+	"nothing": {Columns: []clause.Column{{Name: "sku"}}, DoNothing: true},
+	"all":     {Columns: []clause.Column{{Name: "sku"}}, UpdateAll: true},
+	"update":  {Columns: []clause.Column{{Name: "sku"}}, DoUpdates: clause.AssignmentColumns([]string{"value"})},
+	"sku too": {Columns: []clause.Column{{Name: "sku"}}, DoUpdates: clause.AssignmentColumns([]string{"sku", "value"})},
+}
+
+// A second unique index leaves no doubt about the row that was met, if it does not lead to another one.
+func TestUpsert_OfAModelWithTwoUniqueIndexes(t *testing.T) {
+	t.Parallel()
+	const mysql, unless, zero = 1, 2, 4 // only on MySQL and MariaDB; not if all columns are written; the id is unknown there
+	cases := []struct {
+		name string
+		row  UniqueTwo
+		met  string // the sku of the row that exists
+		mode map[string]int
+	}{
+		{"the same row by both", UniqueTwo{Sku: "a", Tenant: "t", No: ptr(1)}, "a", nil},
+		{"no row by the other", UniqueTwo{Sku: "a", Tenant: "t", No: ptr(7)}, "a", map[string]int{"sku too": zero}},
+		{"NULL in the other", UniqueTwo{Sku: "a", Tenant: "t"}, "a", nil},
+		{"NULL in the other of both rows", UniqueTwo{Sku: "c", Tenant: "t"}, "c", nil},
+		{"other letters", UniqueTwo{Sku: "A", Tenant: "T", No: ptr(1)}, "a", map[string]int{"": mysql}},
+		{"only by the other", UniqueTwo{Sku: "new", Tenant: "t", No: ptr(2)}, "b", map[string]int{"": mysql}},
+		{"another row by the other", UniqueTwo{Sku: "a", Tenant: "t", No: ptr(2)}, "", map[string]int{"": mysql, "all": unless}},
+	}
+	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
+		testkit.Must(t, db.AutoMigrate(&UniqueTwo{}))
+		for name, conflict := range bySku {
+			for _, tt := range cases {
+				mode := tt.mode[""] | tt.mode[name]
+				if mode&mysql != 0 && !d.IsMySQL() || mode&unless != 0 {
+					continue
+				}
+				testkit.Must(t, db.Exec("DELETE FROM unique_twos").Error)
+				old := []UniqueTwo{{Sku: "a", Tenant: "t", No: ptr(1)}, {Sku: "b", Tenant: "t", No: ptr(2)}, {Sku: "c", Tenant: "t"}}
+				testkit.Must(t, db.Create(&old).Error)
+				want := map[string]int64{"a": old[0].ID, "b": old[1].ID, "c": old[2].ID}[tt.met]
+				if mode&zero != 0 && d.IsMySQL() {
+					want = 0
+				}
+				rows := []UniqueTwo{{Sku: "x", Tenant: "u", No: ptr(1)}, tt.row, {Sku: "y", Tenant: "u", No: ptr(2)}}
+				testkit.Must(t, db.Clauses(conflict).Create(&rows).Error)
+				if got := rows[1].ID; got != want {
+					t.Errorf("%s%s, %s: got %d, want %d of %v", name, variant, tt.name, got, want, old)
+				}
+				for _, r := range []UniqueTwo{rows[0], rows[2]} {
+					if got := queried[int64](t, db, "SELECT id FROM unique_twos WHERE sku = ?", r.Sku); r.ID != got || got == 0 {
+						t.Errorf("%s%s, %s: the new row has %d, the struct %d", name, variant, tt.name, got, r.ID)
+					}
+				}
+			}
+		}
+	})
+}
