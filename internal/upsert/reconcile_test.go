@@ -103,16 +103,20 @@ func TestTrackerLookups_AreOfAllIndexesThatMayHaveMadeTheConflict(t *testing.T) 
 	}
 }
 
-// A key that is not sent meets no row if the database numbers it, also if another row of the batch has one.
-func TestTrackerLookups_LeaveOutKeysThatTheDatabaseNumbers(t *testing.T) {
+// A key that is not sent meets no row if the database numbers it, also if another row of the batch has one. A column
+// that is not sent meets none if its default is NULL.
+func TestTrackerLookups_LeaveOutValuesOfTheDatabase(t *testing.T) {
 	t.Parallel()
 
 	type Numbered struct {
 		ID    int64  `gorm:"primaryKey"`
 		Trace int64  `gorm:"uid"`
 		No    string `gorm:"uniqueIndex"`
+		Code  string `gorm:"uniqueIndex;default:null"`
+		Place *int   `gorm:"uniqueIndex;default:(1+2)"`
 	}
-	rows := []Numbered{{No: "a"}, {ID: 5, No: "b"}}
+	place := 1
+	rows := []Numbered{{No: "a", Place: &place}, {ID: 5, No: "b", Code: "c", Place: &place}, {No: "c"}}
 	stmt, m, tracker := statement(t, mysql(t), &rows, on("no"))
 	tracker.facts(stmt, m)
 	sent := sentNow(stmt)
@@ -121,7 +125,8 @@ func TestTrackerLookups_LeaveOutKeysThatTheDatabaseNumbers(t *testing.T) {
 	for _, l := range tracker.lookups(t.Context(), tracker.keys(stmt.Schema), sent) {
 		got = append(got, fmt.Sprint(l.row, " ", l.by[0].DBName))
 	}
-	if want := []string{"0 no", "1 no", "1 id"}; !slices.Equal(got, want) {
+	slices.Sort(got)
+	if want := []string{"0 no", "0 place", "1 code", "1 id", "1 no", "1 place"}; !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
 }

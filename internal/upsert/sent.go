@@ -3,6 +3,7 @@ package upsert
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/uidplugin/uidplugin/internal/model"
 	"gorm.io/gorm"
@@ -83,14 +84,13 @@ func (t *Tracker) lookups(ctx context.Context, keys [][]*schema.Field, rows []se
 
 // isInNoConflict reports whether the value of a field is in no conflict: NULL, or a key that the database numbers.
 func (r sentRow) isInNoConflict(ctx context.Context, f *schema.Field) bool {
-	if _, ok := r.sent(f); ok {
-		return false
-	}
-	if i, ok := r.columns[f.DBName]; ok && i < len(r.values) && isNull(r.values[i]) {
-		return true
+	if i, ok := r.columns[f.DBName]; ok && i < len(r.values) {
+		if e, ok := r.values[i].(clause.Expr); !ok || e.SQL != "DEFAULT" {
+			return isNull(r.values[i])
+		}
 	}
 	if f.HasDefaultValue {
-		return f.PrimaryKey
+		return f.PrimaryKey || strings.EqualFold(f.DefaultValue, "NULL")
 	}
 	v, _ := r.Value(ctx, f)
 	return isNull(v)
