@@ -11,55 +11,54 @@ import (
 	"github.com/uidplugin/uidplugin/internal/model"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
-	"gorm.io/gorm/schema"
 )
 
 // selectChunk limits the rows of one SELECT with UNIONs. SQLite accepts up to 500.
 const selectChunk = 100
 
-// readRows adds to there fields of the table's rows that equal rows in the columns by, keyed by the index in rows. It
-// leaves out missing rows, and reads only those that are not there yet. The values are nil if several rows match. Each
-// row has a SELECT of its own in one statement, so that the database compares with its own types and collations.
+// readRows adds to found the fields of the rows that lookups find, keyed by the index in lookups. It leaves out missing
+// rows, and reads only those that are not there yet. The values are nil if a lookup finds several rows. Each lookup has
+// a SELECT of its own in one statement, so that the database compares with its own types and collations.
 func (t *Tracker) readRows(
-	db *gorm.DB, by []*schema.Field, how comparisons, fields []*model.Field, rows []sentRow, there map[int][]int64,
+	db *gorm.DB, lookups []lookup, how comparisons, fields []*model.Field, found map[int][]int64,
 ) error {
 	stmt := db.Statement
 	query := newQuery(stmt)
-	for i, r := range rows {
-		if there[i] != nil || !t.isKnown(stmt, r, by) {
+	for n, l := range lookups {
+		if found[n] != nil {
 			continue
 		}
-		delete(there, i)
+		delete(found, n)
 		var where []clause.Expression
-		if target := t.conflict.TargetWhere; len(target.Exprs) > 0 {
+		if target := t.conflict.TargetWhere; len(target.Exprs) > 0 && stmt.Dialector.Name() != "mysql" {
 			where = append(where, model.AllOf{target})
 		}
-		for _, f := range by {
-			v, _ := r.sent(f)
-			where = append(where, how.of[f.DBName].condition(stmt, f, v))
+		for _, f := range l.by {
+			v, _ := l.sent(f)
+			where = append(where, how.at(l.key, f).condition(stmt, f, v))
 		}
 		if query.SQL.Len() > 0 {
 			_, _ = query.WriteString(" UNION ALL ")
 		}
 		if stmt.Dialector.Name() != "mysql" {
-			query.selectFields(clause.Expr{SQL: strconv.Itoa(i)}, fields, where...)
+			query.selectFields(clause.Expr{SQL: strconv.Itoa(n)}, fields, where...)
 			continue
 		}
 		// At REPEATABLE READ a plain SELECT would miss rows younger than the transaction. The INSERT saw and locked
 		// them, and so does FOR UPDATE.
 		_ = query.WriteByte('(')
-		query.selectFields(clause.Expr{SQL: strconv.Itoa(i)}, fields, where...)
+		query.selectFields(clause.Expr{SQL: strconv.Itoa(n)}, fields, where...)
 		_, _ = query.WriteString(" FOR UPDATE)")
 	}
 	if query.SQL.Len() == 0 {
 		return nil
 	}
 	return query.run(len(fields), func(index string, values []int64) {
-		i, _ := strconv.Atoi(index)
-		if _, ok := there[i]; ok {
+		n, _ := strconv.Atoi(index)
+		if _, ok := found[n]; ok {
 			values = nil // the conflicting row is ambiguous
 		}
-		there[i] = values
+		found[n] = values
 	})
 }
 

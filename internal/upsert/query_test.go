@@ -2,6 +2,7 @@ package upsert
 
 import (
 	"database/sql"
+	"database/sql/driver"
 	"reflect"
 	"testing"
 
@@ -9,7 +10,6 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
-	"gorm.io/gorm/schema"
 )
 
 func TestIsNull_IsWhatTheDatabaseGets(t *testing.T) {
@@ -29,32 +29,35 @@ func TestIsNull_IsWhatTheDatabaseGets(t *testing.T) {
 	}
 }
 
-// At REPEATABLE READ MySQL shows a row that is younger than the transaction only to a SELECT that locks it.
+// At REPEATABLE READ MySQL shows a row that is younger than the transaction only to a SELECT that locks it. Any of its
+// unique indexes may have made a conflict.
 func TestTrackerReadRows_AsksForEachRowInOneStatement(t *testing.T) {
 	t.Parallel()
 
+	tenant := "t"
 	for _, tt := range []struct {
 		dial func(gorm.ConnPool) gorm.Dialector
 		sql  string
+		args []driver.Value
 	}{
 		{testkit.OnMySQL, "(SELECT 0,`id`,`trace` FROM `orders` WHERE `no` = ? FOR UPDATE)" +
-			" UNION ALL (SELECT 2,`id`,`trace` FROM `orders` WHERE `no` = ? FOR UPDATE)"},
+			" UNION ALL (SELECT 2,`id`,`trace` FROM `orders` WHERE `no` = ? FOR UPDATE)" +
+			" UNION ALL (SELECT 3,`id`,`trace` FROM `orders` WHERE `tenant` = ? AND `place` = ? FOR UPDATE)",
+			[]driver.Value{"a", "c", "t", int64(0)}},
 		{testkit.OnPostgres, `SELECT 0,"id","trace" FROM "orders" WHERE "no" = $1` +
-			` UNION ALL SELECT 2,"id","trace" FROM "orders" WHERE "no" = $2`},
+			` UNION ALL SELECT 2,"id","trace" FROM "orders" WHERE "no" = $2`, []driver.Value{"a", "c"}},
 	} {
 		db, mock := testkit.Mock(t, tt.dial)
-		rows := []Order{{No: "a"}, {No: "b"}, {No: "c"}}
+		rows := []Order{{No: "a"}, {No: "b"}, {No: "c", Tenant: &tenant}}
 		stmt, m, tracker := statement(t, db, &rows, on("no"))
 		stmt.ConnPool = db.ConnPool
-		tenant := "t"
-		rows[1].Tenant = &tenant // so another index may have made its conflict
-		tracker.uniques = m.Uniques()
-		mock.ExpectQuery(tt.sql).WithArgs("a", "c").WillReturnRows(sqlmock.NewRows([]string{"0", "id", "trace"}).
+		tracker.facts(stmt, m)
+		mock.ExpectQuery(tt.sql).WithArgs(tt.args...).WillReturnRows(sqlmock.NewRows([]string{"0", "id", "trace"}).
 			AddRow("0", 5, 6).AddRow("2", 7, 8).AddRow("2", 9, 10))
-		by := []*schema.Field{stmt.Schema.FieldsByDBName["no"]}
-		got := map[int][]int64{}
-		testkit.Must(t, tracker.readRows(stmt.DB, by, comparisons{}, m.Fields, sentNow(stmt), got))
-		if want := map[int][]int64{0: {5, 6}, 2: nil}; !reflect.DeepEqual(got, want) {
+		got := map[int][]int64{1: {11, 12}}
+		lookups := tracker.lookups(t.Context(), tracker.keys(stmt.Schema), sentNow(stmt))
+		testkit.Must(t, tracker.readRows(stmt.DB, lookups, comparisons{}, m.Fields, got))
+		if want := map[int][]int64{0: {5, 6}, 1: {11, 12}, 2: nil}; !reflect.DeepEqual(got, want) {
 			t.Errorf("%v", got)
 		}
 	}
@@ -67,7 +70,7 @@ func TestTrackerReadRows_SendsNothingForNULL(t *testing.T) {
 	row := Order{No: "a"}
 	stmt, m, tracker := statement(t, mysql(t), &row, on("tenant", "place"))
 	got := map[int][]int64{}
-	err := tracker.readRows(stmt.DB, tracker.conflictKey(stmt.Schema), comparisons{}, m.Fields, sentNow(stmt), got)
+	err := tracker.readRows(stmt.DB, tracker.lookups(t.Context(), tracker.keys(stmt.Schema), sentNow(stmt)), comparisons{}, m.Fields, got)
 	if err != nil || len(got) != 0 {
 		t.Errorf("%v, %v", got, err)
 	}
@@ -86,7 +89,7 @@ func TestTrackerReadRows_RespectsTheTargetOfAPartialIndex(t *testing.T) {
 	mock.ExpectQuery(`SELECT 0,"id","trace" FROM "orders" WHERE ("place" = $1 OR "place" = $2) AND "no" = $3`).
 		WithArgs(1, 2, "a").WillReturnRows(sqlmock.NewRows([]string{"0", "id", "trace"}))
 	got := map[int][]int64{}
-	err := tracker.readRows(stmt.DB, tracker.conflictKey(stmt.Schema), comparisons{}, m.Fields, sentNow(stmt), got)
+	err := tracker.readRows(stmt.DB, tracker.lookups(t.Context(), tracker.keys(stmt.Schema), sentNow(stmt)), comparisons{}, m.Fields, got)
 	if err != nil || len(got) != 0 {
 		t.Errorf("%v, %v", got, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/uidplugin/uidplugin/internal/model"
@@ -125,12 +126,12 @@ func (t *Tracker) readByID(db *gorm.DB, by *model.Field, fields []*model.Field, 
 	return t.readConflicting(db, conflicting, fields)
 }
 
-// readConflicting looks up the conflicting rows by [Tracker.conflictKey]. It sets fields to zero if the row is unknown.
+// readConflicting looks up the conflicting rows by [Tracker.keys]. It sets fields to zero if the row is unknown.
 func (t *Tracker) readConflicting(db *gorm.DB, rows []sentRow, fields []*model.Field) error {
 	ctx := db.Statement.Context
-	by := t.conflictKey(db.Statement.Schema)
+	keys := t.keys(db.Statement.Schema)
 	for chunk := range slices.Chunk(rows, selectChunk) {
-		there, err := t.lookUp(db, by, fields, chunk)
+		there, err := t.lookUp(db, keys, fields, chunk)
 		if err != nil {
 			return err
 		}
@@ -149,36 +150,66 @@ func (t *Tracker) readConflicting(db *gorm.DB, rows []sentRow, fields []*model.F
 
 // lookUp returns fields of the conflicting rows, keyed by the index in rows. It first compares with the values that were
 // sent, because most columns keep them as they are, and then with what the columns keep.
-func (t *Tracker) lookUp(db *gorm.DB, by []*schema.Field, fields []*model.Field, rows []sentRow) (map[int][]int64, error) {
-	stmt, there := db.Statement, map[int][]int64{}
-	missing := func() int {
-		for i, r := range rows {
-			if there[i] == nil && t.isKnown(stmt, r, by) {
-				return i
-			}
-		}
-		return -1
+func (t *Tracker) lookUp(
+	db *gorm.DB, keys [][]*schema.Field, fields []*model.Field, rows []sentRow,
+) (map[int][]int64, error) {
+	lookups, found := t.lookups(db.Statement.Context, keys, rows), map[int][]int64{}
+	if err := t.readRows(db, lookups, comparisons{}, fields, found); err != nil {
+		return nil, err
 	}
-	if len(by) == 0 || missing() < 0 {
-		return there, nil
+	moves, missing := t.moves(keys), false
+	for n := range lookups {
+		missing = missing || found[n] == nil
 	}
-	if err := t.readRows(db, by, comparisons{}, fields, rows, there); err != nil || missing() < 0 {
-		return there, err
+	if !missing {
+		return agreed(lookups, found, moves), nil
 	}
-	how, err := t.readComparisons(stmt, by)
+	how, err := t.readComparisons(db.Statement, keys)
 	if err != nil {
-		return there, err
+		return nil, err
 	}
-	if err := t.readRows(db, by, how, fields, rows, there); err != nil {
-		return there, err
+	if err := t.readRows(db, lookups, how, fields, found); err != nil {
+		return nil, err
 	}
-	i := missing()
-	if _, several := there[i]; i < 0 || several || !how.complete || ignores(stmt) {
-		return there, nil
+	if how.complete && !moves && !ignores(db.Statement) {
+		err = refuseMissing(lookups, found)
 	}
-	v, _ := rows[i].sent(by[0])
-	return there, fmt.Errorf("no row has the %s %.40q of the new row that met one; a trigger or the type of the column may have"+
-		" changed it, so create this row alone (docs/creating-rows.md)", by[0].DBName, model.Digits(v))
+	return agreed(lookups, found, moves), err
+}
+
+// agreed returns the values of the rows that were found, keyed by [lookup.row]. It leaves out a row if its lookups have
+// found several rows or none. all demands that each lookup has found the row.
+func agreed(lookups []lookup, found map[int][]int64, all bool) map[int][]int64 {
+	there, unknown := map[int][]int64{}, map[int]bool{}
+	for n, l := range lookups {
+		values, ok := found[n]
+		other := there[l.row]
+		switch {
+		case !ok && !all:
+		case values == nil, other != nil && !slices.Equal(values, other):
+			unknown[l.row] = true
+		default:
+			there[l.row] = values
+		}
+	}
+	maps.DeleteFunc(there, func(row int, _ []int64) bool { return unknown[row] })
+	return there
+}
+
+// refuseMissing returns an error if no lookup of a row has found one.
+func refuseMissing(lookups []lookup, found map[int][]int64) error {
+	met := map[int]bool{}
+	for n := range found {
+		met[lookups[n].row] = true
+	}
+	for _, l := range lookups {
+		if l.key == 0 && !met[l.row] {
+			v, _ := l.sent(l.by[0])
+			return fmt.Errorf("no row has the %s %.40q of the new row that met one; a trigger or the type of the column may have"+
+				" changed it, so create this row alone (docs/creating-rows.md)", l.by[0].DBName, model.Digits(v))
+		}
+	}
+	return nil
 }
 
 // correct replaces the tracked ids in a row by values, or by 0 for unknown ids.
@@ -191,6 +222,25 @@ func (t *Tracker) correct(ctx context.Context, r model.Row, fields []*model.Fiel
 		}
 	}
 	return nil
+}
+
+// keys returns the unique indexes that may have made a conflict: the [Tracker.conflictKey], and on MySQL all others,
+// because MySQL ignores the columns of an ON CONFLICT.
+func (t *Tracker) keys(s *schema.Schema) (keys [][]*schema.Field) {
+	by := t.conflictKey(s)
+	if len(by) == 0 {
+		return nil
+	}
+	keys = [][]*schema.Field{by}
+	for _, unique := range t.uniques {
+		if !slices.ContainsFunc(keys, func(other []*schema.Field) bool {
+			return len(unique) == len(other) &&
+				!slices.ContainsFunc(other, func(f *schema.Field) bool { return !slices.Contains(unique, f) })
+		}) {
+			keys = append(keys, unique)
+		}
+	}
+	return keys
 }
 
 // conflictKey returns the fields that identify the conflicting row: the columns of the ON CONFLICT, else the primary
@@ -212,15 +262,27 @@ func (t *Tracker) conflictKey(s *schema.Schema) (by []*schema.Field) {
 		}
 		by = append(by, f)
 	}
-	if slices.ContainsFunc(by, func(f *schema.Field) bool {
-		return t.tracks(f) || t.conflict.UpdateAll && f.AutoUpdateTime > 0
-	}) || slices.ContainsFunc(t.conflict.DoUpdates, func(a clause.Assignment) bool {
-		sent, ok := a.Value.(clause.Column)
-		return slices.Contains(by, s.FieldsByDBName[a.Column.Name]) && (!ok || sent.Table != "excluded" || sent.Name != a.Column.Name)
-	}) {
+	if slices.ContainsFunc(by, func(f *schema.Field) bool { return t.tracks(f) || t.writesOther(f) }) {
 		return nil
 	}
 	return by
+}
+
+// writesOther reports whether the update part may write another value to a field than the one that was sent.
+func (t *Tracker) writesOther(f *schema.Field) bool {
+	return t.conflict.UpdateAll && f.AutoUpdateTime > 0 || slices.ContainsFunc(t.conflict.DoUpdates, func(a clause.Assignment) bool {
+		sent, ok := a.Value.(clause.Column)
+		return a.Column.Name == f.DBName && (!ok || sent.Table != "excluded" || sent.Name != a.Column.Name)
+	})
+}
+
+// moves reports whether a later row of the statement may change a unique value of a row that an earlier one has met.
+// The later one has met it by another index. A third row can then have the value, so the earlier row is only known if
+// all of its unique values are in one row.
+func (t *Tracker) moves(keys [][]*schema.Field) bool {
+	return len(keys) > 1 && (t.conflict.UpdateAll || slices.ContainsFunc(t.conflict.DoUpdates, func(a clause.Assignment) bool {
+		return slices.ContainsFunc(slices.Concat(keys...), func(f *schema.Field) bool { return f.DBName == a.Column.Name })
+	}))
 }
 
 // refuseOrphans returns an error if a row of an unknown id has associated rows, because GORM would save them with 0.
@@ -244,18 +306,4 @@ func (t *Tracker) refuseOrphans(stmt *gorm.Statement, rows []sentRow) error {
 		}
 	}
 	return nil
-}
-
-// ambiguous reports whether the row may have had a conflict in columns other than by. It checks every unique index
-// without NULL in the row, because MySQL ignores the columns of an ON CONFLICT.
-func (t *Tracker) ambiguous(ctx context.Context, r model.Row, by []*schema.Field) bool {
-	return slices.ContainsFunc(t.uniques, func(unique []*schema.Field) bool {
-		if len(unique) == len(by) && !slices.ContainsFunc(by, func(f *schema.Field) bool { return !slices.Contains(unique, f) }) {
-			return false
-		}
-		return !slices.ContainsFunc(unique, func(f *schema.Field) bool {
-			v, _ := r.Value(ctx, f)
-			return isNull(v) || t.numbered && f.HasDefaultValue && f.PrimaryKey
-		})
-	})
 }

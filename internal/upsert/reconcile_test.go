@@ -1,14 +1,16 @@
 package upsert
 
 import (
+	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
-	"gorm.io/gorm/schema"
 )
 
 // on returns an ON CONFLICT about columns.
@@ -55,31 +57,102 @@ func TestTrackerConflictKey_IsWhatTheStatementNames(t *testing.T) {
 	}
 }
 
-// On MySQL any unique index makes a conflict, whatever columns the statement names.
-func TestTrackerAmbiguous_IfAnotherIndexMayHaveMadeTheConflict(t *testing.T) {
+// On MySQL any unique index without NULL may have made the conflict, whatever columns the statement names.
+func TestTrackerLookups_AreOfAllIndexesThatMayHaveMadeTheConflict(t *testing.T) {
 	t.Parallel()
 
+	place := on("no")
+	place.DoUpdates = clause.Set{{Column: clause.Column{Name: "place"}, Value: clause.Expr{SQL: "place + 1"}}}
 	tenant := "t"
-	stmt, m, tracker := statement(t, mysql(t), &Order{})
-	field := func(name string) *schema.Field { return stmt.Schema.FieldsByDBName[name] }
-	no, both := []*schema.Field{field("no")}, []*schema.Field{field("place"), field("tenant")}
+	full, null := Order{No: "a", Tenant: &tenant, Place: 1}, Order{No: "a", Place: 1}
 	for _, tt := range []struct {
-		name    string
-		row     Order
-		by      []*schema.Field
-		uniques [][]*schema.Field
-		want    bool
+		name     string
+		db       *gorm.DB
+		row      Order
+		conflict clause.OnConflict
+		omit     string
+		want     string
 	}{
-		{"no other index is known", Order{Tenant: &tenant}, no, nil, false},
-		{"another index", Order{Tenant: &tenant}, no, m.Uniques(), true},
-		{"another index, in which the row is NULL", Order{}, no, m.Uniques(), false},
-		{"the index itself, in another order", Order{Tenant: &tenant}, both, [][]*schema.Field{{both[1], both[0]}}, false},
-		{"a part of another index", Order{Tenant: &tenant}, both[:1], m.Uniques(), true},
+		{"the named index and another", mysql(t), full, on("no"), "", "no, tenant place"},
+		{"the named index in another order", mysql(t), full, on("place", "tenant"), "", "place tenant, no"},
+		{"a part of another index", mysql(t), full, on("place"), "", "place, no, tenant place"},
+		{"NULL in the other index", mysql(t), null, on("no"), "", "no"},
+		{"NULL in the named index", mysql(t), null, on("tenant", "place"), "", "no"},
+		{"a value that is not sent", mysql(t), full, on("no"), "Place", ""},
+		{"a value that the update part changes", mysql(t), full, place, "", ""},
+		{"it changes one in an index with NULL", mysql(t), null, place, "", "no"},
+		{"no columns", mysql(t), full, on(), "", ""},
+		{"a dialect that respects the columns", lite(t), full, on("no"), "", "no"},
 	} {
-		tracker.uniques = tt.uniques
-		row := model.Row{Struct: reflect.ValueOf(&tt.row).Elem()}
-		if got := tracker.ambiguous(t.Context(), row, tt.by); got != tt.want {
-			t.Errorf("%s: %t", tt.name, got)
+		stmt, m, tracker := statement(t, tt.db, &tt.row, tt.conflict)
+		if tt.omit != "" {
+			stmt.Omits = []string{tt.omit}
+		}
+		tracker.facts(stmt, m)
+		var got []string
+		for _, l := range tracker.lookups(t.Context(), tracker.keys(stmt.Schema), sentNow(stmt)) {
+			var names []string
+			for _, f := range l.by {
+				names = append(names, f.DBName)
+			}
+			got = append(got, strings.Join(names, " "))
+		}
+		if got := strings.Join(got, ", "); got != tt.want {
+			t.Errorf("%s: %q", tt.name, got)
+		}
+	}
+}
+
+// A key that is not sent meets no row if the database numbers it, also if another row of the batch has one. A column
+// that is not sent meets none if its default is NULL.
+func TestTrackerLookups_LeaveOutValuesOfTheDatabase(t *testing.T) {
+	t.Parallel()
+
+	type Numbered struct {
+		ID    int64  `gorm:"primaryKey"`
+		Trace int64  `gorm:"uid"`
+		No    string `gorm:"uniqueIndex"`
+		Code  string `gorm:"uniqueIndex;default:null"`
+		Place *int   `gorm:"uniqueIndex;default:(1+2)"`
+	}
+	place := 1
+	rows := []Numbered{{No: "a", Place: &place}, {ID: 5, No: "b", Code: "c", Place: &place}, {No: "c"}}
+	stmt, m, tracker := statement(t, mysql(t), &rows, on("no"))
+	tracker.facts(stmt, m)
+	sent := sentNow(stmt)
+	rows[0].ID = 9 // as GORM guesses it
+	var got []string
+	for _, l := range tracker.lookups(t.Context(), tracker.keys(stmt.Schema), sent) {
+		got = append(got, fmt.Sprint(l.row, " ", l.by[0].DBName))
+	}
+	slices.Sort(got)
+	if want := []string{"0 no", "0 place", "1 code", "1 id", "1 no", "1 place"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}
+
+// A row is unknown if its unique indexes lead to several rows. If the statement moves unique values, each must lead to it.
+func TestAgreed_IsTheOnlyRowThatWasFound(t *testing.T) {
+	t.Parallel()
+
+	lookups := []lookup{{row: 0, key: 0}, {row: 0, key: 1}}
+	one, other := []int64{1}, []int64{2}
+	for _, tt := range []struct {
+		name       string
+		found      map[int][]int64
+		some, each []int64
+	}{
+		{"none", map[int][]int64{}, nil, nil},
+		{"by one", map[int][]int64{0: one}, one, nil},
+		{"by the other", map[int][]int64{1: one}, one, nil},
+		{"by both", map[int][]int64{0: one, 1: one}, one, one},
+		{"different rows", map[int][]int64{0: one, 1: other}, nil, nil},
+		{"several by one", map[int][]int64{0: nil, 1: one}, nil, nil},
+		{"several by the other", map[int][]int64{0: one, 1: nil}, nil, nil},
+	} {
+		some, each := agreed(lookups, tt.found, false)[0], agreed(lookups, tt.found, true)[0]
+		if !slices.Equal(some, tt.some) || !slices.Equal(each, tt.each) {
+			t.Errorf("%s: %v, %v", tt.name, some, each)
 		}
 	}
 }

@@ -104,12 +104,6 @@ func (t *Tracker) facts(stmt *gorm.Statement, m *model.Model) (f facts) {
 	if f.mysql {
 		t.uniques = m.Uniques()
 	}
-	if key := stmt.Schema.PrioritizedPrimaryField; key != nil && key.HasDefaultValue && !t.tracks(key) {
-		t.numbered = slices.ContainsFunc(model.RowsOf(stmt.ReflectValue, m.Schema.ModelType), func(r model.Row) bool {
-			_, zero := r.Value(stmt.Context, key)
-			return zero
-		})
-	}
 	f.single = stmt.ReflectValue.Kind() == reflect.Struct || stmt.ReflectValue.Kind() == reflect.Map
 	f.readable = !slices.ContainsFunc(t.fields, func(f *model.Field) bool { return !f.Readable })
 	f.hasKey = len(stmt.Schema.PrimaryFields) > 0

@@ -1,7 +1,9 @@
 package upsert
 
 import (
+	"context"
 	"slices"
+	"strings"
 
 	"github.com/uidplugin/uidplugin/internal/model"
 	"gorm.io/gorm"
@@ -50,11 +52,46 @@ func (r sentRow) sent(f *schema.Field) (any, bool) {
 	return v, !subquery
 }
 
-// isKnown reports whether a row can be found by the columns by: all have values, and no other index may have made the
-// conflict. NULL is in no conflict.
-func (t *Tracker) isKnown(stmt *gorm.Statement, r sentRow, by []*schema.Field) bool {
-	return !t.ambiguous(stmt.Context, r.Row, by) && !slices.ContainsFunc(by, func(f *schema.Field) bool {
-		_, ok := r.sent(f)
-		return !ok
-	})
+// A lookup finds the row that has what a row sent in the columns by, which are a unique index.
+type lookup struct {
+	sentRow
+	row int // index of the sentRow
+	key int // index of by
+	by  []*schema.Field
+}
+
+// lookups returns a lookup for each row and each of keys in which the row may have had its conflict. A row has none if
+// the database has computed a value of one of them, or writes another one to existing rows.
+func (t *Tracker) lookups(ctx context.Context, keys [][]*schema.Field, rows []sentRow) (all []lookup) {
+	for i, r := range rows {
+		before := len(all)
+		for k, by := range keys {
+			if slices.ContainsFunc(by, func(f *schema.Field) bool { return r.isInNoConflict(ctx, f) }) {
+				continue
+			}
+			if slices.ContainsFunc(by, func(f *schema.Field) bool {
+				_, ok := r.sent(f)
+				return !ok || t.writesOther(f)
+			}) {
+				all = all[:before]
+				break
+			}
+			all = append(all, lookup{r, i, k, by})
+		}
+	}
+	return all
+}
+
+// isInNoConflict reports whether the value of a field is in no conflict: NULL, or a key that the database numbers.
+func (r sentRow) isInNoConflict(ctx context.Context, f *schema.Field) bool {
+	if i, ok := r.columns[f.DBName]; ok && i < len(r.values) {
+		if e, ok := r.values[i].(clause.Expr); !ok || e.SQL != "DEFAULT" {
+			return isNull(r.values[i])
+		}
+	}
+	if f.HasDefaultValue {
+		return f.PrimaryKey || strings.EqualFold(f.DefaultValue, "NULL")
+	}
+	v, _ := r.Value(ctx, f)
+	return isNull(v)
 }

@@ -17,8 +17,9 @@
 //   - on MySQL, an id next to a key that the database numbers
 //   - on MySQL, a last insert id that the application itself uses
 //
-// After a conflict we look up the existing row by [Tracker.conflictKey], with the values that were sent, and if need be
-// with what their columns keep of them. A row that stays unknown gets zero, and an error if it has associations.
+// After a conflict we look up the existing row by [Tracker.keys], with the values that were sent, and if need be with
+// what their columns keep of them. The row is unknown if two keys lead to different rows. A row that stays unknown gets
+// zero, and an error if it has associations.
 package upsert
 
 import (
@@ -41,8 +42,7 @@ type Tracker struct {
 	decision
 	conflict clause.OnConflict // handling of existing rows
 	unknown  bool              // the handling is not GORM's, so conflict is empty
-	uniques  [][]*schema.Field // [model.Model.Uniques], on MySQL; see ambiguous
-	numbered bool              // the database numbers the keys of some rows
+	uniques  [][]*schema.Field // [model.Model.Uniques], on MySQL; see keys
 	sent     [][]int64         // ids of the fields in each row, in case fewer rows come back
 }
 

@@ -1,6 +1,7 @@
 package upsert
 
 import (
+	"cmp"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
@@ -26,29 +27,42 @@ type comparison struct {
 	prefix    int    // on MySQL, the characters of the column that are in the index; 0 means all
 }
 
-// comparisons are those of the columns by.
+// comparisons are those of the columns of keys.
 type comparisons struct {
-	of map[string]comparison
+	of []map[string]comparison // for each key, by the columns
 
 	// complete is true if a row that is not found is an error: no other index may have made the conflict, and no
 	// trigger can have skipped the row.
 	complete bool
 }
 
+// at returns the comparison of a field in a key. Without comparisons it compares the value itself.
+func (c comparisons) at(key int, f *schema.Field) comparison {
+	if key >= len(c.of) {
+		return comparison{}
+	}
+	return c.of[key][f.DBName]
+}
+
 // readComparisons reads how the columns of a table compare.
-func (t *Tracker) readComparisons(stmt *gorm.Statement, by []*schema.Field) (comparisons, error) {
-	c := comparisons{of: map[string]comparison{}}
+func (t *Tracker) readComparisons(stmt *gorm.Statement, keys [][]*schema.Field) (comparisons, error) {
+	c := comparisons{of: make([]map[string]comparison, len(keys))}
+	for k := range keys {
+		c.of[k] = map[string]comparison{}
+	}
 	switch stmt.Dialector.Name() {
 	case "mysql":
-		err := c.readMySQL(stmt, by, t.tracks)
+		err := c.readMySQL(stmt, keys, t.tracks)
 		return c, err
 	case "postgres":
 		return c, each(stmt, func(row map[string]sql.NullString) {
-			c.of[row["name"].String] = comparison{column: row["type"].String}
+			for _, of := range c.of {
+				of[row["name"].String] = comparison{column: row["type"].String}
+			}
 		}, "SELECT attname AS name, format_type(atttypid, atttypmod) AS type FROM pg_attribute"+
 			" WHERE attrelid = to_regclass(?) AND attnum > 0 AND NOT attisdropped", stmt.Quote(stmt.Table))
 	case "sqlite":
-		err := c.readSQLite(stmt, by)
+		err := c.readSQLite(stmt, keys)
 		return c, err
 	}
 	return c, nil
@@ -108,9 +122,9 @@ func (all indexes) add(name, column string, part comparison) {
 	x.columns, x.parts = append(x.columns, column), append(x.parts, part)
 }
 
-// readMySQL reads the types of columns, and the lengths of those in the index. made reports whether the statement has
+// readMySQL reads the types of columns, and the lengths of those in indexes. made reports whether the statement has
 // made the value of a field, so that it meets no other.
-func (c *comparisons) readMySQL(stmt *gorm.Statement, by []*schema.Field, made func(*schema.Field) bool) error {
+func (c *comparisons) readMySQL(stmt *gorm.Statement, keys [][]*schema.Field, made func(*schema.Field) bool) error {
 	types, unique := map[string]string{}, indexes{}
 	err := each(stmt, func(row map[string]sql.NullString) {
 		types[strings.ToLower(row["field"].String)] = strings.ToLower(row["type"].String)
@@ -125,43 +139,54 @@ func (c *comparisons) readMySQL(stmt *gorm.Statement, by []*schema.Field, made f
 			unique.add(row["key_name"].String, row["column_name"].String, part)
 		}
 	}, "SHOW INDEX FROM ?", clause.Table{Name: stmt.Table})
-	for _, f := range by {
-		c.of[f.DBName] = comparison{column: types[strings.ToLower(f.DBName)]}
+	for k, by := range keys {
+		for _, f := range by {
+			c.of[k][f.DBName] = comparison{column: types[strings.ToLower(f.DBName)]}
+		}
 	}
 	c.complete = true
 	for _, x := range unique {
-		if !x.is(by) {
-			c.complete = c.complete && slices.ContainsFunc(x.columns, func(name string) bool {
-				f := stmt.Schema.LookUpField(name)
-				return f != nil && made(f)
-			})
-			continue
-		}
-		for i, name := range x.columns {
+		known := c.add(stmt, keys, x) || slices.ContainsFunc(x.columns, func(name string) bool {
 			f := stmt.Schema.LookUpField(name)
-			if f != nil && x.parts[i].prefix > 0 {
-				c.of[f.DBName] = comparison{column: c.of[f.DBName].column, prefix: x.parts[i].prefix}
-			}
-		}
+			return f != nil && made(f)
+		})
+		c.complete = c.complete && known
 	}
 	return err
 }
 
-// readSQLite reads the collations of the index.
-func (c *comparisons) readSQLite(stmt *gorm.Statement, by []*schema.Field) error {
+// readSQLite reads the collations of indexes.
+func (c *comparisons) readSQLite(stmt *gorm.Statement, keys [][]*schema.Field) error {
 	unique := indexes{}
 	err := each(stmt, func(row map[string]sql.NullString) {
 		unique.add(row["index"].String, row["column"].String, comparison{collation: row["collation"].String})
 	}, `SELECT l.name AS "index", x.name AS "column", x.coll AS "collation" FROM pragma_index_list(?) l, pragma_index_xinfo(l.name) x`+
 		` WHERE l."unique" AND x.key`, stmt.Table)
 	for _, x := range unique {
+		c.add(stmt, keys, x)
+	}
+	return err
+}
+
+// add records how an index compares, if it is one of keys, and reports whether it is.
+func (c *comparisons) add(stmt *gorm.Statement, keys [][]*schema.Field, x *index) (known bool) {
+	for k, by := range keys {
+		if !x.is(by) {
+			continue
+		}
+		known = true
 		for i, name := range x.columns {
-			if f := stmt.Schema.LookUpField(name); f != nil && x.is(by) {
-				c.of[f.DBName] = x.parts[i]
+			if f := stmt.Schema.LookUpField(name); f != nil {
+				there := c.of[k][f.DBName]
+				there.collation = cmp.Or(x.parts[i].collation, there.collation)
+				if n := x.parts[i].prefix; n > 0 && (there.prefix == 0 || n < there.prefix) {
+					there.prefix = n
+				}
+				c.of[k][f.DBName] = there
 			}
 		}
 	}
-	return err
+	return known
 }
 
 // condition compares a column with the value v.
