@@ -245,7 +245,10 @@ func (Public[T]) GormDBDataType(db *gorm.DB, f *schema.Field) string {
 }
 
 // CreateClauses is the same as for [ID].
-func (Public[T]) CreateClauses(f *schema.Field) []clause.Interface { return noZeroKey(f) }
+func (Public[T]) CreateClauses(f *schema.Field) []clause.Interface { return model.KeyClauses(f) }
+
+// UIDKey is the same as for [ID].
+func (Public[T]) UIDKey() model.KeyKind { return model.KeyKind{} }
 
 // QueryClauses makes queries fail with [publicid.ErrInvalid] if a condition on the column contains a public id or
 // compares it with another text that is not a number, because MySQL would treat the text as 0. Use [ParsePublic]
