@@ -99,11 +99,11 @@ func parse(typed string) (id uidplugin.ID, public string, p *problem) {
 	case !strings.Contains(text, "_"):
 		return 0, "", newProblem(http.StatusBadRequest, "This is not an id: an id has up to 19 decimal digits.", err)
 	}
-	id, err = uidplugin.ParsePublicID(text)
+	n, err := publicid.ParseAny(text)
 	if err != nil {
 		return 0, "", newProblem(http.StatusBadRequest, "This is neither an id nor a public id of this application.", err)
 	}
-	return id, text, nil
+	return uidplugin.ID(n), text, nil
 }
 
 // statusOf returns the HTTP status for a number that is not an id.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/rounded"
+	"github.com/uidplugin/uidplugin/publicid"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
 )
@@ -40,7 +41,7 @@ func (h *handler) row(ctx context.Context, l uidplugin.Location, public string) 
 	var loaded any
 	var err error
 	if only := uidplugin.OnlyModels(h.models...); public != "" {
-		loaded, err = h.plugin.FindPublic(ctx, public, only)
+		loaded, err = publicid.Find(ctx, h.db, public, only)
 	} else {
 		loaded, err = h.plugin.Find(ctx, l.ID, only)
 	}

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -16,8 +17,33 @@ import (
 // method returns a type of this package, so only types of this module can have it.
 type Key interface{ UIDKey() KeyKind }
 
-// A KeyKind describes a type of keys.
-type KeyKind struct{}
+// A KeyKind describes a type of keys. It is zero if their texts outside the database are decimal digits.
+type KeyKind struct {
+	Texts   string // identifies the type in its texts; no other type has the same
+	Err     error  // why the type cannot have texts
+	Missing string // what must be done before texts can be written and read; empty if it was done
+}
+
+// KindOf returns the kind of a type. It is zero if the type is not one of keys.
+func KindOf(t reflect.Type) KeyKind {
+	if !isKey(t) {
+		return KeyKind{}
+	}
+	return reflect.Zero(t).Interface().(Key).UIDKey()
+}
+
+// keyText is the function of SetKeyTexts.
+var keyText atomic.Pointer[func(text string) bool]
+
+// SetKeyTexts sets the function that reports whether a text is one of a key, but not decimal digits. Until then no text
+// is.
+func SetKeyTexts(is func(text string) bool) { keyText.Store(&is) }
+
+// IsKeyText reports whether a text is one of a key, but not decimal digits.
+func IsKeyText(text string) bool {
+	is := keyText.Load()
+	return is != nil && (*is)(text)
+}
 
 // isKey reports whether t is a type of keys. It looks at the kind, too, because a struct that embeds a key has its
 // methods.
