@@ -1,3 +1,5 @@
+// wing: publicid
+
 package paths_test
 
 import (
