@@ -77,9 +77,7 @@ var picture = map[string]func(name string) bool{
 	"uidtest": func(name string) bool {
 		return isGORM(name) || name == module || isPackage(name, "internal/config", "internal/supply", "internal/model", "generator")
 	},
-	"inspector": func(name string) bool {
-		return isGORM(name) || name == module || isPackage(name, "follow", "generator", "internal/admin", "internal/core", "workernode", "publicid", "internal/rounded")
-	},
+	"inspector": importing("", "follow", "generator", "internal/admin", "internal/core", "workernode", "publicid", "internal/rounded"), // wing: inspector
 	kit: func(name string) bool {
 		return isGORM(name) || strings.HasPrefix(name, "gorm.io/driver/") || name == "github.com/glebarez/sqlite" || name == "github.com/DATA-DOG/go-sqlmock"
 	},
