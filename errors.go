@@ -11,8 +11,8 @@ import (
 // Use [errors.Is] to find these errors in those that db.Use, db.Create and the methods of [Plugin] return. Package
 // generator has the errors about layouts.
 var (
-	// ErrOption reports an invalid option, or options that exclude each other. db.Use returns it, Find for a
-	// [FindOption], [Public] before [SetPublicKeys], and SetPublicKeys if the keys are missing or differ.
+	// ErrOption reports an invalid option, or options that exclude each other. db.Use returns it, and Find for a
+	// [FindOption].
 	ErrOption = supply.ErrOption
 
 	// ErrNotRegistered reports a handle without the plugin, or a plugin that db.Use has not initialized. All methods of
@@ -24,8 +24,8 @@ var (
 	// db.Use, Register, AutoMigrate, creates and updates return it.
 	ErrField = model.ErrField
 
-	// ErrZeroKey reports a create that would insert 0 as a primary key of type [ID] or [Public]. Either the field is
-	// not tagged, or the handle does not have the plugin. Creates return it.
+	// ErrZeroKey reports a create that would insert 0 as a primary key of type [ID]. Either the field is not
+	// tagged, or the handle does not have the plugin. Creates return it.
 	ErrZeroKey = model.ErrZeroKey
 
 	// ErrNoField reports a model without a field tagged uid. NextID, FindAs, OnlyModels and queries with CreatedBetween

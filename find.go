@@ -79,3 +79,11 @@ func int64s(ids []ID) []int64 {
 	}
 	return numbers
 }
+
+func (p *Plugin) finder(options []FindOption) (*lookup.Finder, error) {
+	loc, err := p.located()
+	if err != nil {
+		return nil, err
+	}
+	return loc.Finder(p.db, options...)
+}

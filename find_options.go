@@ -7,24 +7,7 @@ import (
 
 // A FindOption restricts the rows that Find and FindAll return; see [OnlyModels] and [Scoped]. It is safe for
 // concurrent use.
-type FindOption func(*lookup.Finder) error
-
-func (p *Plugin) finder(options []FindOption) (*lookup.Finder, error) {
-	loc, err := p.located()
-	if err != nil {
-		return nil, err
-	}
-	f := loc.Finder(p.db)
-	for _, option := range options {
-		if option == nil {
-			continue
-		}
-		if err := option(f); err != nil {
-			return nil, err
-		}
-	}
-	return f, nil
-}
+type FindOption = lookup.FindOption
 
 // OnlyModels restricts Find and FindAll to rows of these models. Endpoints for ids that users send should use it. An id
 // of another table fails with an error that wraps [ErrNoModel] and [ErrNoSuchID]. Models are pointers to structs and

@@ -2,10 +2,7 @@ package uidplugin
 
 import (
 	"database/sql/driver"
-	"errors"
-	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/uidplugin/uidplugin/internal/model"
@@ -29,20 +26,14 @@ var (
 	_ driver.Valuer                    = ID(0)
 	_ schema.GormDataTypeInterface     = ID(0)
 	_ interface{ Scan(src any) error } = (*ID)(nil)
+	_ model.Key                        = ID(0)
 )
 
 // ParseID reads decimal digits as written by String. It refuses plus signs, leading zeros and spaces, so each id has
 // only one text. The error wraps [strconv.ErrSyntax] or [strconv.ErrRange].
 func ParseID(s string) (ID, error) {
-	n, err := strconv.ParseInt(s, 10, 64)
-	var syntax *strconv.NumError
-	switch {
-	case errors.As(err, &syntax):
-		return 0, fmt.Errorf("uidplugin: not an id: %.40q: %w", s, syntax.Err)
-	case strconv.FormatInt(n, 10) != s:
-		return 0, fmt.Errorf("uidplugin: not an id: %.40q: %w; an id has no plus sign and no leading zeros", s, strconv.ErrSyntax)
-	}
-	return ID(n), nil
+	n, err := model.ParseID(s)
+	return ID(n), err
 }
 
 // IDs converts integer keys to ids, for [Plugin.FindAll]. A key of more than 63 bits becomes negative, so it is never
@@ -97,53 +88,25 @@ func (id ID) Value() (driver.Value, error) { return int64(id), nil }
 // Scan implements [database/sql.Scanner]. NULL becomes 0. Leading zeros are allowed, because ZEROFILL columns have
 // them.
 func (id *ID) Scan(src any) error {
-	switch v := src.(type) {
-	case nil:
-		*id = 0
-	case int64:
-		*id = ID(v)
-	case uint64:
-		if int64(v) < 0 {
-			return fmt.Errorf("uidplugin: not an id: %d is larger than 63 bits", v)
-		}
-		*id = ID(v)
-	case []byte:
-		return id.Scan(string(v))
-	case string:
-		if digits := strings.TrimLeft(v, "0"); digits != "" {
-			return id.UnmarshalText([]byte(digits))
-		}
-		return id.UnmarshalText([]byte(v[:min(len(v), 1)])) // only zeros, or empty
-	default:
-		return fmt.Errorf("uidplugin: not an id: a value of type %T", src)
+	n, err := model.ScanID(src)
+	if err == nil {
+		*id = ID(n)
 	}
-	return nil
+	return err
 }
 
 // GormDataType returns "bigint", because GORM makes a primary key of an integer type AUTO_INCREMENT.
-func (ID) GormDataType() string { return "bigint" }
+func (ID) GormDataType() string { return model.KeyDataType }
 
 // GormDBDataType returns the column type: the tag's type if set, otherwise BIGINT. On SQLite it returns "integer",
 // because SQLite then stores the rows by this key.
-func (ID) GormDBDataType(db *gorm.DB, f *schema.Field) string {
-	if f != nil && f.TagSettings["TYPE"] != "" {
-		return f.TagSettings["TYPE"]
-	}
-	if db.Dialector.Name() == "sqlite" {
-		return "integer"
-	}
-	return "bigint"
-}
+func (ID) GormDBDataType(db *gorm.DB, f *schema.Field) string { return model.KeyColumnType(db, f) }
 
 // CreateClauses makes a create fail with [ErrZeroKey] if it would insert 0 as a primary key of this type.
-func (ID) CreateClauses(f *schema.Field) []clause.Interface { return noZeroKey(f) }
+func (ID) CreateClauses(f *schema.Field) []clause.Interface { return model.KeyClauses(f) }
 
-func noZeroKey(f *schema.Field) []clause.Interface {
-	if !f.PrimaryKey {
-		return nil
-	}
-	return []clause.Interface{model.NoZeroKey{Key: f}}
-}
+// UIDKey marks the type for the plugin.
+func (ID) UIDKey() model.KeyKind { return model.KeyKind{} }
 
 // Model is [gorm.Model] with an [ID] that the plugin sets. Embed it:
 //

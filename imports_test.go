@@ -20,19 +20,19 @@ const module = "github.com/uidplugin/uidplugin"
 // here and in docs/architecture.md.
 var picture = map[string]func(name string) bool{
 	".": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/adopt", "internal/catalog", "internal/core", "internal/fill", "internal/narrow", "internal/lookup", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "generator", "workernode", "segment", "migrations", "publicid", "internal/rounded")
+		return isGORM(name) || isPackage(name, "internal/adopt", "internal/catalog", "internal/core", "internal/fill", "internal/narrow", "internal/lookup", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "generator", "workernode", "segment", "migrations", "internal/rounded")
 	},
 	"internal/core": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/catalog", "internal/lookup", "internal/model", "internal/sqldb", "workernode")
 	},
 	"internal/lookup": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/catalog", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "workernode", "generator", "publicid")
+		return isGORM(name) || isPackage(name, "internal/catalog", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "workernode", "generator")
 	},
 	"internal/admin": func(name string) bool {
 		return isGORM(name) || name == module || isPackage(name, "internal/follow", "internal/partition", "internal/rounded", "internal/sqldb", "internal/supply", "workernode", "generator", "segment")
 	},
 	"internal/catalog": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/config", "internal/supply", "internal/model", "internal/sqldb", "publicid")
+		return isGORM(name) || isPackage(name, "internal/config", "internal/supply", "internal/model", "internal/sqldb")
 	},
 	"internal/adopt": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/catalog", "internal/config", "internal/model", "internal/sqldb", "internal/supply")
@@ -60,6 +60,7 @@ var picture = map[string]func(name string) bool{
 	"workernode": func(name string) bool {
 		return isGORM(name) || isPackage(name, "workernode/internal/lease", "internal/sqldb", "internal/logqueue", "generator")
 	},
+	"publicid":                  importing("internal/core", "internal/lookup", "internal/model"),             // wing: publicid
 	"follow":                    importing("", "internal/core", "internal/follow", "internal/sqldb"),         // wing: follow
 	"internal/follow":           importing("internal/sqldb", "internal/logqueue", "workernode", "generator"), // wing: follow
 	"workernode/internal/lease": func(name string) bool { return isPackage(name, "generator") },
@@ -73,13 +74,10 @@ var picture = map[string]func(name string) bool{
 	"generator/foreign":  func(name string) bool { return isPackage(name, "generator") },
 	"generator":          func(name string) bool { return isPackage(name, "ringbuffer") },
 	"ringbuffer":         func(string) bool { return false },
-	"publicid":           func(string) bool { return false },
 	"uidtest": func(name string) bool {
 		return isGORM(name) || name == module || isPackage(name, "internal/config", "internal/supply", "internal/model", "generator")
 	},
-	"inspector": func(name string) bool {
-		return isGORM(name) || name == module || isPackage(name, "follow", "generator", "internal/admin", "internal/core", "workernode", "publicid", "internal/rounded")
-	},
+	"inspector": importing("", "follow", "generator", "internal/admin", "internal/core", "workernode", "publicid", "internal/rounded"), // wing: inspector
 	kit: func(name string) bool {
 		return isGORM(name) || strings.HasPrefix(name, "gorm.io/driver/") || name == "github.com/glebarez/sqlite" || name == "github.com/DATA-DOG/go-sqlmock"
 	},
@@ -105,7 +103,10 @@ const harness = "integration/internal/harness"
 var users = []string{"examples", "integration"}
 
 // noSQL are the packages below workernode, which know of no database.
-var noSQL = []string{"generator", "generator/capacity", "generator/foreign", "ringbuffer", "publicid", "workernode/internal/lease"}
+var noSQL = []string{"generator", "generator/capacity", "generator/foreign", "ringbuffer", "workernode/internal/lease"}
+
+// codec makes texts from numbers, so it needs only the standard library.
+const codec = "publicid/codec.go"
 
 func isGORM(name string) bool {
 	return name == "gorm.io/gorm" || strings.HasPrefix(name, "gorm.io/gorm/")
@@ -167,6 +168,9 @@ func TestImportsGoDownwardsOnly_FindsWhatIsForbidden(t *testing.T) {
 		{"generator/all.go", "database/sql", 1},
 		{"ringbuffer/all.go", "sync", 1},
 		{"elsewhere/all.go", "sync", 1},
+		{codec, "gorm.io/gorm", 1}, // wing: publicid
+		{codec, "database/sql", 1}, // wing: publicid
+		{codec, "strings", 0},      // wing: publicid
 	} {
 		found := &failureCounter{TB: t}
 		checkImports(found, fstest.MapFS{tt.file: imports(tt.imports)})
@@ -234,6 +238,8 @@ func checkFile(tb testing.TB, root fs.FS, name string) error {
 		switch first, _, _ := strings.Cut(imported, "/"); {
 		case isPackage(imported, kit, pluginKit) && dir != harness && dir != pluginKit:
 			tb.Errorf("%s imports %s; only tests may", name, imported)
+		case name == codec && (strings.Contains(first, ".") || strings.HasPrefix(imported, "database/")):
+			tb.Errorf("%s imports %s; it needs no database", name, imported)
 		case user:
 		case dir == "." && isPackage(imported, wired...):
 			if name != wiring {

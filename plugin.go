@@ -17,7 +17,7 @@
 // # Keys
 //
 // A field tagged uid gets an id when a row is created without one. The field is an int64, a uint64, an [ID], a string,
-// or a type with Scan and Value. A sole key of type [ID] or [Public] needs no tag.
+// or a type with Scan and Value. A sole key of type [ID] needs no tag.
 //
 // You should list all models with [WithModels]. Otherwise the first create of a table needs a second connection to get
 // a worker id. Inside a transaction on a pool of one connection it fails with [ErrInTransaction].
@@ -37,8 +37,8 @@
 // [Plugin.Decode] splits an id. [Plugin.Locate] returns its table, process and time. [Plugin.Find] loads its row, and
 // [FindAs] loads rows of one model. [Plugin.CreatedBetween] finds rows by the time in their keys.
 //
-// For ids that users send, use [Public] keys, which are texts outside the database. [OnlyModels] and [Scoped] restrict
-// the rows that users may see.
+// For ids that users send, use the keys of package publicid, which are texts outside the database. [OnlyModels] and
+// [Scoped] restrict the rows that users may see.
 //
 // # Processes
 //
@@ -247,10 +247,10 @@ func (s *shared) open(db *gorm.DB) error {
 		return err
 	}
 	s.supply = supply.New(cfg)
-	s.catalog = catalog.New(s.Config, db, s.supply, catalogPublic)
+	s.catalog = catalog.New(s.Config, db, s.supply)
 	s.filler = fill.New(s.catalog, s.supply)
 	s.adopt = adopt.New(s.Config, db, statements, s.catalog, s.supply)
-	s.narrow = narrow.New(s.Config, db, statements, s.catalog, isPublicText)
+	s.narrow = narrow.New(s.Config, db, statements, s.catalog)
 	s.tables = statements
 	loc.Supply, loc.Catalog = s.supply, s.catalog
 	s.locator.Store(loc)

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/uidplugin/uidplugin"
@@ -55,7 +56,10 @@ func Enable(ctx context.Context, db *gorm.DB, model any, options ...EnableOption
 	return nil
 }
 
-// warnNumbered warns if the database numbers the key of the table.
+// warned has the names of tables whose keys the database numbers, and which the log has named.
+type warned struct{ sync.Map }
+
+// warnNumbered warns once if the database numbers the key of the table.
 func (t *table) warnNumbered(ctx context.Context, db *gorm.DB) {
 	var quoted strings.Builder
 	db.Dialector.QuoteTo(&quoted, t.Name)
@@ -64,7 +68,10 @@ func (t *table) warnNumbered(ctx context.Context, db *gorm.DB) {
 		return // the table can be followed without the warning
 	}
 	for _, column := range columns {
-		if column.Auto && strings.EqualFold(column.Name, t.Key) {
+		if !column.Auto || !strings.EqualFold(column.Name, t.Key) {
+			continue
+		}
+		if _, before := core.Value[warned](t.core).LoadOrStore(t.Name, true); !before {
 			t.core.Log.Warn("uidplugin: the database numbers the key of this followed table: a row that is inserted without the plugin is usually refused,"+
 				" because its number is below the mark; let all programs that insert rows use the plugin", "table", t.Name, "column", t.Key)
 		}

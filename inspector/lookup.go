@@ -14,7 +14,7 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/admin"
-	"github.com/uidplugin/uidplugin/publicid"
+	"github.com/uidplugin/uidplugin/publicid" // wing: publicid
 	"gorm.io/gorm"
 )
 
@@ -99,11 +99,12 @@ func parse(typed string) (id uidplugin.ID, public string, p *problem) {
 	case !strings.Contains(text, "_"):
 		return 0, "", newProblem(http.StatusBadRequest, "This is not an id: an id has up to 19 decimal digits.", err)
 	}
-	id, err = uidplugin.ParsePublicID(text)
+	var n int64
+	n, err = publicid.ParseAny(text) // wing: publicid
 	if err != nil {
 		return 0, "", newProblem(http.StatusBadRequest, "This is neither an id nor a public id of this application.", err)
 	}
-	return id, text, nil
+	return uidplugin.ID(n), text, nil
 }
 
 // statusOf returns the HTTP status for a number that is not an id.
@@ -132,8 +133,8 @@ func sentence(err error) string {
 // rowProblem explains why the page cannot show the row of an id; "" for a database error.
 func rowProblem(models int, table string, err error) string {
 	switch {
-	case errors.Is(err, publicid.ErrInvalid):
-		return fmt.Sprintf("The text has the prefix of another type, and its number is an id of %q.", table)
+	case errors.Is(err, publicid.ErrInvalid): // wing: publicid
+		return fmt.Sprintf("The text has the prefix of another type, and its number is an id of %q.", table) // wing: publicid
 	case errors.Is(err, gorm.ErrRecordNotFound):
 		return "There is no row with this key that this page may show: it was not inserted, or it is deleted."
 	case errors.Is(err, uidplugin.ErrOtherDatabase):

@@ -84,12 +84,12 @@ func TestLookup_ReadsWhatPeoplePaste(t *testing.T) {
 }
 
 // A ticket has a public key.
-type ticket struct{ ID uidplugin.Public[ticket] }
+type ticket struct{ ID publicid.ID[ticket] }
 
 func (ticket) PublicPrefix() string { return "tkt" }
 
 // A coupon has another one.
-type coupon struct{ ID uidplugin.Public[coupon] }
+type coupon struct{ ID publicid.ID[coupon] }
 
 func (coupon) PublicPrefix() string { return "cpn" }
 
@@ -97,13 +97,13 @@ func (coupon) PublicPrefix() string { return "cpn" }
 func TestLookup_OfAPublicIDShowsARowOfItsTypeOnly(t *testing.T) {
 	keys, err := publicid.NewKeys([]byte("0123456789abcdef0123456789abcdef"))
 	testkit.Must(t, err)
-	testkit.Must(t, uidplugin.SetPublicKeys(keys))
+	testkit.Must(t, publicid.SetKeys(keys))
 	s := open(t, WithModels(&ticket{}, &coupon{}))
 	testkit.Must(t, s.db.AutoMigrate(&ticket{}, &coupon{}))
 	row := ticket{}
 	testkit.Must(t, s.db.Create(&row).Error)
 	shows(t, s.handler, http.StatusOK, "/id?id="+row.ID.String(), "Columns of the row")
-	other := "/id?id=" + uidplugin.Public[coupon](row.ID).String()
+	other := "/id?id=" + publicid.ID[coupon](row.ID).String()
 	if body := shows(t, s.handler, http.StatusOK, other, "Table tickets", "prefix of another type"); strings.Contains(
 		words(body), "Columns of the row") {
 		t.Error(words(body))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/rounded"
+	"github.com/uidplugin/uidplugin/publicid" // wing: publicid
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
 )
@@ -37,13 +38,7 @@ type column struct {
 
 // row reads the row of an id. public is the text of the id if it was given as one. The error is the database's.
 func (h *handler) row(ctx context.Context, l uidplugin.Location, public string) (*row, error) {
-	var loaded any
-	var err error
-	if only := uidplugin.OnlyModels(h.models...); public != "" {
-		loaded, err = h.plugin.FindPublic(ctx, public, only)
-	} else {
-		loaded, err = h.plugin.Find(ctx, l.ID, only)
-	}
+	loaded, err := h.find(ctx, l.ID, public)
 	if err != nil {
 		reason := rowProblem(len(h.models), l.Table, err)
 		if reason == "" {
@@ -69,6 +64,15 @@ func (h *handler) row(ctx context.Context, l uidplugin.Location, public string) 
 		found.Table = table
 	}
 	return found, nil
+}
+
+// find loads the row of an id. public is its text if it was given as one.
+func (h *handler) find(ctx context.Context, id uidplugin.ID, public string) (any, error) {
+	only := uidplugin.OnlyModels(h.models...)
+	if public != "" { // wing: publicid
+		return publicid.Find(ctx, h.db, public, only) // wing: publicid
+	} // wing: publicid
+	return h.plugin.Find(ctx, id, only)
 }
 
 // rounded names the rows from whose ids a number may have been rounded; "" if it does not look rounded.

@@ -1,9 +1,19 @@
-// Package publicid turns ids into texts for URLs and APIs, such as ord_5cq3r2a8m0ws61q4z2x9k7fyhn, and back.
+// Package publicid has keys that are texts outside the database, such as ord_7bhznb3dzqhphb87gmm2kvym2c, and the codec
+// of these texts. In the database the keys are numbers.
+//
+//	type Order struct {
+//		ID       publicid.ID[Order]
+//		Customer publicid.ID[Customer]
+//	}
+//
+//	func (Order) PublicPrefix() string { return "ord" }
 //
 //	keys, err := publicid.NewKeys(secret) // 32 random bytes, the same in all processes
-//	orders, err := keys.Codec("ord")
-//	text := orders.Encode(id)
-//	id, err := orders.Decode(text)
+//	err = publicid.SetKeys(keys)          // once, at the start
+//
+//	order, err := publicid.FindAs[Order](ctx, db, text)
+//
+// A [Codec] alone turns numbers into texts and back, without a database.
 //
 // # What it protects
 //
@@ -34,227 +44,132 @@
 package publicid
 
 import (
-	"bytes"
-	"crypto/aes"
-	"crypto/cipher"
-	"crypto/hmac"
-	"crypto/sha256"
-	"crypto/subtle"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
+	"reflect"
 	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/uidplugin/uidplugin/internal/lookup"
+	"github.com/uidplugin/uidplugin/internal/model"
 )
 
-// ErrInvalid is wrapped by each error of [Codec.Decode]. The text of the error tells a wrong prefix, length or character.
-// It does not tell a changed text from one made with another key, because an attacker could learn from it.
-var ErrInvalid = errors.New("publicid: invalid id")
-
-// ErrConfig reports an invalid key or prefix. [NewKeys] and [Keys.Codec] return it.
-var ErrConfig = errors.New("publicid: configuration")
-
-// KeySize is the size of a key in bytes.
-const KeySize = 32
-
-// maxPrefix is the maximum length of a prefix.
-const maxPrefix = 32
-
-// blockChars is the length of an encoded block of 128 bits.
-const blockChars = 26
-
-// Keys are the secrets of an application, the newest first. They are immutable and safe for concurrent use. The zero
-// Keys is empty, so it cannot make a codec. Formatting writes only the number of keys, so logs do not leak them.
-type Keys struct {
-	// We hide the secrets in a function because package fmt prints unexported fields of other structs without calling
-	// their methods.
-	secrets func() [][KeySize]byte
+// A Type is a model whose rows have an [ID]. The method must not have a pointer receiver.
+type Type interface {
+	// PublicPrefix returns the prefix of the type's texts: 1 to 32 characters from a to z, 0 to 9 and _. It begins with
+	// a letter and does not end with _. It must be constant and unique among types.
+	PublicPrefix() string
 }
 
-// Format implements [fmt.Formatter]. It never writes the secrets.
-func (k Keys) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "publicid.Keys(%d hidden)", len(k.list())) }
+// set has the keys of SetKeys.
+var set atomic.Pointer[codecs]
 
-// list returns the secrets, or nil for the zero Keys.
-func (k Keys) list() [][KeySize]byte {
-	if k.secrets == nil {
-		return nil
-	}
-	return k.secrets()
+// codecs holds keys and the codecs of types.
+type codecs struct {
+	keys    *Keys
+	byTypes sync.Map // prefix -> *Codec
 }
 
-// NewKeys returns keys, the newest first. It needs at least one, each of [KeySize] random bytes from crypto/rand. The
-// error wraps [ErrConfig].
-func NewKeys(keys ...[]byte) (*Keys, error) {
-	if len(keys) == 0 {
-		return nil, fmt.Errorf("%w: no key is given", ErrConfig)
+// SetKeys sets the keys for texts of [ID], for the whole process. Call it once, when the program starts. Calling it
+// again with the same keys does nothing. Other keys, or none, fail with an error that wraps [ErrConfig].
+func SetKeys(keys *Keys) error {
+	if keys == nil || keys.Equal(&Keys{}) {
+		return fmt.Errorf("%w: SetKeys: no keys are set; create them with NewKeys", ErrConfig)
 	}
-	var secrets [][KeySize]byte
-	for i, key := range keys {
-		if len(key) != KeySize {
-			return nil, fmt.Errorf("%w: key %d of %d has %d bytes, but it must have %d", ErrConfig, i+1, len(keys), len(key), KeySize)
-		}
-		secret := [KeySize]byte(key)
-		if bytes.Count(key, key[:1]) == KeySize {
-			return nil, fmt.Errorf("%w: key %d of %d consists of %d equal bytes; generate keys with crypto/rand", ErrConfig, i+1, len(keys), KeySize)
-		}
-		for j, other := range secrets {
-			if secret == other {
-				return nil, fmt.Errorf("%w: keys %d and %d are the same", ErrConfig, j+1, i+1)
-			}
-		}
-		secrets = append(secrets, secret)
+	model.SetKeyTexts(isPublicID)
+	if !set.CompareAndSwap(nil, &codecs{keys: keys}) && !set.Load().keys.Equal(keys) {
+		return fmt.Errorf("%w: SetKeys: other keys are set already; call it once, with all keys", ErrConfig)
 	}
-	return &Keys{func() [][KeySize]byte { return secrets }}, nil
+	return nil
 }
 
-// Equal reports whether both have the same keys in the same order.
-func (k *Keys) Equal(other *Keys) bool { return slices.Equal(k.list(), other.list()) }
+var errNoKeys = fmt.Errorf("%w: SetKeys was not called, so there are no public ids", ErrConfig)
 
-// Codec returns the codec of one type of ids. The prefix must have 1 to 32 characters from a to z, 0 to 9 and _, start
-// with a letter, and not end with _. The error wraps [ErrConfig].
-func (k *Keys) Codec(prefix string) (*Codec, error) {
-	if len(k.list()) == 0 {
-		return nil, fmt.Errorf("%w: no keys are set; create them with NewKeys", ErrConfig)
+// prefixOf returns the prefix of a type. For an interface it is empty, which is invalid.
+func prefixOf[T Type]() string {
+	var of T
+	switch t := reflect.TypeFor[T](); t.Kind() {
+	case reflect.Interface:
+		return ""
+	case reflect.Pointer:
+		of = reflect.New(t.Elem()).Interface().(T) // because the method may be declared on the value
 	}
-	if !validPrefix(prefix) {
-		return nil, fmt.Errorf("%w: the prefix %.40q must have 1 to %d characters from a to z, 0 to 9 and _, begin with a letter, and not end with _",
-			ErrConfig, prefix, maxPrefix)
-	}
-	var keys []codecKey
-	for _, secret := range k.list() {
-		block, err := aes.NewCipher(derive(secret, "publicid v1 encryption", ""))
-		if err != nil {
-			return nil, fmt.Errorf("publicid: %w", err)
-		}
-		keys = append(keys, codecKey{block, [8]byte(derive(secret, "publicid v1 prefix", prefix))})
-	}
-	return &Codec{prefix + "_", func() []codecKey { return keys }}, nil
+	return of.PublicPrefix()
 }
 
-func validPrefix(prefix string) bool {
-	if prefix == "" || len(prefix) > maxPrefix || prefix[len(prefix)-1] == '_' || prefix[0] < 'a' {
-		return false
+func codecOf[T Type]() (*Codec, error) {
+	c := set.Load()
+	if c == nil {
+		return nil, errNoKeys
 	}
-	for _, c := range []byte(prefix) {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
-			return false
-		}
+	prefix := prefixOf[T]()
+	codec, known, err := c.codec(prefix)
+	if err != nil {
+		return nil, fmt.Errorf("publicid: ids of %v: %w", reflect.TypeFor[T](), err)
 	}
-	return true
+	if !known {
+		c.byTypes.Store(prefix, codec)
+	}
+	return codec, nil
 }
 
-// derive derives 32 bytes from a key, a purpose and a text.
-func derive(secret [KeySize]byte, purpose, text string) []byte {
-	h := hmac.New(sha256.New, secret[:])
-	h.Write([]byte(purpose))
-	h.Write([]byte{0})
-	h.Write([]byte(text))
-	return h.Sum(nil)
-}
-
-// A Codec encodes and decodes the ids of one type. Create one with [Keys.Codec]. It is safe for concurrent use.
-type Codec struct {
-	prefix string            // includes the underscore
-	keys   func() []codecKey // a function, for the same reason as in Keys
-}
-
-// Format implements [fmt.Formatter]. It writes the prefix and never a key.
-func (c Codec) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "publicid.Codec(%s)", c.prefix) }
-
-type codecKey struct {
-	block cipher.Block
-	check [8]byte // derived from the prefix
-}
-
-// Prefix returns the prefix, without the underscore.
-func (c *Codec) Prefix() string { return c.prefix[:len(c.prefix)-1] }
-
-// Len returns the length of a text in bytes.
-func (c *Codec) Len() int { return len(c.prefix) + blockChars }
-
-// Encode returns the text of an id. It uses the newest key.
-func (c *Codec) Encode(id int64) string {
-	return string(c.Append(make([]byte, 0, maxPrefix+1+blockChars), id))
-}
-
-// Append appends the text of an id to dst and returns the extended slice. It does not allocate if dst has room for
-// [Codec.Len] bytes.
-func (c *Codec) Append(dst []byte, id int64) []byte {
-	k := c.keys()[0]
-	dst = append(dst, c.prefix...)
-	at := len(dst)
-	dst = append(dst, "00000000000000000000000000"...)
-	block := dst[at : at+aes.BlockSize] // an array would escape to the heap
-	binary.BigEndian.PutUint64(block[:8], uint64(id))
-	copy(block[8:], k.check[:])
-	k.block.Encrypt(block, block)
-	writeBase32(dst[at:], binary.BigEndian.Uint64(block[:8]), binary.BigEndian.Uint64(block[8:]))
-	return dst
-}
-
-// Decode returns the id of a text. The error wraps [ErrInvalid].
-func (c *Codec) Decode(text string) (int64, error) {
-	if !strings.HasPrefix(text, c.prefix) {
-		return 0, fmt.Errorf("%w: %.40q does not begin with %q", ErrInvalid, text, c.prefix)
+// codec returns the codec of a prefix, and whether a type has used it before. It does not remember codecs itself,
+// because users may send any prefix.
+func (c *codecs) codec(prefix string) (codec *Codec, known bool, err error) {
+	if codec, ok := c.byTypes.Load(prefix); ok {
+		return codec.(*Codec), true, nil
 	}
-	if len(text) != c.Len() {
-		return 0, fmt.Errorf("%w: %.60q has %d characters after %q, and must have %d", ErrInvalid, text,
-			len(text)-len(c.prefix), c.prefix, blockChars)
+	codec, err = c.keys.Codec(prefix)
+	return codec, false, err
+}
+
+// Parse reads the text of an [ID] of T, such as a path or cursor that a user sends. Use the result in conditions instead
+// of the text, because MySQL compares a text with a number as 0: id > 'ord_...' matches every row.
+//
+//	after, err := publicid.Parse[Order](r.FormValue("after"))
+//	if err != nil {
+//		return err
+//	}
+//	err = db.Where("id > ?", after).Order("id").Limit(50).Find(&orders).Error
+//
+// Return on every error, because the id is then 0. Write the id into a condition, because GORM leaves out a zero key of
+// a model: an update of &Order{ID: 0} changes all rows that match the other conditions.
+//
+// It refuses texts of another type, and decimal digits because they can be guessed. The error wraps [ErrInvalid] and
+// uidplugin.ErrNoSuchID. Before [SetKeys], or with an invalid prefix, it wraps [ErrConfig].
+func Parse[T Type](text string) (id ID[T], err error) {
+	if err = id.UnmarshalText([]byte(text)); errors.Is(err, ErrInvalid) {
+		err = fmt.Errorf("%w: %w", lookup.ErrNoSuchID, err)
 	}
-	hi, lo, ok := parseBase32(text[len(c.prefix):])
-	if !ok {
-		return 0, fmt.Errorf("%w: %q has a character that no id has there: after %q come 0 to 9 and a to z without i, l, o and u",
-			ErrInvalid, text, c.prefix)
+	return id, err
+}
+
+// ParseAny reads the text of an [ID] of any type, for methods such as Find of uidplugin.Plugin. The number may be an id
+// of another type if the text was made with the wrong one. So you should prefer [Parse] or [Find], or check the row's
+// type. Decimal digits are refused, because they can be guessed. The error wraps [ErrInvalid] and uidplugin.ErrNoSuchID,
+// or [ErrConfig] before [SetKeys].
+func ParseAny(text string) (int64, error) {
+	c := set.Load()
+	if c == nil {
+		return 0, errNoKeys
 	}
-	var sent, block [aes.BlockSize]byte
-	binary.BigEndian.PutUint64(sent[:8], hi)
-	binary.BigEndian.PutUint64(sent[8:], lo)
-	id, found := int64(0), 0
-	for _, k := range c.keys() { // try all, so that the duration does not reveal the key
-		k.block.Decrypt(block[:], sent[:])
-		if subtle.ConstantTimeCompare(block[8:], k.check[:]) == 1 {
-			id, found = int64(binary.BigEndian.Uint64(block[:8])), 1
-		}
+	codec, _, err := c.codec(textPrefix(text))
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w: %.40q has no prefix", lookup.ErrNoSuchID, ErrInvalid, text)
 	}
-	if found == 0 {
-		return 0, fmt.Errorf("%w: %q was changed, or was made with another key", ErrInvalid, text)
+	id, err := codec.Decode(text)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", lookup.ErrNoSuchID, err)
 	}
 	return id, nil
 }
 
-// alphabet is Crockford's base32 in lower case, without i, l, o and u.
-const alphabet = "0123456789abcdefghjkmnpqrstvwxyz"
+// textPrefix returns the prefix of a text, without the underscore.
+func textPrefix(text string) string { return text[:max(strings.LastIndexByte(text, '_'), 0)] }
 
-// writeBase32 writes 128 bits as 26 characters; the first has only 3 bits.
-func writeBase32(text []byte, hi, lo uint64) {
-	for i := range blockChars {
-		text[blockChars-1-i] = alphabet[lo&31]
-		lo, hi = lo>>5|hi<<59, hi>>5
-	}
-}
-
-// values maps characters to numbers, and others to 255.
-var values = func() (v [256]byte) {
-	for i := range v {
-		v[i] = 255
-	}
-	for i, c := range []byte(alphabet) {
-		v[c] = byte(i)
-	}
-	return v
-}()
-
-// parseBase32 is the inverse of writeBase32. It accepts only texts that writeBase32 can write.
-func parseBase32(text string) (hi, lo uint64, ok bool) {
-	if values[text[0]] > 7 { // more than 128 bits
-		return 0, 0, false
-	}
-	for _, c := range []byte(text) {
-		v := values[c]
-		if v == 255 {
-			return 0, 0, false
-		}
-		hi, lo = hi<<5|lo>>59, lo<<5|uint64(v)
-	}
-	return hi, lo, true
+// isPublicID reports whether a text is a public id.
+func isPublicID(text string) bool {
+	_, err := ParseAny(text)
+	return err == nil
 }

@@ -32,14 +32,14 @@
 //
 // # Looking ids up
 //
-// With Fixed, [uidplugin.Plugin.Decode], Locate, Find, FindAll, FindPublic, CreatedBetween and the page of package
+// With Fixed, [uidplugin.Plugin.Decode], Locate, Find, FindAll, CreatedBetween, publicid.Find and the page of package
 // inspector work as in production, without a WORKER_NODE table. Locate returns this process. With the options
 // WithOneWorkerID and WithWorkerID the ids do not resolve to a table, as in production. The plugin knows the tables of
 // its models, and tables in which it has created rows. Keys with the tag uid:segment are 1, 2, 3 and so on, and do not
 // contain a time, as in production.
 //
 // Sequential ids do not contain a time or a worker id, because all tables have the same ids. So Decode, Locate, Find,
-// FindAll and CreatedBetween return errors that wrap [uidplugin.ErrNotDecodable]. [uidplugin.FindAs], FindPublic,
+// FindAll and CreatedBetween return errors that wrap [uidplugin.ErrNotDecodable]. [uidplugin.FindAs], publicid.Find,
 // NextID and Range work as in production, because they need only the table or the prefix of a public id.
 //
 // Nodes, Slots and Sessions return nil, as with WithWorkerID. Enable and Disable of package follow do nothing, because

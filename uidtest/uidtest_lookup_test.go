@@ -29,13 +29,13 @@ import (
 // A ticket and its guest have keys that users see.
 type (
 	ticket struct {
-		ID      uidplugin.Public[ticket]
+		ID      publicid.ID[ticket]
 		Seat    string
-		GuestID uidplugin.Public[guest]
+		GuestID publicid.ID[guest]
 		Guest   guest
 	}
 	guest struct {
-		ID   uidplugin.Public[guest]
+		ID   publicid.ID[guest]
 		Name string
 	}
 )
@@ -49,7 +49,7 @@ var publicKeys = sync.OnceValue(func() error {
 	if err != nil {
 		return err
 	}
-	return uidplugin.SetPublicKeys(keys)
+	return publicid.SetKeys(keys)
 })
 
 // A lookedUp is a database with a ticket, whose id is of the instant at.
@@ -93,29 +93,29 @@ var lookups = map[string]func(l lookedUp) (string, error){
 		rows, err := l.FindAll(l.ctx, []uidplugin.ID{l.id, uidplugin.ID(l.row.GuestID)})
 		return fmt.Sprint(len(rows), seat(rows[l.id])), err
 	},
-	"Plugin.FindPublic": func(l lookedUp) (string, error) {
-		row, err := l.FindPublic(l.ctx, l.text, uidplugin.OnlyModels(&ticket{}, &guest{}))
+	"publicid.Find": func(l lookedUp) (string, error) {
+		row, err := publicid.Find(l.ctx, l.db, l.text, uidplugin.OnlyModels(&ticket{}, &guest{}))
 		return seat(row), err
 	},
 	"FindAs": func(l lookedUp) (string, error) {
 		rows, err := uidplugin.FindAs[ticket](l.ctx, l.db, l.id)
 		return fmt.Sprint(len(rows), seat(rows[0])), err
 	},
-	"FindPublicAs": func(l lookedUp) (string, error) {
-		row, err := uidplugin.FindPublicAs[ticket](l.ctx, l.db, l.text)
+	"publicid.FindAs": func(l lookedUp) (string, error) {
+		row, err := publicid.FindAs[ticket](l.ctx, l.db, l.text)
 		return seat(row), err
 	},
-	"ParsePublic": func(l lookedUp) (string, error) {
-		id, err := uidplugin.ParsePublic[ticket](l.text)
+	"publicid.Parse": func(l lookedUp) (string, error) {
+		id, err := publicid.Parse[ticket](l.text)
 		return fmt.Sprint(id == l.row.ID), err
 	},
 	"ParseID": func(l lookedUp) (string, error) {
 		id, err := uidplugin.ParseID(fmt.Sprint(int64(l.id)))
 		return fmt.Sprint(id == l.id), err
 	},
-	"ParsePublicID": func(l lookedUp) (string, error) {
-		id, err := uidplugin.ParsePublicID(l.text)
-		return fmt.Sprint(id == l.id), err
+	"publicid.ParseAny": func(l lookedUp) (string, error) {
+		id, err := publicid.ParseAny(l.text)
+		return fmt.Sprint(id == int64(l.id)), err
 	},
 	"Plugin.CreatedBetween": func(l lookedUp) (string, error) {
 		var out []int
@@ -166,7 +166,7 @@ var withTime = map[string]bool{
 }
 
 // A test of an application finds what the application finds in production. CreatedBetween failed with both plugins, and
-// FindPublic with Fixed.
+// publicid.Find with Fixed.
 func TestPlugins_LookUpAsInProduction(t *testing.T) {
 	t.Parallel()
 
@@ -196,7 +196,7 @@ func TestPlugins_LookUpAsInProduction(t *testing.T) {
 // notLookups are the exported functions and methods that look no id up.
 var notLookups = strings.Fields(`
 	Plugin.AutoMigrate Plugin.Close Plugin.Health Plugin.Initialize Plugin.Layout Plugin.Name Plugin.Register Plugin.Stats
-	Plugin.Nodes Plugin.Slots Plugin.Sessions From IDs New OnlyModels Scoped SetPublicKeys`)
+	Plugin.Nodes Plugin.Slots Plugin.Sessions From IDs New OnlyModels Scoped publicid.NewKeys publicid.SetKeys`)
 
 // A lookup that is added later must not be forgotten.
 func TestPlugins_EachLookupIsTried(t *testing.T) {
@@ -209,12 +209,15 @@ func TestPlugins_EachLookupIsTried(t *testing.T) {
 	}
 	files, err := filepath.Glob("../*.go")
 	testkit.Must(t, err)
-	for _, file := range files {
+	ofPublicid, err := filepath.Glob("../publicid/*.go")
+	testkit.Must(t, err)
+	for _, file := range append(files, ofPublicid...) {
+		prefix := map[bool]string{true: "publicid."}[slices.Contains(ofPublicid, file)]
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
 		testkit.Must(t, err)
 		for _, d := range parsed.Decls {
 			if d, ok := d.(*ast.FuncDecl); ok && d.Recv == nil && d.Name.IsExported() && !strings.HasSuffix(file, "_test.go") {
-				names = append(names, d.Name.Name)
+				names = append(names, prefix+d.Name.Name)
 			}
 		}
 	}
@@ -332,14 +335,14 @@ func TestFixed_Segments(t *testing.T) {
 	testkit.IsError(t, err, uidplugin.ErrNotDecodable, "the generator segment")
 }
 
-// A test that sets large keys itself got ErrUnknownID from FindPublic.
-func TestSequential_FindPublicOfALargeKey(t *testing.T) {
+// A test that sets large keys itself got ErrUnknownID from publicid.Find.
+func TestSequential_FindOfAPublicIDWithALargeKey(t *testing.T) {
 	t.Parallel()
 
 	l := openLookedUp(t, uidtest.Sequential(uidplugin.WithModels(&ticket{}, &guest{})), noon)
 	large := ticket{ID: 1 << 50, Seat: "9D", GuestID: l.row.GuestID}
 	testkit.Must(t, l.db.Create(&large).Error)
-	row, err := l.FindPublic(t.Context(), large.ID.String())
+	row, err := publicid.Find(t.Context(), l.db, large.ID.String())
 	if err != nil || seat(row) != "9D" {
 		t.Errorf("the row is %v, %v", row, err)
 	}

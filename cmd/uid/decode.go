@@ -74,9 +74,9 @@ and the exit code is 1.`,
 	_ = c.RegisterFlagCompletionFunc("layout", cobra.FixedCompletions(presetNames(), cobra.ShellCompDirectiveNoFileComp))
 	c.MarkFlagsMutuallyExclusive("layout", "all")
 	c.MarkFlagsMutuallyExclusive("layout", "made")
-	keys := a.publicKeyFlag(c)
+	reader := a.idReader(c)
 	c.PreRunE = func(*cobra.Command, []string) (err error) {
-		d.ids, err = keys()
+		d.ids, err = reader()
 		return err
 	}
 	return c

@@ -2,9 +2,6 @@ package main
 
 import (
 	"bufio"
-	"cmp"
-	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -18,13 +15,12 @@ import (
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 	"github.com/uidplugin/uidplugin/internal/admin"
-	"github.com/uidplugin/uidplugin/publicid"
 )
 
 // An idReader parses ids as people write them.
 type idReader struct {
-	keys *publicid.Keys   // for public ids; nil without keys
-	now  func() time.Time // clock of this machine
+	public func(text string) (int64, error) // reads a public id; may be nil
+	now    func() time.Time                 // clock of this machine
 }
 
 // errID reports a text that is not an id.
@@ -42,24 +38,11 @@ func (r idReader) id(text string) (int64, error) {
 	case scientific.MatchString(text):
 		return 0, fmt.Errorf("%w: %q has lost its last digits, because a spreadsheet rounded it; read ids as text",
 			errID, shorten(text, 60))
-	case !strings.Contains(text, "_") || strings.ContainsFunc(text, isNoWord):
-		return 0, fmt.Errorf("%w: %q is neither a decimal number nor a public id; pass an id, or a line of a log "+
-			"with one", errID, shorten(text, 60))
-	case r.keys == nil:
-		return 0, fmt.Errorf(
-			"%w: %q looks like a public id; pass its key by --public-key or UID_PUBLIC_KEY",
-			errID,
-			shorten(text, 60),
-		)
+	case r.public != nil && strings.Contains(text, "_") && !strings.ContainsFunc(text, isNoWord):
+		return r.public(text)
 	}
-	codec, err := r.keys.Codec(text[:strings.LastIndexByte(text, '_')])
-	if err == nil {
-		id, err = codec.Decode(text)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("%w: %q is not a public id of this key", errID, shorten(text, 60))
-	}
-	return id, nil
+	return 0, fmt.Errorf("%w: %q is neither a decimal number nor a public id; pass an id, or a line of a log with one",
+		errID, shorten(text, 60))
 }
 
 // scientific matches a number as a spreadsheet writes it.
@@ -115,40 +98,18 @@ func shorten(text string, n int) string {
 	return text
 }
 
-// parseKeys parses the keys of public ids, the newest first, separated by commas: 32 bytes each, in hexadecimal or
-// base64. The error does not contain them.
-func parseKeys(text string) (*publicid.Keys, error) {
-	if text == "" {
-		return nil, nil
-	}
-	var keys [][]byte
-	for i, part := range strings.Split(text, ",") {
-		part = strings.TrimSpace(part)
-		key, err := hex.DecodeString(part)
-		for _, encoding := range []*base64.Encoding{
-			base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding,
-		} {
-			if err == nil && len(key) == publicid.KeySize {
-				break
-			}
-			key, err = encoding.DecodeString(part)
-		}
-		if err != nil || len(key) != publicid.KeySize {
-			return nil, fmt.Errorf("public key %d is not %d bytes in hexadecimal or base64", i+1, publicid.KeySize)
-		}
-		keys = append(keys, key)
-	}
-	return publicid.NewKeys(keys...)
-}
-
-// publicKeyFlag adds the flag --public-key to a command. The returned function reads the flag or UID_PUBLIC_KEY.
-func (a *app) publicKeyFlag(c *cobra.Command) func() (idReader, error) {
-	var text string
-	c.Flags().StringVar(&text, "public-key", "",
-		"key of public ids, 32 bytes in hexadecimal or base64; separate several by commas; prefer UID_PUBLIC_KEY")
+// idReader adds the flags of a command that reads ids. The returned function reads the flags.
+func (a *app) idReader(c *cobra.Command) func() (idReader, error) {
+	var kinds []func(*idReader) error
+	kinds = append(kinds, a.publicKeyFlag(c)) // wing: publicid
 	return func() (idReader, error) {
-		keys, err := parseKeys(cmp.Or(text, a.env("UID_PUBLIC_KEY")))
-		return idReader{keys, a.now}, err
+		r := idReader{now: a.now}
+		for _, read := range kinds {
+			if err := read(&r); err != nil {
+				return r, err
+			}
+		}
+		return r, nil
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/admin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/migrations"
+	"github.com/uidplugin/uidplugin/publicid"
 	"gorm.io/gorm"
 )
 
@@ -27,7 +28,7 @@ type (
 		OrderID uidplugin.ID
 	}
 	usedCustomer struct {
-		ID   uidplugin.Public[usedCustomer]
+		ID   publicid.ID[usedCustomer]
 		Name string
 	}
 	usedEvent struct {

@@ -1,3 +1,5 @@
+// wing: inspector
+
 package main
 
 import (

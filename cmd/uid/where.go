@@ -36,9 +36,9 @@ point, and Unix times without a name. It needs the privilege SELECT on the four 
 	c.Flags().BoolVar(&readRow, "row", false, "also print the row")
 	c.Flags().StringVar(&column, "column", "", "with --row: the column of the id (default: the primary key)")
 	databaseFlag(c, &others)
-	keys := a.publicKeyFlag(c)
+	reader := a.idReader(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		ids, err := keys()
+		ids, err := reader()
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/publicid"
 	"gorm.io/gorm"
 )
 
@@ -29,7 +30,7 @@ func handler(db *gorm.DB) http.Handler {
 	mux := http.NewServeMux()
 	plugin := uidplugin.From(db)
 	mux.HandleFunc("GET /node/{id}", func(w http.ResponseWriter, r *http.Request) {
-		row, err := plugin.FindPublic(r.Context(), r.PathValue("id"), listed, ofTenant(tenantOf(r)))
+		row, err := publicid.Find(r.Context(), db, r.PathValue("id"), listed, ofTenant(tenantOf(r)))
 		if err != nil {
 			failed(w, err)
 			return
@@ -45,12 +46,12 @@ func handler(db *gorm.DB) http.Handler {
 		}
 		ids := make([]uidplugin.ID, len(texts))
 		for i, text := range texts {
-			id, err := uidplugin.ParsePublicID(text)
+			id, err := publicid.ParseAny(text)
 			if err != nil && !errors.Is(err, uidplugin.ErrNoSuchID) {
 				failed(w, err)
 				return
 			}
-			ids[i] = id // 0 if the text is not an id
+			ids[i] = uidplugin.ID(id) // 0 if the text is not an id
 		}
 		found, err := plugin.FindAll(r.Context(), ids, listed, ofTenant(tenantOf(r)))
 		if err != nil && !errors.Is(err, uidplugin.ErrNoSuchID) {
@@ -83,8 +84,8 @@ func isNamed(row any, text string) bool {
 	return false
 }
 
-func names[T uidplugin.PublicType](text string, id uidplugin.Public[T]) bool {
-	parsed, err := uidplugin.ParsePublic[T](text)
+func names[T publicid.Type](text string, id publicid.ID[T]) bool {
+	parsed, err := publicid.Parse[T](text)
 	return err == nil && parsed == id
 }
 
@@ -97,7 +98,7 @@ func orders(mux *http.ServeMux, db *gorm.DB) {
 	mux.HandleFunc("GET /orders", func(w http.ResponseWriter, r *http.Request) {
 		query := of(r)
 		if text := r.FormValue("after"); text != "" {
-			after, err := uidplugin.ParsePublic[Order](text)
+			after, err := publicid.Parse[Order](text)
 			if err != nil {
 				failed(w, err)
 				return
@@ -113,13 +114,13 @@ func orders(mux *http.ServeMux, db *gorm.DB) {
 	})
 	mux.HandleFunc("PATCH /orders/{id}", func(w http.ResponseWriter, r *http.Request) {
 		var change struct {
-			Customer uidplugin.Public[Customer] `json:"customer"` // rejects texts of other types
+			Customer publicid.ID[Customer] `json:"customer"` // rejects texts of other types
 		}
 		if err := json.NewDecoder(r.Body).Decode(&change); err != nil {
 			answer(w, http.StatusBadRequest, map[string]string{"error": "not a change of an order"})
 			return
 		}
-		order, err := uidplugin.FindPublicAs[Order](r.Context(), of(r), r.PathValue("id"))
+		order, err := publicid.FindAs[Order](r.Context(), of(r), r.PathValue("id"))
 		if err == nil { // the customer must belong to the tenant, too
 			err = of(r).Take(&Customer{}, change.Customer).Error
 		}
@@ -136,7 +137,7 @@ func orders(mux *http.ServeMux, db *gorm.DB) {
 		answer(w, http.StatusOK, order)
 	})
 	mux.HandleFunc("DELETE /orders/{id}", func(w http.ResponseWriter, r *http.Request) {
-		id, err := uidplugin.ParsePublic[Order](r.PathValue("id"))
+		id, err := publicid.Parse[Order](r.PathValue("id"))
 		if err == nil {
 			deleted := of(r).Where("id = ?", id).Delete(&Order{})
 			if err = deleted.Error; err == nil && deleted.RowsAffected == 0 {

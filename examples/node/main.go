@@ -30,41 +30,41 @@ import (
 type (
 	// Customer is a row of a tenant.
 	Customer struct {
-		ID     uidplugin.Public[Customer] `json:"id"`
-		Tenant string                     `json:"-" gorm:"size:20;index"`
-		Name   string                     `json:"name"`
+		ID     publicid.ID[Customer] `json:"id"`
+		Tenant string                `json:"-" gorm:"size:20;index"`
+		Name   string                `json:"name"`
 	}
 	// Order is a row of a tenant.
 	Order struct {
-		ID         uidplugin.Public[Order]    `json:"id"`
-		Tenant     string                     `json:"-" gorm:"size:20;index"`
-		CustomerID uidplugin.Public[Customer] `json:"customer"`
-		Items      []Item                     `json:"-"`
+		ID         publicid.ID[Order]    `json:"id"`
+		Tenant     string                `json:"-" gorm:"size:20;index"`
+		CustomerID publicid.ID[Customer] `json:"customer"`
+		Items      []Item                `json:"-"`
 	}
 	// Item has the tenant of its order.
 	Item struct {
-		ID      uidplugin.Public[Item]  `json:"id"`
-		OrderID uidplugin.Public[Order] `json:"order"`
-		Article string                  `json:"article"`
+		ID      publicid.ID[Item]  `json:"id"`
+		OrderID publicid.ID[Order] `json:"order"`
+		Article string             `json:"article"`
 	}
 	// Session is secret, so the handlers do not list it.
 	Session struct {
-		ID     uidplugin.Public[Session]
+		ID     publicid.ID[Session]
 		Tenant string
 		Secret string
 	}
 )
 
-// PublicPrefix implements [uidplugin.PublicType].
+// PublicPrefix implements [publicid.Type].
 func (Customer) PublicPrefix() string { return "cus" }
 
-// PublicPrefix implements [uidplugin.PublicType].
+// PublicPrefix implements [publicid.Type].
 func (Order) PublicPrefix() string { return "ord" }
 
-// PublicPrefix implements [uidplugin.PublicType].
+// PublicPrefix implements [publicid.Type].
 func (Item) PublicPrefix() string { return "itm" }
 
-// PublicPrefix implements [uidplugin.PublicType].
+// PublicPrefix implements [publicid.Type].
 func (Session) PublicPrefix() string { return "ses" }
 
 func main() {
@@ -129,7 +129,7 @@ func open(path string) (*gorm.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := uidplugin.SetPublicKeys(keys); err != nil {
+	if err := publicid.SetKeys(keys); err != nil {
 		return nil, err
 	}
 	dsn := path + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)"

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/glebarez/sqlite"
-	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/publicid"
 	"gorm.io/gorm"
 )
 
@@ -103,11 +103,11 @@ func TestHandler_TellsNothingOfOtherRows(t *testing.T) {
 		t.Errorf("101 ids: %d", got.Code)
 	}
 	// The number of the order, in a text of another type, is in no answer.
-	number, err := uidplugin.ParsePublic[Order](order)
+	number, err := publicid.Parse[Order](order)
 	if err != nil {
 		t.Fatal(err)
 	}
-	forged := uidplugin.Public[Item](number).String()
+	forged := publicid.ID[Item](number).String()
 	if got := get("red", "/node/"+forged); got.Code != http.StatusNotFound {
 		t.Errorf("%s: %d %s", forged, got.Code, got.Body)
 	}

@@ -1,3 +1,5 @@
+// wing: publicid
+
 package paths_test
 
 import (
@@ -17,7 +19,7 @@ import (
 )
 
 type album struct {
-	ID     uidplugin.Public[album]
+	ID     publicid.ID[album]
 	Title  string `gorm:"size:40"`
 	Tracks []track
 }
@@ -25,8 +27,8 @@ type album struct {
 func (album) PublicPrefix() string { return "alb" }
 
 type track struct {
-	ID      uidplugin.Public[track]
-	AlbumID uidplugin.Public[album] `gorm:"index"`
+	ID      publicid.ID[track]
+	AlbumID publicid.ID[album] `gorm:"index"`
 }
 
 func (track) PublicPrefix() string { return "trk" }
@@ -35,7 +37,7 @@ func setKeys(t *testing.T) {
 	t.Helper()
 	keys, err := publicid.NewKeys(bytes.Repeat([]byte("0123456789abcdef"), 2))
 	testkit.Must(t, err)
-	testkit.Must(t, uidplugin.SetPublicKeys(keys))
+	testkit.Must(t, publicid.SetKeys(keys))
 }
 
 // A public key is a plain BIGINT on every engine, for keys, foreign keys and conditions, and a text for everybody else.
@@ -59,7 +61,7 @@ func TestPublic_IsABigintOnEveryEngine(t *testing.T) {
 		testkit.Must(t, db.Clauses(clause.OnConflict{UpdateAll: true}).Create(&again).Error)
 		text, err := json.Marshal(row.ID)
 		testkit.Must(t, err)
-		found, err := uidplugin.From(db.Preload("Tracks")).FindPublic(t.Context(), strings.Trim(string(text), `"`), uidplugin.OnlyModels(&album{}))
+		found, err := publicid.Find(t.Context(), db.Preload("Tracks"), strings.Trim(string(text), `"`), uidplugin.OnlyModels(&album{}))
 		testkit.Must(t, err)
 		if a := found.(*album); a.Title != "b" || len(a.Tracks) != 2 || a.Tracks[0].AlbumID != row.ID {
 			t.Errorf("%+v", a)
@@ -72,7 +74,7 @@ func TestPublic_IsABigintOnEveryEngine(t *testing.T) {
 		testkit.IsError(t, db.Create(&album{ID: row.ID}).Error, gorm.ErrDuplicatedKey)
 
 		first := min(row.Tracks[0].ID, row.Tracks[1].ID)
-		after, err := uidplugin.ParsePublic[track](first.String())
+		after, err := publicid.Parse[track](first.String())
 		testkit.Must(t, err)
 		tracks = nil
 		testkit.Must(t, db.Where("id > ? AND album_id = ?", after, row.ID).Order("id").Find(&tracks).Error)

@@ -73,21 +73,19 @@ func (c *Catalog) Add(ctx context.Context, db *gorm.DB, models []any) error {
 func (c *Catalog) list(p *Plan) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.checkPrefix(p); err != nil {
+	if err := c.checkKind(p); err != nil {
 		return err
 	}
 	c.listed[p.Schema.Table] = p
-	_, public := c.publicPrefix(p)
-	if public && !c.public.KeysSet() && !c.warned[warnedKeys] {
-		c.warned[warnedKeys] = true
-		c.Log.Warn("uidplugin: models have public keys, but SetPublicKeys was not called yet; until then such keys can be neither written nor read as texts",
-			"model", p.Schema.Name)
+	if _, kind := p.kindOf(); kind.Missing != "" && !c.warned[warnedTexts] {
+		c.warned[warnedTexts] = true
+		c.Log.Warn("uidplugin: keys of these models can be neither written nor read as texts yet", "model", p.Schema.Name, "missing", kind.Missing)
 	}
 	return nil
 }
 
-// warnedKeys identifies the warning about missing public keys.
-var warnedKeys = [3]string{"public keys"}
+// warnedTexts identifies the warning about texts of keys.
+var warnedTexts = [3]string{"texts"}
 
 // ListedFor returns the plan of the model listed for a table, or nil.
 func (c *Catalog) ListedFor(table string) *Plan {

@@ -3,7 +3,6 @@ package catalog
 import (
 	"fmt"
 	"maps"
-	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,7 +19,6 @@ type Catalog struct {
 	*config.Config
 	db     *gorm.DB
 	supply *supply.Supply
-	public Public
 
 	OnPlan func(p *Plan) // called for each new plan; set before the first. May be nil
 
@@ -35,12 +33,6 @@ type Catalog struct {
 	later   []*supply.Source // sources to open afterwards
 }
 
-// Public gives the catalog access to keys whose texts are public ids.
-type Public struct {
-	Prefix  func(key reflect.Type) (prefix string, ok bool) // ok is false for other key types
-	KeysSet func() bool                                     // reports whether texts can be written and read
-}
-
 // Later returns the sources to open after db.Use has succeeded.
 func (c *Catalog) Later() []*supply.Source { return c.later }
 
@@ -48,8 +40,8 @@ func (c *Catalog) Later() []*supply.Source { return c.later }
 func (c *Catalog) Start() { c.started = true }
 
 // New returns an empty catalog.
-func New(cfg *config.Config, db *gorm.DB, ids *supply.Supply, public Public) *Catalog {
-	cat := &Catalog{Config: cfg, db: db, supply: ids, public: public,
+func New(cfg *config.Config, db *gorm.DB, ids *supply.Supply) *Catalog {
+	cat := &Catalog{Config: cfg, db: db, supply: ids,
 		listed: map[string]*Plan{}, warned: map[[3]string]bool{}}
 	cat.plans.Store(&map[*schema.Schema]*Plan{})
 	return cat

@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"sync"
 
 	"github.com/uidplugin/uidplugin/internal/model"
-	"github.com/uidplugin/uidplugin/publicid"
 	"gorm.io/gorm/schema"
 )
 
-// This file serves lookups: keys of models, rows to load into, and prefixes of public ids.
+// This file serves lookups: keys of models, rows to load into, and kinds of keys.
 
 // RowKey returns the uid field in the primary key that lookups use, or nil.
 func (p *Plan) RowKey() *Field {
@@ -34,45 +32,28 @@ func (p *Plan) SameKey(ctx context.Context, a, b model.Row) bool {
 	})
 }
 
-// publicPrefix returns the prefix of a model's keys, and whether they are public ids.
-func (c *Catalog) publicPrefix(p *Plan) (prefix string, ok bool) {
-	key := p.RowKey()
-	if key == nil {
-		return "", false
+// kindOf returns the kind of a model's keys.
+func (p *Plan) kindOf() (key *Field, kind model.KeyKind) {
+	if key = p.RowKey(); key != nil {
+		kind = model.KindOf(key.IndirectFieldType)
 	}
-	return c.public.Prefix(key.IndirectFieldType)
+	return key, kind
 }
 
-// HasPrefix reports whether a model's keys are public ids with the prefix.
-func (c *Catalog) HasPrefix(p *Plan, prefix string) bool {
-	has, ok := c.publicPrefix(p)
-	return ok && has == prefix
-}
-
-// prefixChecker returns keys that are used only to validate prefixes.
-var prefixChecker = sync.OnceValue(func() *publicid.Keys {
-	keys, err := publicid.NewKeys([]byte("this key only checks the prefix."))
-	if err != nil {
-		panic(err)
+// checkKind returns an error if the keys of a model cannot have texts, or have the texts of another listed model. The
+// caller holds the mutex.
+func (c *Catalog) checkKind(p *Plan) error {
+	key, kind := p.kindOf()
+	if kind.Err != nil {
+		return fmt.Errorf("%w %s.%s: %w", model.ErrField, p.Schema.Name, key.Name, kind.Err)
 	}
-	return keys
-})
-
-// checkPrefix returns an error if a model's prefix is invalid or belongs to another listed model. The caller holds the
-// mutex.
-func (c *Catalog) checkPrefix(p *Plan) error {
-	prefix, ok := c.publicPrefix(p)
-	if !ok {
+	if kind.Texts == "" {
 		return nil
 	}
-	key := p.RowKey()
-	if _, err := prefixChecker().Codec(prefix); err != nil {
-		return fmt.Errorf("%w %s.%s: %w; correct the method PublicPrefix", model.ErrField, p.Schema.Name, key.Name, err)
-	}
 	for _, other := range c.listed {
-		if same, ok := c.publicPrefix(other); ok && same == prefix && other.RowKey().IndirectFieldType != key.IndirectFieldType {
-			return fmt.Errorf("%w %s.%s: its prefix %q is also the prefix of %s, so texts of one would be read as ids of the other; return another prefix from PublicPrefix",
-				model.ErrField, p.Schema.Name, key.Name, prefix, other.Schema.Name)
+		if k, same := other.kindOf(); same.Texts == kind.Texts && k.IndirectFieldType != key.IndirectFieldType {
+			return fmt.Errorf("%w %s.%s: its texts begin with %q, as those of %s do, so texts of one would be read as ids of the other; let one of the types have another beginning",
+				model.ErrField, p.Schema.Name, key.Name, kind.Texts, other.Schema.Name)
 		}
 	}
 	return nil

@@ -82,7 +82,7 @@ func (f *Finder) findNumbered(ctx context.Context, ids []int64, found map[int64]
 	byTable := map[string][]int64{}
 	failed := loc.locate(ctx, loc.WorkersFor(f.db), slices.Collect(maps.Keys(numbers)), func(l *Place, _ error) {
 		p := f.plan(l.Table)
-		if p != nil && p.RowKey() != nil && !p.RowKey().Text && f.wants(p) && l.Database == loc.TablesDatabase {
+		if p != nil && p.RowKey() != nil && !p.RowKey().Text && f.accept(p) == nil && l.Database == loc.TablesDatabase {
 			byTable[l.Table] = append(byTable[l.Table], numbers[l.ID]...)
 		}
 	})

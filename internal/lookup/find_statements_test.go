@@ -145,15 +145,14 @@ func TestPluginFindAll_IsOneQueryForEachTable(t *testing.T) {
 }
 
 // The conditions for one table failed in the table of the id before, which is often another one: not found became an
-// error of SQL, and a transaction of PostgreSQL ended. A text was refused for the prefix of that table.
+// error of SQL, and a transaction of PostgreSQL ended.
 func TestPluginFind_AsksTheTableOfTheIDBeforeForTheKeyOnly(t *testing.T) {
 	t.Parallel()
 
-	plugintest.TestKeys()
 	asks := plugintest.Process{SQL: plugintest.Dialects[0].SQL, Slot: 7}
 	db, mock := plugintest.MockedUse(t)
-	plugintest.Expect(mock, asks.Adds(58, "articles", "invoices", "pass_notes")...)
-	must(t, uidplugin.From(db).Register(t.Context(), &plugintest.Invoice{}, &plugintest.Article{}, &plugintest.PassNote{}))
+	plugintest.Expect(mock, asks.Adds(58, "articles", "invoices")...)
+	must(t, uidplugin.From(db).Register(t.Context(), &plugintest.Invoice{}, &plugintest.Article{}))
 	of, ctx := uidplugin.From(db.Where("name = ?", "nail")), t.Context()
 	id := plugintest.At(t, 58, 2) // after an id with the worker id 56
 	first := []plugintest.Step{asks.LooksUp(plugintest.Node(plugintest.NodeRows(), 7, 58, "articles"), 58),
@@ -170,12 +169,6 @@ func TestPluginFind_AsksTheTableOfTheIDBeforeForTheKeyOnly(t *testing.T) {
 	plugintest.Expect(mock, append(first, before, key)...)
 	if _, err := of.Find(ctx, uidplugin.ID(id)); !errors.Is(err, gorm.ErrRecordNotFound) {
 		t.Errorf("the other table cannot be read: %v", err)
-	}
-	plugintest.Expect(mock, asks.LooksUp(plugintest.Node(plugintest.NodeRows(), 7, 58, "pass_notes"), 58),
-		plugintest.Step{SQL: "SELECT * FROM `pass_notes` WHERE `pass_notes`.`id` = ?", Args: []driver.Value{id}},
-		asks.LooksUp(plugintest.Node(plugintest.NodeRows(), 7, 56, "invoices"), 56))
-	if _, err := uidplugin.From(db).FindPublic(ctx, uidplugin.Public[plugintest.PassNote](id).String()); !errors.Is(err, gorm.ErrRecordNotFound) {
-		t.Errorf("a text: %v", err)
 	}
 }
 

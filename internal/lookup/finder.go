@@ -1,7 +1,12 @@
 package lookup
 
 import (
+	"context"
 	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/uidplugin/uidplugin/internal/catalog"
 	"github.com/uidplugin/uidplugin/internal/supply"
@@ -15,13 +20,27 @@ type Finder struct {
 	only  map[string]*catalog.Plan // by table; nil allows all listed models
 	scope func(db *gorm.DB, model any) *gorm.DB
 
-	inOrder bool   // rows are returned in the order of ids
-	prefix  string // of the public id; empty for a number
+	inOrder bool // rows are returned in the order of ids
+
+	// Accept returns why rows with a key of this type are not found, or nil. A nil function accepts all.
+	Accept func(key reflect.Type) error
 }
 
+// A FindOption restricts the rows of a Finder. The root package documents it.
+type FindOption func(*Finder) error
+
 // Finder returns a Finder that queries db.
-func (loc *Locator) Finder(db *gorm.DB) *Finder {
-	return &Finder{loc: loc, db: db}
+func (loc *Locator) Finder(db *gorm.DB, options ...FindOption) (*Finder, error) {
+	f := &Finder{loc: loc, db: db}
+	for _, option := range options {
+		if option == nil {
+			continue
+		}
+		if err := option(f); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
 }
 
 func (f *Finder) plan(table string) *catalog.Plan {
@@ -63,7 +82,40 @@ func (f *Finder) Scoped(scope func(db *gorm.DB, model any) *gorm.DB) error {
 	return nil
 }
 
-// wants reports whether keys of a model have the prefix of the text, if a text is looked up.
-func (f *Finder) wants(p *catalog.Plan) bool {
-	return f.prefix == "" || f.loc.Catalog.HasPrefix(p, f.prefix)
+// accept returns why rows of a model, which has a key, are not found.
+func (f *Finder) accept(p *catalog.Plan) error {
+	if f.Accept == nil {
+		return nil
+	}
+	return f.Accept(p.RowKey().IndirectFieldType)
+}
+
+// accepted returns the models whose rows are found, ordered by table.
+func (f *Finder) accepted() []*catalog.Plan {
+	models := f.loc.Catalog.Listed()
+	if f.only != nil {
+		models = slices.SortedFunc(maps.Values(f.only), func(a, b *catalog.Plan) int { return strings.Compare(a.Schema.Table, b.Schema.Table) })
+	}
+	return slices.DeleteFunc(models, func(p *catalog.Plan) bool { return p.RowKey() == nil || f.accept(p) != nil })
+}
+
+// Accepted returns the model whose rows are found if it is the only one, or nil.
+func (f *Finder) Accepted() *catalog.Plan {
+	if models := f.accepted(); len(models) == 1 {
+		return models[0]
+	}
+	return nil
+}
+
+// FindIn loads the row of id from the table of a model, also if the id does not contain it.
+func (f *Finder) FindIn(ctx context.Context, p *catalog.Plan, id int64) (any, error) {
+	found, table := map[int64]any{}, p.Schema.Table
+	if errs := f.findIn(ctx, table, p, []int64{id}, found); len(errs) > 0 {
+		return nil, f.loc.joined(errs)
+	}
+	row, ok := found[id]
+	if !ok {
+		return nil, f.loc.errorOf(failuref(id, "uidplugin: find %d in %s: %w", id, table, gorm.ErrRecordNotFound))
+	}
+	return row, nil
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/uidplugin/uidplugin/internal/catalog"
 	"github.com/uidplugin/uidplugin/internal/model"
-	"github.com/uidplugin/uidplugin/publicid"
 )
 
 // findIn adds the rows of one table to found. p is the plan of its model, or nil. findIn modifies ids.
@@ -27,9 +26,12 @@ func (f *Finder) findIn(ctx context.Context, table string, p *catalog.Plan, ids 
 	case p.RowKey() == nil:
 		return failureForEach(ids, "%w: no field of the primary key of %s is a uid field, and Find looks up nothing else:"+
 			" query the table for %d", ErrNotKey, table)
-	case !f.wants(p):
-		return failureForEach(ids, "%w: the public ids of %s do not begin with %s_, as the text of %d does",
-			publicid.ErrInvalid, table, f.prefix)
+	}
+	if err := f.accept(p); err != nil {
+		for _, id := range ids {
+			errs = append(errs, &failure{id, err})
+		}
+		return errs
 	}
 	// A row that was loaded without its key would match 0.
 	ids = slices.DeleteFunc(ids, func(id int64) bool { return id == 0 })

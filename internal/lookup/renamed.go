@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
-	"github.com/uidplugin/uidplugin/internal/catalog"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
@@ -20,15 +18,10 @@ func (f *Finder) renamed(ctx context.Context, table string, ids []int64) (errs [
 	if table == "" || db.Migrator().HasTable(table) {
 		return nil
 	}
-	plans := slices.Collect(maps.Values(f.only))
-	if f.only == nil {
-		plans = f.loc.Catalog.Listed()
-	}
-	slices.SortFunc(plans, func(a, b *catalog.Plan) int { return strings.Compare(a.Schema.Table, b.Schema.Table) })
 	keys := &Finder{db: db.Unscoped(), loc: f.loc} // the handle's conditions are usually not meant for these tables
-	for _, p := range plans {
+	for _, p := range f.accepted() {
 		now := p.Schema.Table
-		if p.RowKey() == nil || !f.wants(p) || !db.Migrator().HasTable(now) { // a failing query would end a transaction
+		if !db.Migrator().HasTable(now) { // a failing query would end a transaction
 			continue
 		}
 		there, visible := map[int64]any{}, map[int64]any{}

@@ -85,11 +85,11 @@ func SegmentTag(f *schema.Field) string {
 	return strings.TrimSpace(tag)
 }
 
-// needsNoTag reports whether f is the sole primary key of its model, has a type of this module and is not a foreign
-// key. Such a key needs no tag because it serves ids only. We exclude models without a name, because their ids
+// needsNoTag reports whether f is the sole primary key of its model, is a [Key] and is not a foreign key. Such a key
+// needs no tag because it serves ids only. We exclude models without a name, because their ids
 // could not resolve to a table.
 func needsNoTag(f *schema.Field) bool {
-	if f.Schema.Name == "" || f.FieldType.PkgPath() != rootPath || len(f.Schema.PrimaryFields) != 1 || f.Schema.PrimaryFields[0] != f {
+	if f.Schema.Name == "" || len(f.Schema.PrimaryFields) != 1 || f.Schema.PrimaryFields[0] != f || !isKey(f.FieldType) {
 		return false
 	}
 	if WantsAutoIncrement(f) || f.DefaultValue != "" {
@@ -112,7 +112,7 @@ func UnusedID(s *schema.Schema) *schema.Field {
 	if f == nil {
 		f = s.LookUpField("ID")
 	}
-	if f == nil || f.PrimaryKey || !f.Creatable || f.FieldType.PkgPath() != rootPath || f.DefaultValue != "" {
+	if f == nil || f.PrimaryKey || !f.Creatable || !isKey(f.FieldType) || f.DefaultValue != "" {
 		return nil
 	}
 	if _, ok := f.TagSettings[tagKey]; ok || refers(f) {
@@ -121,8 +121,8 @@ func UnusedID(s *schema.Schema) *schema.Field {
 	return f
 }
 
-// IsKeyType reports whether f has a type of this module, or points to one.
-func IsKeyType(f *schema.Field) bool { return f.IndirectFieldType.PkgPath() == rootPath }
+// IsKeyType reports whether f is a [Key], or points to one.
+func IsKeyType(f *schema.Field) bool { return isKey(f.IndirectFieldType) }
 
 // MayHoldIDs reports whether GORM writes f and f is, or points to, an integer of 64 bits. Like IsKeyType it avoids the
 // properties of f that GORM changes while it parses another model with an association to f.
@@ -134,9 +134,6 @@ func MayHoldIDs(f *schema.Field) bool {
 		return t == reflect.TypeFor[sql.NullInt64]() && (f.Creatable || f.Updatable)
 	}
 }
-
-// rootPath is the import path of the root package, which declares the types of keys.
-var rootPath = strings.TrimSuffix(reflect.TypeFor[Field]().PkgPath(), "/internal/model")
 
 // joins reports whether s belongs to a join table that GORM makes for many2many. Its Go type is unnamed, because GORM
 // makes it at run time; only the schema has one.

@@ -70,13 +70,13 @@ func written(stmt *gorm.Statement) iter.Seq2[string, any] {
 // A NumberColumn is a numeric column for [RefuseTexts].
 type NumberColumn struct {
 	Field string // as in Order.CustomerID
-	Plain bool   // nothing shows that the column has ids, so we refuse only public ids
+	Plain bool   // nothing shows that the column has ids, so we refuse only texts of keys
 }
 
 // RefuseTexts returns an error that wraps [model.ErrField] if the statement is about to write a non-numeric text into a
 // column of ids. We refuse it because MySQL without strict mode would store 0. The keys of columns are names in lower
-// case. Expressions may contain texts, but not public ids.
-func RefuseTexts(stmt *gorm.Statement, columns map[string]NumberColumn, isPublic func(string) bool) error {
+// case. Expressions may contain texts, but not those of keys.
+func RefuseTexts(stmt *gorm.Statement, columns map[string]NumberColumn) error {
 	for column, value := range written(stmt) {
 		c, ok := columns[column]
 		if !ok {
@@ -84,8 +84,8 @@ func RefuseTexts(stmt *gorm.Statement, columns map[string]NumberColumn, isPublic
 		}
 		out, computed := render(stmt, value)
 		for _, v := range out.Vars {
-			if text, ok := model.TextOf(v); ok && !model.IsDecimal(text) && (!computed && !c.Plain || isPublic(text)) {
-				return fmt.Errorf("%w %s: the text %.40q is not a number, but the column %s of the table %s has numbers; read a public id with uidplugin.ParsePublic first",
+			if text, ok := model.TextOf(v); ok && !model.IsDecimal(text) && (!computed && !c.Plain || model.IsKeyText(text)) {
+				return fmt.Errorf("%w %s: the text %.40q is not a number, but the column %s of the table %s has numbers; parse it into a key first",
 					model.ErrField, c.Field, text, column, stmt.Table)
 			}
 		}

@@ -27,11 +27,10 @@ import (
 
 // A Guard knows the columns of tables that are too narrow for ids. It is safe for concurrent use.
 type Guard struct {
-	db       *gorm.DB
-	reader   *sqldb.DB // reads columns; nil if the handle does not have connections
-	catalog  *catalog.Catalog
-	log      *slog.Logger
-	isPublic func(text string) bool // reports whether a text is a public id
+	db      *gorm.DB
+	reader  *sqldb.DB // reads columns; nil if the handle does not have connections
+	catalog *catalog.Catalog
+	log     *slog.Logger
 
 	models sync.Map // *table by *schema.Schema
 	warned sync.Map // logged warnings, by kind, table and column
@@ -41,11 +40,11 @@ type Guard struct {
 }
 
 // New returns a Guard of a handle. sql reads columns; it is nil with a fixed worker id.
-func New(cfg *config.Config, db *gorm.DB, sql *sqldb.DB, models *catalog.Catalog, isPublic func(text string) bool) *Guard {
+func New(cfg *config.Config, db *gorm.DB, sql *sqldb.DB, models *catalog.Catalog) *Guard {
 	if sql == nil {
 		sql, _ = sqldb.Open(db, cfg.Timeout)
 	}
-	return &Guard{db: db, reader: sql, catalog: models, log: cfg.Log, isPublic: isPublic, tables: map[string]*table{}}
+	return &Guard{db: db, reader: sql, catalog: models, log: cfg.Log, tables: map[string]*table{}}
 }
 
 // BeforeInsert makes an INSERT fail if an id does not fit into its column.
@@ -128,7 +127,7 @@ func (g *Guard) guard(db *gorm.DB, clauses ...string) {
 	}
 	model.BeforeBuild(stmt, func() {
 		if !typed {
-			_ = stmt.AddError(RefuseTexts(stmt, known.numbers, g.isPublic))
+			_ = stmt.AddError(RefuseTexts(stmt, known.numbers))
 		}
 		if limited && found.Check(stmt) != nil {
 			_ = stmt.AddError(g.reread(stmt, t, place, found).Check(stmt))

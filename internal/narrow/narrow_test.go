@@ -35,7 +35,7 @@ func TestGuard_ReadsTheColumnsAgainOnceASecond(t *testing.T) {
 		cfg := config.New()
 		ids := supply.New(supply.Config{Layout: cfg.Layout, Specs: cfg.Specs, Default: cfg.Generator, Log: cfg.Log})
 		defer ids.Close(t.Context())
-		guard := narrow.New(cfg, db, nil, catalog.New(cfg, db, ids, catalog.Public{}), func(string) bool { return false })
+		guard := narrow.New(cfg, db, nil, catalog.New(cfg, db, ids))
 		guard.Note(db, []any{&sample{}})
 		guard.Inspect([]sqldb.Column{{Table: "samples", Name: "next", Type: "REAL"}})
 		testkit.Must(t, db.Callback().Create().Before("gorm:create").Register("narrow", guard.BeforeInsert))

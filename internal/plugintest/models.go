@@ -1,12 +1,6 @@
 package plugintest
 
-import (
-	"bytes"
-	"sync"
-
-	"github.com/uidplugin/uidplugin"
-	"github.com/uidplugin/uidplugin/publicid"
-)
+import "github.com/uidplugin/uidplugin"
 
 // Parcel is a model of usual size.
 type Parcel struct {
@@ -104,34 +98,3 @@ type Article struct {
 	ID   uidplugin.ID `gorm:"primaryKey;uid"`
 	Name string
 }
-
-// Pass has a public key.
-type Pass struct {
-	ID     uidplugin.Public[Pass]
-	Parent uidplugin.Public[Pass]
-	Notes  []PassNote `json:",omitempty"`
-}
-
-// PublicPrefix implements [uidplugin.PublicType].
-func (Pass) PublicPrefix() string { return "tkt" }
-
-// PassNote belongs to a pass.
-type PassNote struct {
-	ID     uidplugin.Public[PassNote]
-	PassID uidplugin.Public[Pass]
-}
-
-// PublicPrefix implements [uidplugin.PublicType].
-func (PassNote) PublicPrefix() string { return "tkt_note" }
-
-// TestKeys sets the keys of all tests of a package, and returns them. They can be set only once.
-var TestKeys = sync.OnceValue(func() *publicid.Keys {
-	keys, err := publicid.NewKeys(bytes.Repeat([]byte("0123456789abcdef"), 2))
-	if err == nil {
-		err = uidplugin.SetPublicKeys(keys)
-	}
-	if err != nil {
-		panic(err)
-	}
-	return keys
-})

@@ -15,7 +15,7 @@ import (
 )
 
 // MySQL takes a text for 0 where a number is expected, so a delete with one deleted all rows.
-func TestPublic_RefusesConditionsWithTexts(t *testing.T) {
+func TestID_RefusesConditionsWithTexts(t *testing.T) {
 	t.Parallel()
 
 	plugintest.TestKeys()
@@ -64,7 +64,7 @@ func TestPublic_RefusesConditionsWithTexts(t *testing.T) {
 			"update": handle.Session(&gorm.Session{}).Model(&plugintest.Pass{}).Update("parent", 0).Error,
 			"delete": handle.Session(&gorm.Session{}).Delete(&plugintest.Pass{}).Error,
 		} {
-			if !errors.Is(err, publicid.ErrInvalid) || !strings.Contains(err.Error(), "uidplugin.ParsePublic[plugintest.Pass]") {
+			if !errors.Is(err, publicid.ErrInvalid) || !strings.Contains(err.Error(), "publicid.Parse[plugintest.Pass]") {
 				t.Errorf("%s, %s: %v", name, kind, err)
 			}
 		}

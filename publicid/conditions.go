@@ -1,36 +1,33 @@
-package model
+package publicid
 
 import (
-	"database/sql/driver"
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/uidplugin/uidplugin/internal/model"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 	"gorm.io/gorm/schema"
 )
 
-// A NoTextCondition is a clause without SQL. It fails a query, an update or a delete whose condition may compare a
+// A textCondition is a clause without SQL. It fails a query, an update or a delete whose condition may compare a
 // numeric column with a text. MySQL reads the text as 0, so id > 'text' would be true for every row. The column's type
 // adds the clause, so other models pay nothing.
-type NoTextCondition struct {
+type textCondition struct {
 	column        *schema.Field
-	isPublic      func(text string) bool
-	err           error  // the error to wrap
 	remedy        string // advice for the error
 	word          *regexp.Regexp
 	before, after *regexp.Regexp // match the column and an operator at the end, or at the beginning, of SQL
 }
 
-// NewNoTextCondition returns the clause for a column. isPublic reports whether a text is a public id.
-func NewNoTextCondition(f *schema.Field, isPublic func(string) bool, err error, remedy string) NoTextCondition {
+// newTextCondition returns the clause for a column.
+func newTextCondition(f *schema.Field, remedy string) textCondition {
 	const letter, operator = `\pL\pN_$`, `\s*[=<>!]+\s*`
 	column := `(?:([` + letter + `]+)\.)?` + regexp.QuoteMeta(f.DBName) // the first group is the table
-	return NoTextCondition{
-		f, isPublic, err, remedy,
+	return textCondition{
+		f, remedy,
 		regexp.MustCompile(`(?i)(?:^|[^` + letter + `])` + column + `(?:$|[^` + letter + `])`),
 		regexp.MustCompile(`(?i)(?:^|[^` + letter + `])(?:` + column + `|\(\s*` + column + `\s*\))` +
 			`(?:` + operator + `|\s*\b(?:not\s+)?(?:in|between(?:\s+\S+\s+and)?)\b)[\s(,` + value + `]*$`),
@@ -38,20 +35,20 @@ func NewNoTextCondition(f *schema.Field, isPublic func(string) bool, err error, 
 	}
 }
 
-var _ gorm.StatementModifier = NoTextCondition{}
+var _ gorm.StatementModifier = textCondition{}
 
 // Name, Build and MergeClause implement [clause.Interface]; GORM calls ModifyStatement instead.
-func (NoTextCondition) Name() string { return "" }
+func (textCondition) Name() string { return "" }
 
 // Build does nothing.
-func (NoTextCondition) Build(clause.Builder) {}
+func (textCondition) Build(clause.Builder) {}
 
 // MergeClause does nothing.
-func (NoTextCondition) MergeClause(*clause.Clause) {}
+func (textCondition) MergeClause(*clause.Clause) {}
 
 // ModifyStatement adds an error to a statement with such a condition. The first column's clause checks the columns of
 // the model and of all joined associations, so each condition is built once.
-func (c NoTextCondition) ModifyStatement(stmt *gorm.Statement) {
+func (c textCondition) ModifyStatement(stmt *gorm.Statement) {
 	all := slices.Clip(c.column.Schema.QueryClauses)
 	for _, j := range stmt.Joins {
 		of := c.column.Schema
@@ -66,7 +63,7 @@ func (c NoTextCondition) ModifyStatement(stmt *gorm.Statement) {
 	}
 	var columns textConditions
 	for _, other := range all {
-		if other, ok := other.(NoTextCondition); ok {
+		if other, ok := other.(textCondition); ok {
 			columns = append(columns, other)
 		}
 	}
@@ -86,7 +83,7 @@ func (c NoTextCondition) ModifyStatement(stmt *gorm.Statement) {
 	}
 }
 
-type textConditions []NoTextCondition
+type textConditions []textCondition
 
 func (cs textConditions) look(stmt *gorm.Statement, table string, conditions []clause.Expression) {
 	for _, e := range conditions {
@@ -114,9 +111,9 @@ func (cs textConditions) check(stmt *gorm.Statement, table string, condition cla
 	condition.Build(out)
 	query := unquoted.Replace(out.SQL.String())
 	for _, v := range out.Vars { // includes the values of subqueries
-		if text, ok := TextOf(v); ok {
+		if text, ok := model.TextOf(v); ok {
 			for _, c := range cs {
-				if c.word.MatchString(query) && c.isPublic(text) {
+				if c.word.MatchString(query) && isPublicID(text) {
 					c.refuse(stmt, text)
 				}
 			}
@@ -129,7 +126,7 @@ func (cs textConditions) check(stmt *gorm.Statement, table string, condition cla
 			return
 		}
 		at += 1 + next
-		if text, ok := TextOf(v); ok && !IsDecimal(text) {
+		if text, ok := model.TextOf(v); ok && !model.IsDecimal(text) {
 			for _, c := range cs {
 				m := c.before.FindStringSubmatch(query[:at])
 				if m == nil {
@@ -144,10 +141,10 @@ func (cs textConditions) check(stmt *gorm.Statement, table string, condition cla
 	}
 }
 
-func (c NoTextCondition) refuse(stmt *gorm.Statement, text string) {
+func (c textCondition) refuse(stmt *gorm.Statement, text string) {
 	if stmt.Error == nil {
 		_ = stmt.AddError(fmt.Errorf("%w: a condition compares %s.%s, a number, with the text %.40q; %s; if the text is for another column, give that column its own Where",
-			c.err, c.column.Schema.Table, c.column.DBName, text, c.remedy))
+			ErrInvalid, c.column.Schema.Table, c.column.DBName, text, c.remedy))
 	}
 }
 
@@ -169,22 +166,3 @@ func (d *plainDialector) BindVarTo(w clause.Writer, _ *gorm.Statement, v any) {
 }
 
 func (d *plainDialector) QuoteTo(w clause.Writer, name string) { _, _ = w.WriteString(name) }
-
-// TextOf returns the text that a driver sends for a value. ok is false for other types.
-func TextOf(v any) (text string, ok bool) {
-	sent, err := driver.DefaultParameterConverter.ConvertValue(v)
-	switch sent := sent.(type) {
-	case string:
-		return sent, err == nil
-	case []byte:
-		return string(sent), err == nil && sent != nil
-	}
-	return "", false
-}
-
-// IsDecimal reports whether a text is a signed or unsigned integer of 64 bits.
-func IsDecimal(text string) bool {
-	_, signed := strconv.ParseInt(text, 10, 64)
-	_, unsigned := strconv.ParseUint(text, 10, 64)
-	return signed == nil || unsigned == nil
-}

@@ -25,7 +25,7 @@ type badPrefix struct{}
 
 func (badPrefix) PublicPrefix() string { return "Bad!" }
 
-func TestPublic_IsATextOutsideAndANumberInside(t *testing.T) {
+func TestID_IsATextOutsideAndANumberInside(t *testing.T) {
 	t.Parallel()
 
 	keys := plugintest.TestKeys()
@@ -56,7 +56,7 @@ func TestPublic_IsATextOutsideAndANumberInside(t *testing.T) {
 	if note != row.Notes[0] {
 		t.Errorf("%s became %+v", text, note)
 	}
-	text, err = json.Marshal(map[uidplugin.Public[plugintest.Pass]]int{row.ID: 1})
+	text, err = json.Marshal(map[publicid.ID[plugintest.Pass]]int{row.ID: 1})
 	must(t, err)
 	if string(text) != `{"`+want+`":1}` {
 		t.Errorf("%s", text)
@@ -85,7 +85,7 @@ func TestPublic_IsATextOutsideAndANumberInside(t *testing.T) {
 
 // What users send is a text of this type, made with these keys, or an error. In particular it is no number, which could be
 // guessed, and no empty text, which could become a condition that selects all rows.
-func TestPublic_ReadsItsOwnTextsOnly(t *testing.T) {
+func TestID_ReadsItsOwnTextsOnly(t *testing.T) {
 	t.Parallel()
 
 	keys := plugintest.TestKeys()
@@ -97,7 +97,7 @@ func TestPublic_ReadsItsOwnTextsOnly(t *testing.T) {
 		"the prefix only": "tkt_", "no prefix": strings.TrimPrefix(right, "tkt_note_"), "a megabyte": strings.Repeat("9", 1<<20),
 		"bytes": "tkt_\xff\x00", "underscores": strings.Repeat("_", 40),
 	} {
-		id := uidplugin.Public[plugintest.Pass](1)
+		id := publicid.ID[plugintest.Pass](1)
 		if err := id.UnmarshalText([]byte(text)); !errors.Is(err, publicid.ErrInvalid) || id != 1 || len(err.Error()) > 200 {
 			t.Errorf("%s: %d, %.300v", name, int64(id), err)
 		}
@@ -106,20 +106,20 @@ func TestPublic_ReadsItsOwnTextsOnly(t *testing.T) {
 		if err := json.Unmarshal(quoted, &id); !errors.Is(err, publicid.ErrInvalid) || id != 1 {
 			t.Errorf("%s in JSON: %d, %.300v", name, int64(id), err)
 		}
-		if got, err := uidplugin.ParsePublicID(text); text != right && (!errors.Is(err, uidplugin.ErrNoSuchID) || !errors.Is(err, publicid.ErrInvalid) || got != 0) {
-			t.Errorf("ParsePublicID of %s: %d, %.300v", name, got, err)
+		if got, err := publicid.ParseAny(text); text != right && (!errors.Is(err, uidplugin.ErrNoSuchID) || !errors.Is(err, publicid.ErrInvalid) || got != 0) {
+			t.Errorf("ParseAny of %s: %d, %.300v", name, got, err)
 		}
 	}
 	for _, text := range []string{"7", `{"a":1}`, `[1]`, `true`, `"`} {
-		id := uidplugin.Public[plugintest.Pass](1)
+		id := publicid.ID[plugintest.Pass](1)
 		if err := id.UnmarshalJSON([]byte(text)); !errors.Is(err, publicid.ErrInvalid) || id != 1 {
 			t.Errorf("%s: %d, %v", text, int64(id), err)
 		}
 	}
-	if id, err := uidplugin.ParsePublicID(right); id != 7 || err != nil {
-		t.Errorf("ParsePublicID: %d, %v", id, err)
+	if id, err := publicid.ParseAny(right); id != 7 || err != nil {
+		t.Errorf("ParseAny: %d, %v", id, err)
 	}
-	var id uidplugin.Public[plugintest.PassNote]
+	var id publicid.ID[plugintest.PassNote]
 	if err := id.Scan("x"); err == nil {
 		t.Error("a column with x was read")
 	}
@@ -127,14 +127,14 @@ func TestPublic_ReadsItsOwnTextsOnly(t *testing.T) {
 
 // bookA and bookB have one prefix: the texts of one could be read as ids of the other.
 type (
-	bookA struct{ ID uidplugin.Public[bookA] }
-	bookB struct{ ID uidplugin.Public[bookB] }
+	bookA struct{ ID publicid.ID[bookA] }
+	bookB struct{ ID publicid.ID[bookB] }
 	// bookView is another model of the table of bookA.
 	bookView struct {
-		ID uidplugin.Public[bookA]
+		ID publicid.ID[bookA]
 	}
 	bookBad struct {
-		ID uidplugin.Public[badPrefix]
+		ID publicid.ID[badPrefix]
 	}
 )
 
@@ -144,7 +144,7 @@ func (bookView) TableName() string    { return "book_as" }
 func (bookView) PublicPrefix() string { return "view" }
 func (bookBad) TableName() string     { return "book_bads" }
 
-func TestPublic_PrefixesAreCheckedWhenModelsAreListed(t *testing.T) {
+func TestID_PrefixesAreCheckedWhenModelsAreListed(t *testing.T) {
 	t.Parallel()
 
 	plugintest.TestKeys()
@@ -152,7 +152,7 @@ func TestPublic_PrefixesAreCheckedWhenModelsAreListed(t *testing.T) {
 		models []any
 		says   string
 	}{
-		"two types":    {[]any{&bookA{}, &bookB{}}, `"book" is also the prefix of bookA`},
+		"two types":    {[]any{&bookA{}, &bookB{}}, `"book_", as those of bookA`},
 		"no prefix":    {[]any{&bookBad{}}, `the prefix "Bad!"`},
 		"two models":   {[]any{&bookA{}, &bookView{}}, ""},
 		"one and more": {[]any{&bookB{}, &plugintest.Pass{}, &plugintest.PassNote{}}, ""},
@@ -164,16 +164,16 @@ func TestPublic_PrefixesAreCheckedWhenModelsAreListed(t *testing.T) {
 	}
 }
 
-// Keys of type int64 often have the option, so that JavaScript keeps them; it stays when the type becomes Public.
-func TestPublic_InJSONWithTheOptionString(t *testing.T) {
+// Keys of type int64 often have the option, so that JavaScript keeps them; it stays when the type becomes ID.
+func TestID_InJSONWithTheOptionString(t *testing.T) {
 	t.Parallel()
 
 	plugintest.TestKeys()
 	type stub struct {
-		ID   uidplugin.Public[plugintest.Pass]  `json:"id,string"`
-		Next *uidplugin.Public[plugintest.Pass] `json:"next,string"`
+		ID   publicid.ID[plugintest.Pass]  `json:"id,string"`
+		Next *publicid.ID[plugintest.Pass] `json:"next,string"`
 	}
-	next := uidplugin.Public[plugintest.Pass](8)
+	next := publicid.ID[plugintest.Pass](8)
 	for _, want := range []stub{{ID: 7, Next: &next}, {}} {
 		text, err := json.Marshal(want)
 		must(t, err)
@@ -190,7 +190,7 @@ func TestPublic_InJSONWithTheOptionString(t *testing.T) {
 	}
 }
 
-func TestSetPublicKeys_Once(t *testing.T) {
+func TestSetKeys_Once(t *testing.T) {
 	t.Parallel()
 
 	keys := plugintest.TestKeys()
@@ -199,62 +199,62 @@ func TestSetPublicKeys_Once(t *testing.T) {
 	same, err := publicid.NewKeys(bytes.Repeat([]byte("0123456789abcdef"), 2))
 	must(t, err)
 	for _, keys := range []*publicid.Keys{keys, same} {
-		if err := uidplugin.SetPublicKeys(keys); err != nil {
+		if err := publicid.SetKeys(keys); err != nil {
 			t.Errorf("the same keys: %v", err)
 		}
 	}
 	more, err := publicid.NewKeys(bytes.Repeat([]byte("fedcba9876543210"), 2), bytes.Repeat([]byte("0123456789abcdef"), 2))
 	must(t, err)
 	for name, keys := range map[string]*publicid.Keys{"other keys": other, "more keys": more, "nil": nil, "no keys": {}} {
-		if err := uidplugin.SetPublicKeys(keys); !errors.Is(err, uidplugin.ErrOption) {
+		if err := publicid.SetKeys(keys); !errors.Is(err, publicid.ErrConfig) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	bad := uidplugin.Public[badPrefix](7)
+	bad := publicid.ID[badPrefix](7)
 	if text, err := json.Marshal(bad); !errors.Is(err, publicid.ErrConfig) {
 		t.Errorf("a bad prefix: %s, %v", text, err)
 	}
-	if text, err := json.Marshal(uidplugin.Public[*plugintest.Pass](7)); err != nil || !strings.Contains(string(text), "pass_") && !strings.Contains(string(text), "tkt_") {
+	if text, err := json.Marshal(publicid.ID[*plugintest.Pass](7)); err != nil || !strings.Contains(string(text), "pass_") && !strings.Contains(string(text), "tkt_") {
 		t.Errorf("of a pointer: %s, %v", text, err)
 	}
-	if text, err := json.Marshal(uidplugin.Public[uidplugin.PublicType](7)); !errors.Is(err, publicid.ErrConfig) {
+	if text, err := json.Marshal(publicid.ID[publicid.Type](7)); !errors.Is(err, publicid.ErrConfig) {
 		t.Errorf("of an interface: %s, %v", text, err)
 	}
 	var none *gorm.DB
-	if _, err := uidplugin.From(none).FindPublic(t.Context(), ""); !errors.Is(err, uidplugin.ErrNotRegistered) {
+	if _, err := publicid.Find(t.Context(), none, ""); !errors.Is(err, uidplugin.ErrNotRegistered) {
 		t.Errorf("without a handle: %v", err)
 	}
 }
 
 // Without keys nothing may show the number instead. It runs in a process of its own, because keys can be set only once.
-func TestPublic_WithoutKeys(t *testing.T) {
+func TestID_WithoutKeys(t *testing.T) {
 	t.Parallel()
 
 	const inside = "UID_TEST_WITHOUT_KEYS"
 	if os.Getenv(inside) == "" {
-		c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPublic_WithoutKeys$", "-test.v")
+		c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestID_WithoutKeys$", "-test.v")
 		c.Env = append(os.Environ(), inside+"=1")
-		if out, err := c.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestPublic_WithoutKeys") {
+		if out, err := c.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestID_WithoutKeys") {
 			t.Errorf("%v\n%s", err, out)
 		}
 		return
 	}
-	id := uidplugin.Public[plugintest.Pass](1234567)
-	if text, err := json.Marshal(id); !errors.Is(err, uidplugin.ErrOption) {
+	id := publicid.ID[plugintest.Pass](1234567)
+	if text, err := json.Marshal(id); !errors.Is(err, publicid.ErrConfig) {
 		t.Errorf("%s, %v", text, err)
 	}
-	if err := json.Unmarshal([]byte(`"tkt_7bhznb3dzqhphb87gmm2kvym2c"`), &id); !errors.Is(err, uidplugin.ErrOption) {
+	if err := json.Unmarshal([]byte(`"tkt_7bhznb3dzqhphb87gmm2kvym2c"`), &id); !errors.Is(err, publicid.ErrConfig) {
 		t.Errorf("read: %v", err)
 	}
-	if _, err := uidplugin.ParsePublicID("tkt_7bhznb3dzqhphb87gmm2kvym2c"); !errors.Is(err, uidplugin.ErrOption) || errors.Is(err, uidplugin.ErrNoSuchID) {
+	if _, err := publicid.ParseAny("tkt_7bhznb3dzqhphb87gmm2kvym2c"); !errors.Is(err, publicid.ErrConfig) || errors.Is(err, uidplugin.ErrNoSuchID) {
 		t.Errorf("parsed: %v", err)
 	}
-	if text := id.String(); strings.Contains(text, "1234567") || !strings.Contains(text, "SetPublicKeys") {
+	if text := id.String(); strings.Contains(text, "1234567") || !strings.Contains(text, "SetKeys") {
 		t.Errorf("as a text: %s", text)
 	}
 	var log plugintest.Journal
 	plugintest.Open(t, log.Option(), uidplugin.WithModels(&plugintest.Pass{}, &plugintest.PassNote{}))
-	if lines := log.Lines("SetPublicKeys was not called yet"); len(lines) != 1 {
+	if lines := log.Lines("SetKeys was not called"); len(lines) != 1 {
 		t.Errorf("warnings: %q", lines)
 	}
 }

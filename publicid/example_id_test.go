@@ -13,19 +13,19 @@ import (
 
 // A document has a public key.
 type document struct {
-	ID    uidplugin.Public[document] `json:"id"`
-	Owner string                     `json:"-"`
+	ID    publicid.ID[document] `json:"id"`
+	Owner string                `json:"-"`
 }
 
 func (document) PublicPrefix() string { return "doc" }
 
-func ExamplePublic() {
+func ExampleID() {
 	// 32 random bytes from where the application keeps its secrets; all processes have the same.
 	keys, err := publicid.NewKeys([]byte("0123456789abcdef0123456789abcdef"))
 	if err != nil {
 		panic(err)
 	}
-	if err := uidplugin.SetPublicKeys(keys); err != nil {
+	if err := publicid.SetKeys(keys); err != nil {
 		panic(err)
 	}
 
@@ -46,7 +46,7 @@ func ExampleScoped() {
 		return uidplugin.Scoped(func(db *gorm.DB, _ any) *gorm.DB { return db.Where("owner = ?", user) })
 	}
 	show := func(ctx context.Context, db *gorm.DB, user, text string) (any, error) {
-		row, err := uidplugin.From(db).FindPublic(ctx, text, uidplugin.OnlyModels(&document{}), ofOwner(user))
+		row, err := publicid.Find(ctx, db, text, uidplugin.OnlyModels(&document{}), ofOwner(user))
 		if errors.Is(err, uidplugin.ErrNoSuchID) {
 			return nil, errors.New("404")
 		}
