@@ -63,17 +63,15 @@ var picture = map[string]func(name string) bool{
 	"follow":                    importing("", "internal/core", "internal/follow", "internal/sqldb"),         // wing: follow
 	"internal/follow":           importing("internal/sqldb", "internal/logqueue", "workernode", "generator"), // wing: follow
 	"workernode/internal/lease": func(name string) bool { return isPackage(name, "generator") },
-	"internal/partition": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/sqldb", "generator")
-	},
-	"internal/sqldb":     isGORM,
-	"internal/logqueue":  func(string) bool { return false },
-	"internal/rounded":   func(string) bool { return false },
-	"generator/capacity": func(name string) bool { return isPackage(name, "generator") },
-	"generator/foreign":  func(name string) bool { return isPackage(name, "generator") },
-	"generator":          func(name string) bool { return isPackage(name, "ringbuffer") },
-	"ringbuffer":         func(string) bool { return false },
-	"publicid":           func(string) bool { return false },
+	"internal/partition":        importing("internal/sqldb", "generator"), // wing: partitions
+	"internal/sqldb":            isGORM,
+	"internal/logqueue":         func(string) bool { return false },
+	"internal/rounded":          func(string) bool { return false },
+	"generator/capacity":        func(name string) bool { return isPackage(name, "generator") },
+	"generator/foreign":         func(name string) bool { return isPackage(name, "generator") },
+	"generator":                 func(name string) bool { return isPackage(name, "ringbuffer") },
+	"ringbuffer":                func(string) bool { return false },
+	"publicid":                  func(string) bool { return false },
 	"uidtest": func(name string) bool {
 		return isGORM(name) || name == module || isPackage(name, "internal/config", "internal/supply", "internal/model", "generator")
 	},

@@ -12,6 +12,7 @@ cd "$(dirname "$0")/.."
 folders() {
 	case $1 in
 	follow) echo follow internal/follow integration/follow examples/outbox ;;
+	partitions) echo internal/partition integration/partitions ;;
 	*) echo "wings.sh: $1 is not a wing that can be taken out; add its folders here" >&2 && return 1 ;;
 	esac
 }

@@ -165,8 +165,9 @@ Exit codes:
 	root.AddCommand(
 		a.statusCommand(), a.versionCommand(), a.decodeCommand(), a.whereCommand(), a.tablesCommand(), a.slotsCommand(),
 		a.sessionsCommand(), a.nextCommand(), a.planCommand(), a.sqlCommand(), a.doctorCommand(), a.serveCommand(),
-		a.followCommand(), // wing: follow
-		a.partitionsCommand(), a.regionCommand(),
+		a.followCommand(),     // wing: follow
+		a.partitionsCommand(), // wing: partitions
+		a.regionCommand(),
 		a.removeCommand(),
 	)
 	return root
