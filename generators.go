@@ -15,7 +15,6 @@ const (
 	Cached    = "cached"    // [generator.Cached]
 	Snowflake = "snowflake" // [generator.Snowflake]
 	Paired    = "paired"    // [generator.Paired]
-	Segment   = "segment"   // ranges from a table, like Leaf; see package segment
 )
 
 // A GeneratorConfig is the input of a [Factory].
@@ -95,6 +94,12 @@ func WithGenerator(name string, f Factory) Option {
 // names are valid as for [WithGenerator].
 func WithSource(name string, open Opener) Option {
 	return func(cfg *config.Config) {
-		cfg.AddGenerator("WithSource", name, supply.Spec{Open: open})
+		var spec supply.Spec
+		if open != nil {
+			spec.Open = func(ctx context.Context, o supply.Opening) (generator.Generator, error) {
+				return open(ctx, o.DB, o.Table)
+			}
+		}
+		cfg.AddGenerator("WithSource", name, spec)
 	}
 }

@@ -116,16 +116,6 @@ func (s *shared) newLocator() *lookup.Locator {
 	return &lookup.Locator{Config: s.Config, Clock: s.Now, IDError: newIDError}
 }
 
-func newConfig(options []Option) *config.Config {
-	cfg := config.New()
-	for _, o := range options {
-		if o != nil {
-			o(cfg)
-		}
-	}
-	return cfg
-}
-
 // From returns the plugin of a database handle, for calls such as From(db).Locate(ctx, id). Find and FindAll then query
 // db, so its conditions apply. Inside a transaction they read within it.
 //
@@ -263,7 +253,7 @@ func (s *shared) open(db *gorm.DB) error {
 	if s.LookupOnly {
 		return nil
 	}
-	if err := s.supply.OpenSegments(s.catalog.Later()); err != nil {
+	if err := s.supply.OpenCounters(s.catalog.Later()); err != nil {
 		return err
 	}
 	s.inspect(ctx, db, s.Models)
@@ -277,7 +267,7 @@ func (s *shared) supplyConfig(db *gorm.DB, loc *lookup.Locator) (_ supply.Config
 		loc.Clock = wall.Now
 	}
 	config := supply.Config{
-		Layout: s.Layout, Specs: s.Specs, Default: s.Generator, Timeout: s.Timeout, Segments: s.Segments, Log: s.Log, Now: s.Now,
+		Layout: s.Layout, Specs: s.Specs, Default: s.Generator, Timeout: s.Timeout, Log: s.Log, Now: s.Now,
 		DB: db, Manager: s.manager, Database: s.database, Registry: db, OneEach: s.OneEach, LookupOnly: s.LookupOnly, MaxBorrow: s.MaxBorrow(), Time: loc.Clock, Wall: wall,
 	}
 	if s.Fixed {

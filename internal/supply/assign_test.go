@@ -197,7 +197,7 @@ func TestLacking_NamesWhatHasNoGenerator(t *testing.T) {
 	ready := &Source{Table: "ready"}
 	ready.made.Store(&made{})
 	a, b := &Source{Table: "a"}, &Source{Table: "b"}
-	c := &Source{Table: "c", Generator: "segment", Opened: true}
+	c := &Source{Table: "c", Generator: "mine", Opened: true}
 	for _, tt := range []struct {
 		sources []*Source
 		want    string
@@ -205,8 +205,8 @@ func TestLacking_NamesWhatHasNoGenerator(t *testing.T) {
 		{nil, ""},
 		{[]*Source{ready}, ""},
 		{[]*Source{a, ready, b}, "a worker id for a, b"},
-		{[]*Source{c}, "the generator segment of table c"},
-		{[]*Source{c, a}, "a worker id for a, the generator segment of table c"},
+		{[]*Source{c}, "the generator mine of table c"},
+		{[]*Source{c, a}, "a worker id for a, the generator mine of table c"},
 	} {
 		if got := lacking(tt.sources); got != tt.want {
 			t.Errorf("%q, want %q", got, tt.want)

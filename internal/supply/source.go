@@ -11,6 +11,7 @@ import (
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
 )
 
 // A Source makes the ids of a table. It has a generator after the first use. Two sources never share a worker id.
@@ -21,8 +22,9 @@ type Source struct {
 	Foreign   bool   // its ids are not of the layout
 
 	layout  generator.Layout
-	tag     string   // the table; table.column for a segment of a column other than the key
-	columns []Column // the columns with its ids; guarded by Supply.mu
+	tag     string                                               // the table; table.column for a counter of a column other than the key
+	columns []Column                                             // the columns with its ids; guarded by Supply.mu
+	within  func(context.Context, gorm.ConnPool) context.Context // may be nil
 
 	// made is set once, under Supply.mu.
 	made atomic.Pointer[made]
@@ -42,7 +44,7 @@ type Column struct {
 	Name    string
 	Primary bool   // it is a primary key
 	Text    bool   // its values are text, so they sort differently from numbers
-	Tag     string // the biz_tag of its segment; empty for a tag of table and column
+	Tag     string // of its counter, as in the tag of the field; empty for table and column
 }
 
 type sourceKey struct{ tag, generator string }
@@ -100,6 +102,14 @@ func (s *Supply) store(src *Source, m *made) {
 	if closed {
 		m.retire()
 	}
+}
+
+// Within returns the context for ids of a statement on pool.
+func (src *Source) Within(ctx context.Context, pool gorm.ConnPool) context.Context {
+	if src.within == nil {
+		return ctx
+	}
+	return src.within(ctx, pool)
 }
 
 // Next returns an id. Without a generator it returns the error notReady.

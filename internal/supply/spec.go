@@ -18,7 +18,6 @@ const (
 	Cached    = "cached"
 	Snowflake = "snowflake"
 	Paired    = "paired"
-	Segment   = "segment"
 )
 
 // NameOf returns the name of a generator as in [Specs].
@@ -55,12 +54,25 @@ type Spec struct {
 	Lanes int // number of worker ids at first: 1, or 2 for a Paired
 	Make  func(GeneratorConfig) (generator.Renewable, error)
 
-	Open     func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error)
+	Open     func(context.Context, Opening) (generator.Generator, error)
 	Local    bool // Open sends no statement, so it needs no connection
 	OfLayout bool // Open makes ids of the layout without a lease
+	Counter  bool // Open counts the rows of a column: the tag of a field may name the counter, and db.Use opens it
 
-	segment     bool // for the generator [Segment]
+	Bind   func(*Supply, *Spec)                                 // sets Open and Within of an opener with a state; may be nil
+	Within func(context.Context, gorm.ConnPool) context.Context // returns the context for ids of a statement; may be nil
+	Option string                                               // that configures Open
+	Check  func() error                                         // checks the values of Option
+
 	Replaceable bool // the application may replace Make
+}
+
+// An Opening is the input of an opener.
+type Opening struct {
+	DB      *gorm.DB // not in a transaction
+	Table   string
+	Column  string   // the counted column; empty for a primary key, and if Spec.Counter is false
+	Columns []Column // those with ids of the source
 }
 
 // opened reports whether an opener makes the generator.
@@ -81,7 +93,6 @@ func Builtin() Specs {
 		Paired: {Lanes: 2, Replaceable: true, Make: func(c GeneratorConfig) (generator.Renewable, error) {
 			return generator.NewPaired(c.Paired())
 		}},
-		Segment: {segment: true},
 	}
 }
 

@@ -36,7 +36,7 @@ func TestBuiltin_MakesGeneratorsOfAsManyLeasesAsItsSpecsSay(t *testing.T) {
 	t.Parallel()
 
 	specs := Builtin()
-	if got := specs.Names(); got != "cached, paired, segment, snowflake" {
+	if got := specs.Names(); got != "cached, paired, snowflake" {
 		t.Errorf("the names are %s", got)
 	}
 	for name, lanes := range map[string]int{Cached: 1, Snowflake: 1, Paired: 2} {
@@ -50,11 +50,8 @@ func TestBuiltin_MakesGeneratorsOfAsManyLeasesAsItsSpecsSay(t *testing.T) {
 			t.Errorf("%s: %+v, %v, %v", name, parts, err, wrong)
 		}
 	}
-	if !specs[Segment].opened() || specs[Segment].Replaceable {
-		t.Errorf("segments: %+v", specs[Segment])
-	}
 	specs["mine"] = Spec{}
-	if len(Builtin()) != 4 {
+	if len(Builtin()) != 3 {
 		t.Error("what was added to one is in all")
 	}
 }
