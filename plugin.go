@@ -243,9 +243,9 @@ func (s *shared) open(db *gorm.DB) error {
 	s.narrow = narrow.New(s.Config, db, statements, s.catalog, isPublicText)
 	s.tables = statements
 	loc.Supply, loc.Catalog = s.supply, s.catalog
-	s.locator.Store(loc)
 	s.core = core.New(loc, s.home)
-	s.wireWings()
+	s.wireWings(loc)
+	s.locator.Store(loc)
 	ctx := context.Background()
 	if err := s.add(ctx, db, s.Models); err != nil {
 		return err
