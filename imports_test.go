@@ -35,7 +35,7 @@ var picture = map[string]func(name string) bool{
 		return isGORM(name) || isPackage(name, "internal/config", "internal/supply", "internal/model", "internal/sqldb", "publicid")
 	},
 	"internal/adopt": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/catalog", "internal/config", "internal/model", "internal/sqldb", "internal/supply")
+		return isGORM(name) || isPackage(name, "internal/catalog", "internal/config", "internal/model", "internal/sqldb", "internal/supply", "generator")
 	},
 	"internal/fill": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/catalog", "internal/upsert", "internal/model", "internal/sqldb", "internal/supply")
