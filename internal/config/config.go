@@ -173,7 +173,7 @@ func (c *Config) validateGenerators() (errs []error) {
 			}
 		case spec.Replaceable && layout == nil:
 			leases := []generator.Lease{c.Layout.FullLease(1, c.Now()), c.Layout.FullLease(0, c.Now())}
-			_, err = c.Specs.Generator(name, supply.GeneratorConfig{
+			_, err = c.Specs.Generator(name, generator.Config{
 				Table: supply.AllTables, Layout: c.Layout, Leases: leases[:spec.Lanes], MaxBorrow: c.MaxBorrow(), Clock: generator.NewClock(c.Now), Now: c.Now,
 			})
 		}

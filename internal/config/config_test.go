@@ -95,7 +95,7 @@ func counted(c *config.Config) {
 func TestConfigValidate_MakesOnlyTheGeneratorsOfThePlugin(t *testing.T) {
 	t.Parallel()
 
-	fails := func(supply.GeneratorConfig) (generator.Renewable, error) { return nil, broken }
+	fails := func(generator.Config) (generator.Renewable, error) { return nil, broken }
 	c := config.New()
 	c.AddGenerator("WithGenerator", "cached", supply.Spec{Lanes: 1, Make: fails})
 	c.AddGenerator("WithGenerator", "mine", supply.Spec{Lanes: 1, Make: fails})

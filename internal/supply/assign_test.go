@@ -180,7 +180,7 @@ func TestSupplyEnsure_MakesWhatItCan(t *testing.T) {
 
 	s := supplying(t, opens(&counting{}), func(c *Config) {
 		c.Default = "bad"
-		c.Specs["bad"] = Spec{Lanes: 1, Make: func(GeneratorConfig) (generator.Renewable, error) { return nil, errBroken }}
+		c.Specs["bad"] = Spec{Lanes: 1, Make: func(generator.Config) (generator.Renewable, error) { return nil, errBroken }}
 	})
 	good, bad := s.source(t, "good", "mine"), s.source(t, "bad", "")
 	err := s.Ensure(t.Context(), nil, []*Source{good, bad})
