@@ -3,8 +3,10 @@ package uidplugin
 import (
 	"errors"
 
+	"github.com/uidplugin/uidplugin/internal/adopt"
 	"github.com/uidplugin/uidplugin/internal/core"
 	"github.com/uidplugin/uidplugin/internal/follow" // wing: follow
+	"github.com/uidplugin/uidplugin/internal/lookup"
 	"gorm.io/gorm"
 )
 
@@ -40,8 +42,10 @@ func (s *shared) registerCallbacks(db *gorm.DB) error {
 	)
 }
 
-// wireWings connects the wings whose code recognizes errors of the database. db.Use calls it before registerCallbacks.
-func (s *shared) wireWings() {
+// wireWings connects code that recognizes errors of the database, and numbers that the database gave to rows of other
+// programs. db.Use calls it before registerCallbacks.
+func (s *shared) wireWings(loc *lookup.Locator) {
+	loc.Before = adopt.Before                                                                   // AUTO_INCREMENT
 	s.core.OnInsertError = core.Value[follow.Handle](s.core).OnInsertError(s.supply.ReachClock) // wing: follow
 }
 

@@ -2,7 +2,6 @@ package uidplugin
 
 import (
 	"context"
-	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/config"
@@ -15,42 +14,10 @@ const (
 	Cached    = "cached"    // [generator.Cached]
 	Snowflake = "snowflake" // [generator.Snowflake]
 	Paired    = "paired"    // [generator.Paired]
-	Segment   = "segment"   // ranges from a table, like Leaf; see package segment
 )
 
 // A GeneratorConfig is the input of a [Factory].
-type GeneratorConfig struct {
-	Table  string // table of the ids; "*" for all tables
-	Layout generator.Layout
-
-	// Leases limit the ticks that the generator may stamp; each lane has one. If OnLow is not nil, later leases arrive
-	// by Renew.
-	Leases []generator.Lease
-	OnLow  func()
-
-	// MaxBorrow is how far ahead of the clock ids may be stamped; 0 means [generator.DefaultMaxBorrow]. With
-	// [WithWorkerID] it is Lead.
-	MaxBorrow time.Duration
-
-	Clock *generator.Clock // shared by the generators of the process
-	Now   func() time.Time // the time source of Clock
-}
-
-// Cached returns the default configuration of [Cached], for a [Factory] to modify.
-func (c GeneratorConfig) Cached() generator.CachedConfig {
-	return supply.GeneratorConfig(c).Cached()
-}
-
-// Snowflake returns the default configuration of [Snowflake], for a [Factory] to modify.
-func (c GeneratorConfig) Snowflake() generator.SnowflakeConfig {
-	return supply.GeneratorConfig(c).Snowflake()
-}
-
-// Paired returns the default configuration of [Paired], for a [Factory] to modify. The factory must replace "paired",
-// because that name gets two leases and other generators start with one.
-func (c GeneratorConfig) Paired() generator.PairedConfig {
-	return supply.GeneratorConfig(c).Paired()
-}
+type GeneratorConfig = generator.Config
 
 // A Factory makes the generator of one table, or of all tables that share a worker id. The generator must stamp only
 // ticks that its leases allow, because uniqueness depends on nothing else. A lease of [WithWorkerID] never ends, so
@@ -83,11 +50,7 @@ type Opener func(ctx context.Context, db *gorm.DB, table string) (generator.Gene
 //	})
 func WithGenerator(name string, f Factory) Option {
 	return func(cfg *config.Config) {
-		spec := supply.Spec{Lanes: 1}
-		if f != nil {
-			spec.Make = func(made supply.GeneratorConfig) (generator.Renewable, error) { return f(GeneratorConfig(made)) }
-		}
-		cfg.AddGenerator("WithGenerator", name, spec)
+		cfg.AddGenerator("WithGenerator", name, supply.Spec{Lanes: 1, Make: f})
 	}
 }
 
@@ -95,6 +58,12 @@ func WithGenerator(name string, f Factory) Option {
 // names are valid as for [WithGenerator].
 func WithSource(name string, open Opener) Option {
 	return func(cfg *config.Config) {
-		cfg.AddGenerator("WithSource", name, supply.Spec{Open: open})
+		var spec supply.Spec
+		if open != nil {
+			spec.Open = func(ctx context.Context, o supply.Opening) (generator.Generator, error) {
+				return open(ctx, o.DB, o.Table)
+			}
+		}
+		cfg.AddGenerator("WithSource", name, spec)
 	}
 }

@@ -20,7 +20,7 @@ const module = "github.com/uidplugin/uidplugin"
 // here and in docs/architecture.md.
 var picture = map[string]func(name string) bool{
 	".": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/adopt", "internal/catalog", "internal/core", "internal/fill", "internal/narrow", "internal/lookup", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "generator", "workernode", "segment", "migrations", "internal/rounded")
+		return isGORM(name) || isPackage(name, "internal/adopt", "internal/catalog", "internal/core", "internal/fill", "internal/narrow", "internal/lookup", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "generator", "workernode", "migrations", "internal/rounded")
 	},
 	"internal/core": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/catalog", "internal/lookup", "internal/model", "internal/sqldb", "workernode")
@@ -29,13 +29,13 @@ var picture = map[string]func(name string) bool{
 		return isGORM(name) || isPackage(name, "internal/catalog", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "workernode", "generator")
 	},
 	"internal/admin": func(name string) bool {
-		return isGORM(name) || name == module || isPackage(name, "internal/follow", "internal/partition", "internal/rounded", "internal/sqldb", "internal/supply", "workernode", "generator", "segment")
+		return isGORM(name) || name == module || isPackage(name, "internal/adopt", "internal/follow", "internal/partition", "internal/rounded", "internal/sqldb", "internal/supply", "workernode", "generator", "segment")
 	},
 	"internal/catalog": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/config", "internal/supply", "internal/model", "internal/sqldb")
 	},
 	"internal/adopt": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/catalog", "internal/config", "internal/model", "internal/sqldb", "internal/supply")
+		return isGORM(name) || isPackage(name, "internal/catalog", "internal/config", "internal/model", "internal/sqldb", "internal/supply", "generator")
 	},
 	"internal/fill": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/catalog", "internal/upsert", "internal/model", "internal/sqldb", "internal/supply")
@@ -44,16 +44,15 @@ var picture = map[string]func(name string) bool{
 		return isGORM(name) || isPackage(name, "internal/catalog", "internal/config", "internal/model", "internal/sqldb")
 	},
 	"internal/config": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/supply", "generator", "workernode", "segment")
+		return isGORM(name) || isPackage(name, "internal/supply", "generator", "workernode")
 	},
 	"internal/upsert": func(name string) bool { return isGORM(name) || isPackage(name, "internal/model") },
 	"internal/model":  isGORM,
 	"internal/supply": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/logqueue", "generator", "workernode", "segment")
+		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/logqueue", "generator", "workernode")
 	},
-	"segment": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/sqldb", "workernode", "generator")
-	},
+	"segment":           importing("internal/sqldb", "workernode", "generator"),                               // wing: segment
+	"internal/segments": importing("internal/sqldb", "internal/supply", "workernode", "generator", "segment"), // wing: segment
 	"migrations": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/follow", "internal/partition", "internal/sqldb", "workernode", "generator")
 	},
@@ -64,16 +63,14 @@ var picture = map[string]func(name string) bool{
 	"follow":                    importing("", "internal/core", "internal/follow", "internal/sqldb"),         // wing: follow
 	"internal/follow":           importing("internal/sqldb", "internal/logqueue", "workernode", "generator"), // wing: follow
 	"workernode/internal/lease": func(name string) bool { return isPackage(name, "generator") },
-	"internal/partition": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/sqldb", "generator")
-	},
-	"internal/sqldb":     isGORM,
-	"internal/logqueue":  func(string) bool { return false },
-	"internal/rounded":   func(string) bool { return false },
-	"generator/capacity": func(name string) bool { return isPackage(name, "generator") },
-	"generator/foreign":  func(name string) bool { return isPackage(name, "generator") },
-	"generator":          func(name string) bool { return isPackage(name, "ringbuffer") },
-	"ringbuffer":         func(string) bool { return false },
+	"internal/partition":        importing("internal/sqldb", "generator"), // wing: partitions
+	"internal/sqldb":            isGORM,
+	"internal/logqueue":         func(string) bool { return false },
+	"internal/rounded":          func(string) bool { return false },
+	"generator/capacity":        func(name string) bool { return isPackage(name, "generator") },
+	"generator/foreign":         func(name string) bool { return isPackage(name, "generator") },
+	"generator":                 func(name string) bool { return isPackage(name, "ringbuffer") },
+	"ringbuffer":                func(string) bool { return false },
 	"uidtest": func(name string) bool {
 		return isGORM(name) || name == module || isPackage(name, "internal/config", "internal/supply", "internal/model", "generator")
 	},
@@ -87,11 +84,13 @@ var picture = map[string]func(name string) bool{
 	},
 }
 
-// wired are packages with the code of a wing that runs inside a create. Of the root, only the file wiring imports them, so
+// wired are packages with the code of a wing that runs inside a create. Of the root, only one file imports each, so
 // a wing can be taken out there; integration/wings.sh does so.
-var wired = []string{"internal/follow"}
-
-const wiring = "callbacks.go"
+var wired = map[string]string{
+	"internal/follow":   "callbacks.go", // wing: follow
+	"internal/segments": "segments.go",  // wing: segment
+	"segment":           "segments.go",  // wing: segment
+}
 
 // kit and pluginKit have helpers of the tests. Only tests import them, also those of users.
 const kit, pluginKit = "internal/testkit", "internal/plugintest"
@@ -159,8 +158,10 @@ func TestImportsGoDownwardsOnly_FindsWhatIsForbidden(t *testing.T) {
 		{"internal/lookup/find_test.go", module + "/" + pluginKit, 0},
 		{"find.go", module + "/" + kit, 1},
 		{"find.go", module + "/internal/follow", 1},
+		{"segments.go", module + "/internal/segments", 0}, // wing: segment
+		{"callbacks.go", module + "/internal/segments", 1},
 		{"find.go", module + "/follow", 1},
-		{wiring, module + "/internal/follow", 0},
+		{"callbacks.go", module + "/internal/follow", 0}, // wing: follow
 		{"examples/quickstart/main.go", module + "/" + kit, 1},
 		{kit + "/must.go", module + "/generator", 1},
 		{kit + "/must.go", "gorm.io/gorm", 0},
@@ -241,10 +242,7 @@ func checkFile(tb testing.TB, root fs.FS, name string) error {
 		case name == codec && (strings.Contains(first, ".") || strings.HasPrefix(imported, "database/")):
 			tb.Errorf("%s imports %s; it needs no database", name, imported)
 		case user:
-		case dir == "." && isPackage(imported, wired...):
-			if name != wiring {
-				tb.Errorf("%s imports %s; only %s may", name, imported, wiring)
-			}
+		case dir == "." && wired[strings.TrimPrefix(imported, module+"/")] == name:
 		case strings.Contains(first, "."): // not the standard library's
 			if !may(imported) {
 				tb.Errorf("%s imports %s", name, imported)

@@ -7,7 +7,6 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/supply"
-	"github.com/uidplugin/uidplugin/segment"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
@@ -15,6 +14,18 @@ import (
 // An Option configures the plugin that [New] creates. Options may come in any order, because db.Use checks them
 // together. Its error wraps [ErrOption] for values out of range and for options that exclude each other.
 type Option func(*config.Config)
+
+// newConfig returns the values of options.
+func newConfig(options []Option) *config.Config {
+	cfg := config.New()
+	addSegments(cfg) // wing: segment
+	for _, o := range options {
+		if o != nil {
+			o(cfg)
+		}
+	}
+	return cfg
+}
 
 // WithLayout sets the layout of ids. The default is [generator.DefaultLayout]. db.Use refuses an invalid Layout, such
 // as the zero value, with [generator.ErrLayout]. The first process pins its layout in the database, and processes with
@@ -34,25 +45,8 @@ func WithModels(models ...any) Option {
 	return func(cfg *config.Config) { cfg.Models = append(cfg.Models, models...) }
 }
 
-// WithSegments configures the generator [Segment]; see [segment.Config] for units, ranges and defaults. The default is
-// the zero Config. A zero Now or Log means the plugin's, and a zero MaxWait or Timeout means the value of
-// [WithTimeout].
-//
-// The row's tag, which Leaf calls biz_tag, may be set in the field's tag: gorm:"uid:segment:order-service". A Leaf
-// service may share the row. Otherwise the tag is the unquoted name of the table, followed by a dot and the column
-// unless that is a primary key.
-//
-// The name includes the schema or database only if that is not the connection's current one. So all processes that
-// insert into a table should connect to the same schema or database. It is in lower case on SQLite, and on MySQL unless
-// lower_case_table_names is 0, so all spellings share one row.
-//
-// Ids begin above the largest value of the column, or at Start if that is larger. If the column has values, a new tag
-// is refused with [segment.ErrRow] unless Start is above them; see Config.Used, which the plugin sets. Start should not
-// be an id of the layout, because Locate would return a wrong place for such ids.
-func WithSegments(s segment.Config) Option { return func(cfg *config.Config) { cfg.Segments = s } }
-
 // WithDefaultGenerator sets the generator of fields whose tag does not name one: [Cached], [Snowflake], [Paired],
-// [Segment], or a name added by [WithGenerator] or [WithSource]. The default is [Cached]. The name must not be empty.
+// "segment", or a name added by [WithGenerator] or [WithSource]. The default is [Cached]. The name must not be empty.
 func WithDefaultGenerator(name string) Option {
 	return func(cfg *config.Config) { cfg.Generator = supply.NameOf(name) }
 }

@@ -40,8 +40,8 @@ var wrong = []struct {
 		uidplugin.ErrOption, []string{"WithWorkerID(32)", "5 bits", "31"}},
 	{"worker id and disposable", []uidplugin.Option{uidplugin.WithDisposable(), uidplugin.WithWorkerID(1)},
 		uidplugin.ErrOption, []string{"WithDisposable", "WithWorkerID"}},
-	{"a segment as a generator", []uidplugin.Option{uidplugin.WithGenerator("segment", snowflake(generator.SnowflakeConfig{}))}, uidplugin.ErrOption,
-		[]string{`WithGenerator("segment")`, "WithSegments"}},
+	{"a segment as a generator", []uidplugin.Option{uidplugin.WithGenerator("segment", snowflake(generator.SnowflakeConfig{}))}, // wing: segment
+		uidplugin.ErrOption, []string{`WithGenerator("segment")`, "WithSegments"}}, // wing: segment
 	{"a generator that is replaced twice", []uidplugin.Option{uidplugin.WithGenerator("Snowflake", snowflake(generator.SnowflakeConfig{})),
 		uidplugin.WithGenerator("snowflake", snowflake(generator.SnowflakeConfig{}))}, uidplugin.ErrOption, []string{`WithGenerator("snowflake")`, "already"}},
 	{"a source in place of a generator", []uidplugin.Option{uidplugin.WithSource("cached", nil)}, uidplugin.ErrOption, []string{`WithSource("cached")`, "already"}},

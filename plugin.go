@@ -116,16 +116,6 @@ func (s *shared) newLocator() *lookup.Locator {
 	return &lookup.Locator{Config: s.Config, Clock: s.Now, IDError: newIDError}
 }
 
-func newConfig(options []Option) *config.Config {
-	cfg := config.New()
-	for _, o := range options {
-		if o != nil {
-			o(cfg)
-		}
-	}
-	return cfg
-}
-
 // From returns the plugin of a database handle, for calls such as From(db).Locate(ctx, id). Find and FindAll then query
 // db, so its conditions apply. Inside a transaction they read within it.
 //
@@ -253,9 +243,9 @@ func (s *shared) open(db *gorm.DB) error {
 	s.narrow = narrow.New(s.Config, db, statements, s.catalog)
 	s.tables = statements
 	loc.Supply, loc.Catalog = s.supply, s.catalog
-	s.locator.Store(loc)
 	s.core = core.New(loc, s.home)
-	s.wireWings()
+	s.wireWings(loc)
+	s.locator.Store(loc)
 	ctx := context.Background()
 	if err := s.add(ctx, db, s.Models); err != nil {
 		return err
@@ -263,7 +253,7 @@ func (s *shared) open(db *gorm.DB) error {
 	if s.LookupOnly {
 		return nil
 	}
-	if err := s.supply.OpenSegments(s.catalog.Later()); err != nil {
+	if err := s.supply.OpenCounters(s.catalog.Later()); err != nil {
 		return err
 	}
 	s.inspect(ctx, db, s.Models)
@@ -277,7 +267,7 @@ func (s *shared) supplyConfig(db *gorm.DB, loc *lookup.Locator) (_ supply.Config
 		loc.Clock = wall.Now
 	}
 	config := supply.Config{
-		Layout: s.Layout, Specs: s.Specs, Default: s.Generator, Timeout: s.Timeout, Segments: s.Segments, Log: s.Log, Now: s.Now,
+		Layout: s.Layout, Specs: s.Specs, Default: s.Generator, Timeout: s.Timeout, Log: s.Log, Now: s.Now,
 		DB: db, Manager: s.manager, Database: s.database, Registry: db, OneEach: s.OneEach, LookupOnly: s.LookupOnly, MaxBorrow: s.MaxBorrow(), Time: loc.Clock, Wall: wall,
 	}
 	if s.Fixed {

@@ -14,12 +14,14 @@ folders() {
 	follow) echo follow internal/follow integration/follow examples/outbox ;;
 	publicid) echo publicid examples/node ;;
 	inspector) echo inspector integration/page ;;
+	segment) echo segment internal/segments integration/segment ;;
+	partitions) echo internal/partition integration/partitions ;;
 	*) echo "wings.sh: $1 is not a wing that can be taken out; add its folders here" >&2 && return 1 ;;
 	esac
 }
 
 # heart are the packages whose tests must pass without any wing. Those below them import nothing that could be a wing's.
-heart=(. ./internal/catalog ./internal/core ./internal/lookup ./internal/model ./internal/supply ./internal/upsert)
+heart=(. ./internal/catalog ./internal/config ./internal/core ./internal/fill ./internal/lookup ./internal/model ./internal/supply ./internal/upsert)
 
 # These compare the tree with texts about all wings: testdata, documents and the log's page.
 about='TestAPI|TestStructure_Documents'

@@ -92,7 +92,7 @@ func Fixed(at time.Time, options ...uidplugin.Option) gorm.Plugin {
 	return newPlugin(options, "uidtest.Fixed", func(c *config.Config) opener {
 		first := max(c.Layout.TickAt(at), 1) // ids never use the first tick of the layout
 		f := &fixed{layout: c.Layout, first: first, noTable: c.Fixed || c.OneEach, counters: map[int64]*counter{}}
-		c.Test.Table = f.table
+		c.Test.Table, f.specs = f.table, c.Specs
 		return f.counter
 	})
 }
@@ -101,7 +101,8 @@ func Fixed(at time.Time, options ...uidplugin.Option) gorm.Plugin {
 type fixed struct {
 	layout  generator.Layout
 	first   int64 // tick of the first ids
-	noTable bool  // as in production, ids do not resolve to a table
+	specs   supply.Specs
+	noTable bool // as in production, ids do not resolve to a table
 
 	mu       sync.Mutex
 	counters map[int64]*counter // by worker id
@@ -109,7 +110,7 @@ type fixed struct {
 
 // counter returns the counter of a table, which may be shared.
 func (f *fixed) counter(k key) *counter {
-	if k.generator == uidplugin.Segment {
+	if f.specs[k.generator].Counter {
 		return &counter{number: following(k)}
 	}
 	worker := workerOf(f.layout, k)
@@ -176,11 +177,12 @@ func newPlugin(options []uidplugin.Option, name string, counters func(*config.Co
 		c.WorkerID, c.Fixed = noWorker, true
 		c.Schema, c.HasSchema = "", false
 		c.OneEach, c.Disposable, c.NoMigration, c.LookupOnly, c.Registry, c.Database, c.HasRegion = false, false, false, false, nil, "", false
-		for name := range c.Specs {
-			openTable := func(_ context.Context, _ *gorm.DB, table string) (generator.Generator, error) {
-				return open(key{table, name}).of(table), nil
+		for name, spec := range c.Specs {
+			openTable := func(_ context.Context, o supply.Opening) (generator.Generator, error) {
+				return open(key{o.Table, name}).of(o.Table), nil
 			}
-			c.Specs[name] = supply.Spec{Open: openTable, Local: true, OfLayout: c.Test.Table != nil && name != uidplugin.Segment}
+			c.Specs[name] = supply.Spec{Open: openTable, Local: true, OfLayout: c.Test.Table != nil && !spec.Counter,
+				Counter: spec.Counter, Option: spec.Option, Check: spec.Check}
 		}
 	}}
 	return uidplugin.New(slices.Concat(before, options, after)...)

@@ -165,9 +165,10 @@ Exit codes:
 	root.AddCommand(
 		a.statusCommand(), a.versionCommand(), a.decodeCommand(), a.whereCommand(), a.tablesCommand(), a.slotsCommand(),
 		a.sessionsCommand(), a.nextCommand(), a.planCommand(), a.sqlCommand(), a.doctorCommand(),
-		a.followCommand(), // wing: follow
-		a.partitionsCommand(), a.regionCommand(),
-		a.serveCommand(), // wing: inspector
+		a.regionCommand(),
+		a.followCommand(),     // wing: follow
+		a.partitionsCommand(), // wing: partitions
+		a.serveCommand(),      // wing: inspector
 		a.removeCommand(),
 	)
 	return root

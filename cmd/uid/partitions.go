@@ -1,3 +1,5 @@
+// wing: partitions
+
 package main
 
 import (

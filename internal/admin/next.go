@@ -5,10 +5,8 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/uidplugin/uidplugin/internal/supply"
-	"github.com/uidplugin/uidplugin/segment"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
@@ -57,7 +55,7 @@ func (d *DB) CheckNext(ctx context.Context, of workernode.Table) (warning string
 	if !ok {
 		return "", nil
 	}
-	if err := d.checkSegment(ctx, on, of, t, key, made); err != nil {
+	if err := d.checkSmall(ctx, on, of, t, key, made); err != nil {
 		return "", err
 	}
 	if key.auto && on.SQL.Dialect() == mysql {
@@ -67,10 +65,9 @@ func (d *DB) CheckNext(ctx context.Context, of workernode.Table) (warning string
 	return warning, nil
 }
 
-// checkSegment returns an error if the keys of a table come from segments: the largest key is too small for an id, and
-// a tag has the table's name. Because tags may have any name, small keys are enough if no process has made ids for the
-// table.
-func (d *DB) checkSegment(ctx context.Context, on *DB, of workernode.Table, t table, key column, made bool) error {
+// checkSmall returns an error if the keys of a table are not ids: the largest is too small, and the table has a segment.
+// Because tags may have any name, small keys are enough if no process has made ids for the table.
+func (d *DB) checkSmall(ctx context.Context, on *DB, of workernode.Table, t table, key column, made bool) error {
 	const advice = "ids of uid next would be far above them; pass --force to make ids anyway"
 	if !key.isInteger() {
 		return nil
@@ -79,23 +76,9 @@ func (d *DB) checkSegment(ctx context.Context, on *DB, of workernode.Table, t ta
 	if err != nil || largest.Int64>>(d.Layout.WorkerBits+d.Layout.SequenceBits) > 0 { // an id
 		return err
 	}
-	for _, name := range []string{segment.DefaultTable, strings.ToUpper(segment.DefaultTable)} {
-		columns, err := d.columns(ctx, d.schema(), name)
-		if err != nil {
-			return err
-		}
-		if len(columns) == 0 {
-			continue
-		}
-		tag := ""
-		err = d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&tag) },
-			"SELECT biz_tag FROM "+d.own(name)+" WHERE biz_tag IN (?, ?)", of.Name, of.Name+"."+key.name)
-		if err != nil {
-			return err
-		}
-		if tag != "" {
-			return fmt.Errorf("the keys of %s come from segments, because %s has the tag %q; %s", of, name, tag, advice)
-		}
+	err = d.refuseSegment(ctx, of, key, advice) // wing: segment
+	if err != nil {
+		return err
 	}
 	if !made && largest.Int64 > 0 {
 		return fmt.Errorf("no process has made ids for %s, and its largest key is %d, so its keys seem to come from a "+

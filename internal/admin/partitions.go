@@ -1,3 +1,5 @@
+// wing: partitions
+
 package admin
 
 import (

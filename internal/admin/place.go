@@ -6,8 +6,8 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/adopt"
 	"github.com/uidplugin/uidplugin/internal/rounded"
-	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
@@ -54,7 +54,7 @@ func (f *Finder) Find(ctx context.Context, id int64) (p Place, err error) {
 // numbered returns the row of a number that the database assigned for another program, as [uidplugin.Plugin.Find] does:
 // its table is the table of the id that the number follows.
 func (f *Finder) numbered(ctx context.Context, id int64) (p Place, err error) {
-	before, ok := supply.Before(f.Plugin.Layout(), id)
+	before, ok := adopt.Before(f.Plugin.Layout(), id)
 	if !ok || f.SQL.Dialect() == sqlite {
 		return p, errNoRow
 	}

@@ -41,8 +41,8 @@ func (d *DB) Removal(ctx context.Context, named []string) (r Removal, err error)
 	}
 	r.Refused = unseenError(unseen)
 	for _, plan := range []func(context.Context, []workernode.Table) ([]RemovalStep, error){
-		d.planFollow, // wing: follow
-		d.planSegments,
+		d.planFollow,   // wing: follow
+		d.planSegments, // wing: segment
 		func(ctx context.Context, known []workernode.Table) ([]RemovalStep, error) {
 			return d.planKeys(ctx, known, named)
 		},

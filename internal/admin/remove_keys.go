@@ -5,11 +5,9 @@ import (
 	"database/sql"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/uidplugin/uidplugin/segment"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
@@ -41,18 +39,9 @@ func (d *DB) planKeys(ctx context.Context, known []workernode.Table, named []str
 			return nil, err
 		}
 	}
-	tags, err := d.tags(ctx)
+	err = d.eachSegment(ctx, add) // wing: segment
 	if err != nil {
 		return nil, err
-	}
-	for _, t := range tags {
-		if of, ok, err := d.tableOfTag(ctx, t); err != nil {
-			return nil, err
-		} else if ok {
-			if err := add(of, t.next); err != nil {
-				return nil, err
-			}
-		}
 	}
 	others, err := d.planUnknown(ctx, seen)
 	return append(steps, others...), err
@@ -203,73 +192,6 @@ func (d *DB) numberSQLite(ctx context.Context, s *RemovalStep, t table, key colu
 			"again, as docs/removing.md describes.", t.name, key.name, key.kind), true
 	}
 	return nil
-}
-
-// A tag is a row of a table of segments.
-type tag struct {
-	database, table, name string
-	next                  int64
-}
-
-// tags returns the tags of leaf_alloc, which is in the schema of the plugin's tables.
-func (d *DB) tags(ctx context.Context) (list []tag, err error) {
-	names, on := d.databases()
-	for _, database := range names {
-		for _, name := range []string{segment.DefaultTable, strings.ToUpper(segment.DefaultTable)} {
-			columns, err := on[database].columns(ctx, on[database].schema(), name)
-			if err != nil {
-				return nil, err
-			}
-			if !slices.ContainsFunc(columns, func(c column) bool { return c.name == "biz_tag" }) {
-				continue
-			}
-			err = on[database].SQL.Query(ctx, func(rows *sql.Rows) error {
-				t := tag{database: database, table: name}
-				err := rows.Scan(&t.name, &t.next)
-				list = append(list, t)
-				return err
-			}, "SELECT biz_tag, max_id FROM "+on[database].own(name)+" ORDER BY biz_tag")
-			if err != nil {
-				return nil, fmt.Errorf("read the tags of %s: %w", name, err)
-			}
-			if d.SQL.Dialect() == sqlite {
-				break // it does not distinguish the names
-			}
-		}
-	}
-	return list, nil
-}
-
-// tableOfTag returns the table whose keys come from a tag. It reports false if the tag has another name, or is that of
-// another column.
-func (d *DB) tableOfTag(ctx context.Context, of tag) (workernode.Table, bool, error) {
-	_, on := d.databases()
-	name, column, _ := strings.Cut(of.name, ".")
-	for _, name := range []string{of.name, name} {
-		t, err := on[of.database].table(ctx, name)
-		if err != nil {
-			return workernode.Table{}, false, err
-		}
-		if key, ok := keyOf(t.columns); ok && key.isInteger() && (name == of.name || key.name == column) {
-			return workernode.Table{Database: of.database, Name: name}, true, nil
-		}
-	}
-	return workernode.Table{}, false, nil
-}
-
-// planSegments names the tables of segments, which stay.
-func (d *DB) planSegments(ctx context.Context, _ []workernode.Table) (steps []RemovalStep, err error) {
-	tags, err := d.tags(ctx)
-	_, on := d.databases()
-	for i, t := range tags {
-		if i > 0 && tags[i-1].database == t.database && tags[i-1].table == t.table {
-			continue
-		}
-		steps = append(steps, RemovalStep{Database: t.database, Left: true,
-			Text: fmt.Sprintf("%s stays, because other services may take numbers from it. If none does: DROP TABLE %s",
-				t.table, on[t.database].own(t.table))})
-	}
-	return steps, err
 }
 
 // unnumbered are queries for tables whose primary key is a single BIGINT that the database does not number. On SQLite

@@ -138,12 +138,6 @@ func (d *DB) renameNotes(ctx context.Context, r Renaming, on *DB) (notes []strin
 	if err != nil {
 		return nil, err
 	}
-	tags, err := d.tags(ctx)
-	for _, t := range tags {
-		if t.database == r.Database && (t.name == r.From || strings.HasPrefix(t.name, r.From+".")) {
-			notes = append(notes, fmt.Sprintf("%s has the tag %q. Keep it, and name it in the model: gorm:\"uid:segment:%s\"",
-				t.table, t.name, t.name))
-		}
-	}
+	notes, err = d.segmentNotes(ctx, r, notes) // wing: segment
 	return notes, err
 }

@@ -1,7 +1,7 @@
 // Package adopt is for tables whose keys the database numbers: by AUTO_INCREMENT, a sequence or IDENTITY. It warns of
 // such keys, leaves gaps for the rows of programs without the plugin, and keeps GORM from creating them.
 //
-// Nothing else depends on this package: the root sets it up, and calls it when models are listed.
+// The root sets it up, and calls it when models are listed. internal/admin explains the rows in gaps.
 package adopt
 
 import (
@@ -58,7 +58,7 @@ func (n *Numbering) plan(p *catalog.Plan) {
 			n.warnAutoIncrement(p.Schema)
 		}
 	case n.db.Dialector.Name() == "mysql" && p.Err == nil:
-		n.supply.LeaveGaps(p.KeyField().Source)
+		n.leaveGaps(p.KeyField().Source)
 	}
 }
 

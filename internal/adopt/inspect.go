@@ -9,7 +9,6 @@ import (
 	"github.com/uidplugin/uidplugin/internal/catalog"
 	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
-	"github.com/uidplugin/uidplugin/internal/supply"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
 )
@@ -44,7 +43,7 @@ func (n *Numbering) inspectColumns(ctx context.Context, fields map[columnName]*c
 		case column.Always:
 			always = append(always, column)
 		case column.Auto && !f.Source.Foreign && n.countsAmongIDs(ctx, column):
-			n.supply.LeaveGaps(f.Source)
+			n.leaveGaps(f.Source)
 			among = append(among, column)
 		case column.Auto:
 			numbered = append(numbered, column)
@@ -60,7 +59,7 @@ func (n *Numbering) inspectColumns(ctx context.Context, fields map[columnName]*c
 		kind, numbers = "among", " from the sequence of the column, which stands among the ids, because a program has set it to the largest key;"+
 			" then a create may fail with a duplicate key"
 	}
-	if gap := supply.Gap(n.Layout); gap > 1 {
+	if gap := Gap(n.Layout); gap > 1 {
 		numbers += ". Until this process starts again, the plugin leaves the " + strconv.FormatInt(gap-1, 10) + " numbers after each id to such rows"
 	}
 	n.warnNumbered(kind, slices.DeleteFunc(among, wanted), numbers)

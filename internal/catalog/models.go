@@ -55,7 +55,7 @@ func (c *Catalog) Add(ctx context.Context, db *gorm.DB, models []any) error {
 		return err
 	}
 	if !c.started {
-		// OpenSegments and Start call openers later.
+		// OpenCounters and Start call openers later.
 		sources = slices.DeleteFunc(sources, func(s *supply.Source) bool {
 			if s.Opened {
 				c.later = append(c.later, s)

@@ -162,7 +162,7 @@ func TestTag_RefusesFieldsThatGORMDoesNotCreate(t *testing.T) {
 			Name string
 		}
 		notWritten struct {
-			ID   uidplugin.ID `gorm:"primaryKey;uid:segment;<-:false"`
+			ID   uidplugin.ID `gorm:"primaryKey;uid:snowflake;<-:false"`
 			Name string
 		}
 		updated struct {

@@ -97,7 +97,7 @@ func TestAutoIncrement_KeysThatArePlainAreNotWarnedOf(t *testing.T) {
 		model   any
 		prepare func(db *gorm.DB, model any) error
 	}{
-		{"a segment", &ranged{}, nil},
+		{"a segment", &ranged{}, nil}, // wing: segment
 		{"autoIncrement:false", &declared{}, nil},
 		{"uidplugin.ID", &plugintest.Article{}, nil},
 		{"uidplugin.Model", &public{}, nil},

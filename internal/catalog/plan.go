@@ -155,7 +155,7 @@ func (c *Catalog) SourceOf(f *schema.Field) (*supply.Source, error) {
 	name, _ := model.Tagged(f)
 	t := strings.ToLower(string(f.DataType))
 	text := f.GORMDataType == schema.String || strings.Contains(t, "char") || strings.Contains(t, "text")
-	column := supply.Column{Name: f.DBName, Primary: f.PrimaryKey, Text: text, Tag: model.SegmentTag(f)}
+	column := supply.Column{Name: f.DBName, Primary: f.PrimaryKey, Text: text, Tag: model.CounterTag(f)}
 	src, err := c.supply.Source(f.Schema.Table, column, name)
 	if err != nil {
 		return nil, fmt.Errorf("%w %s.%s: %w", model.ErrField, f.Schema.Name, f.Name, err)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/supply"
-	"github.com/uidplugin/uidplugin/segment"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
@@ -24,7 +23,6 @@ type Config struct {
 	Generator string       // the default
 	Specs     supply.Specs // generators by name
 	Wrong     []string     // errors in WithGenerator and WithSource
-	Segments  segment.Config
 	Models    []any
 	Log       *slog.Logger
 
@@ -118,33 +116,15 @@ func (c *Config) MaxBorrow() time.Duration {
 	return c.FixedLead()
 }
 
-// Validate returns all errors in the options. It checks a generator's options by making one.
+// Validate returns all errors in the options.
 func (c *Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{supply.ErrOption}, args...)...))
 	}
-	if err := c.Layout.ValidAt(c.Now()); err != nil {
-		errs = append(errs, err)
-	} else {
-		for name, spec := range c.Specs {
-			if !spec.Replaceable { // the application's own are called at the first use
-				continue
-			}
-			leases := []generator.Lease{c.Layout.FullLease(1, c.Now()), c.Layout.FullLease(0, c.Now())}
-			_, err := c.Specs.Generator(name, supply.GeneratorConfig{
-				Table: supply.AllTables, Layout: c.Layout, Leases: leases[:spec.Lanes], MaxBorrow: c.MaxBorrow(), Clock: generator.NewClock(c.Now), Now: c.Now,
-			})
-			if err != nil {
-				errs = append(errs, fmt.Errorf("%w: %w", supply.ErrOption, err))
-			}
-		}
-	}
+	errs = append(errs, c.validateGenerators()...)
 	for _, b := range c.Wrong {
 		bad("%s", b)
-	}
-	if err := c.Segments.Validate(); err != nil {
-		bad("WithSegments: %w", err)
 	}
 	if _, ok := c.Specs[c.Generator]; !ok {
 		bad("WithDefaultGenerator(%q): this generator does not exist; use one of %s", c.Generator, c.Specs.Names())
@@ -175,6 +155,33 @@ func (c *Config) Validate() error {
 			workernode.Container, workernode.Container, workernode.Actual, workernode.Actual)
 	}
 	return errors.Join(errs...)
+}
+
+// validateGenerators returns the errors of the layout and of the generators. It checks the options of those that the
+// plugin makes by making one; the application's own are called at the first use.
+func (c *Config) validateGenerators() (errs []error) {
+	layout := c.Layout.ValidAt(c.Now())
+	if layout != nil {
+		errs = append(errs, layout)
+	}
+	for name, spec := range c.Specs {
+		var err error
+		switch {
+		case spec.Check != nil:
+			if err = spec.Check(); err != nil {
+				err = fmt.Errorf("%s: %w", spec.Option, err)
+			}
+		case spec.Replaceable && layout == nil:
+			leases := []generator.Lease{c.Layout.FullLease(1, c.Now()), c.Layout.FullLease(0, c.Now())}
+			_, err = c.Specs.Generator(name, generator.Config{
+				Table: supply.AllTables, Layout: c.Layout, Leases: leases[:spec.Lanes], MaxBorrow: c.MaxBorrow(), Clock: generator.NewClock(c.Now), Now: c.Now,
+			})
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%w: %w", supply.ErrOption, err))
+		}
+	}
+	return errs
 }
 
 // validateFixed validates WithWorkerID and the options that it excludes.
@@ -246,8 +253,8 @@ func (c *Config) AddGenerator(option, name string, spec supply.Spec) {
 	switch {
 	case !validName.MatchString(name) || name == "uid" || name == "true" || name == "false":
 		c.Wrong = append(c.Wrong, fmt.Sprintf("%s(%q): a name must have only the characters a to z, 0 to 9, _ and -, begin with a letter, and not be uid, true or false", option, name))
-	case name == supply.Segment:
-		c.Wrong = append(c.Wrong, fmt.Sprintf("%s(%q): WithSegments configures this generator", option, name))
+	case old.Option != "":
+		c.Wrong = append(c.Wrong, fmt.Sprintf("%s(%q): %s configures this generator", option, name, old.Option))
 	case exists && (!old.Replaceable || spec.Make == nil):
 		c.Wrong = append(c.Wrong, fmt.Sprintf("%s(%q): a generator of this name exists already", option, name))
 	case spec.Make == nil && spec.Open == nil:

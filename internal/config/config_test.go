@@ -11,7 +11,6 @@ import (
 	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/internal/testkit"
-	"github.com/uidplugin/uidplugin/segment"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
@@ -69,14 +68,13 @@ func TestConfigValidate_SaysWhatIsWrongAndWhatIsRight(t *testing.T) {
 		{func(c *config.Config) { c.HasSchema = true }, `WithSchema(""): the name must have 1 to 63 bytes`},
 		{func(c *config.Config) { c.HasSchema, c.Schema = true, strings.Repeat("x", 64) }, "1 to 63 bytes"},
 		{func(c *config.Config) { c.Generator = "nosuch" },
-			`WithDefaultGenerator("nosuch"): this generator does not exist; use one of cached, paired, segment, snowflake`},
+			`WithDefaultGenerator("nosuch"): this generator does not exist; use one of cached, paired, snowflake`},
 		{func(c *config.Config) { c.Host.Kind = 3 }, "WithHost: the kind 3 is neither 1 (CONTAINER) nor 2 (ACTUAL)"},
-		{func(c *config.Config) { c.Segments = segment.Config{Step: -1} }, "Step -1 is outside 1 to 2147483647"},
+		{counted, "WithCounts: broken"},
 	} {
 		testkit.IsError(t, with(tt.change).Validate(), supply.ErrOption, tt.says)
 	}
-	wrong := with(func(c *config.Config) { c.Segments.MaxWait = -1 })
-	testkit.IsError(t, wrong.Validate(), segment.ErrConfig, "WithSegments: ")
+	testkit.IsError(t, with(counted).Validate(), broken)
 	// An invalid layout has an error of its own, and no generator is made of it.
 	err := with(func(c *config.Config) { c.Layout.TimeBits = 0 }).Validate()
 	testkit.IsError(t, err, generator.ErrLayout, "at least 1 bit")
@@ -85,13 +83,19 @@ func TestConfigValidate_SaysWhatIsWrongAndWhatIsRight(t *testing.T) {
 	}
 }
 
+var broken = errors.New("broken")
+
+// counted adds an opener that an option configures, with a value that it refuses.
+func counted(c *config.Config) {
+	c.Specs["counted"] = supply.Spec{Option: "WithCounts", Check: func() error { return broken }}
+}
+
 // What belongs to a generator of the plugin is found by making it, once and in Validate. A factory of the application
 // must not be called before there is a worker id for it.
 func TestConfigValidate_MakesOnlyTheGeneratorsOfThePlugin(t *testing.T) {
 	t.Parallel()
 
-	broken := errors.New("broken")
-	fails := func(supply.GeneratorConfig) (generator.Renewable, error) { return nil, broken }
+	fails := func(generator.Config) (generator.Renewable, error) { return nil, broken }
 	c := config.New()
 	c.AddGenerator("WithGenerator", "cached", supply.Spec{Lanes: 1, Make: fails})
 	c.AddGenerator("WithGenerator", "mine", supply.Spec{Lanes: 1, Make: fails})
@@ -114,13 +118,14 @@ func TestConfigAddGenerator_RefusesNamesAndFunctionsThatMakeNoSense(t *testing.T
 		{"a;b", "a name must have only", made}, {"ä", "a name must have only", made},
 		{"uid", "not be uid, true or false", made}, {"TRUE", "not be uid, true or false", made},
 		{"false", "not be uid, true or false", made},
-		{"segment", "WithSegments configures this generator", made},
+		{"counted", "WithCounts configures this generator", made},
 		{"twice", "a generator of this name exists already", made},
 		{"cached", "a generator of this name exists already", supply.Spec{}},
 		{"mine", "its function is nil", supply.Spec{}},
 	} {
 		c := config.New()
 		c.AddGenerator("WithGenerator", "twice", made)
+		counted(c)
 		before := len(c.Specs)
 		c.AddGenerator("WithGenerator", tt.name, tt.spec)
 		if wrong := strings.Join(c.Wrong, "\n"); (tt.says == "") != (wrong == "") {

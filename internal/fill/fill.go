@@ -69,7 +69,7 @@ func (f *Filler) fillZeros(db *gorm.DB) {
 	}
 	to.notes = notesOf(stmt)
 	for _, field := range fields {
-		to.field, to.ctx = field, f.supply.InTransaction(stmt.Context, stmt.ConnPool, field.Source)
+		to.field, to.ctx = field, field.Source.Within(stmt.Context, stmt.ConnPool)
 		if err := to.rows(stmt.ReflectValue, p.Schema); err != nil {
 			_ = db.AddError(err)
 			return

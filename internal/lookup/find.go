@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"github.com/uidplugin/uidplugin/internal/model"
-	"github.com/uidplugin/uidplugin/internal/supply"
 	"gorm.io/gorm"
 )
 
@@ -64,7 +63,7 @@ func (f *Finder) FindAll(ctx context.Context, ids []int64) (map[int64]any, error
 // its number. It returns errs without the errors of ids that were found.
 func (f *Finder) findNumbered(ctx context.Context, ids []int64, found map[int64]any, errs []error) []error {
 	loc := f.loc
-	if loc.Fixed || f.db.Dialector.Name() == "sqlite" || len(withoutFailures(errs)) > 0 {
+	if loc.Before == nil || loc.Fixed || f.db.Dialector.Name() == "sqlite" || len(withoutFailures(errs)) > 0 {
 		return errs // ids do not have gaps there, or a query has failed
 	}
 	numbers := map[int64][]int64{}
@@ -72,7 +71,7 @@ func (f *Finder) findNumbered(ctx context.Context, ids []int64, found map[int64]
 		if _, ok := found[id]; ok || id < 0 {
 			continue
 		}
-		if before, ok := supply.Before(loc.Layout, id); ok {
+		if before, ok := loc.Before(loc.Layout, id); ok {
 			numbers[before] = append(numbers[before], id)
 		}
 	}

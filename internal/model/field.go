@@ -79,8 +79,8 @@ func tagged(f *schema.Field) (generator string, ok bool) {
 	return generator, true
 }
 
-// SegmentTag returns the text after the generator, as in gorm:"uid:segment:order-service", or "".
-func SegmentTag(f *schema.Field) string {
+// CounterTag returns the text after the generator, as in gorm:"uid:segment:order-service", or "".
+func CounterTag(f *schema.Field) string {
 	_, tag, _ := strings.Cut(f.TagSettings[tagKey], ":")
 	return strings.TrimSpace(tag)
 }

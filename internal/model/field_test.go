@@ -49,7 +49,7 @@ func TestTagged_TellsTheGeneratorAndWhetherThereIsOne(t *testing.T) {
 			t.Errorf("%s: %q, %t", name, generator, ok)
 		}
 		tag := map[string]string{"Segment": "Order:Service"}[name]
-		if got := model.SegmentTag(f); got != tag {
+		if got := model.CounterTag(f); got != tag {
 			t.Errorf("%s: the tag is %q, want %q", name, got, tag)
 		}
 	}

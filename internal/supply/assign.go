@@ -180,7 +180,7 @@ func (s *Supply) makeFixed(src *Source) error {
 
 // generator calls the factory of the source's generator.
 func (s *Supply) generator(src *Source, leases []generator.Lease, onLow func()) (generator.Renewable, error) {
-	g, err := s.Specs.Generator(src.Generator, GeneratorConfig{
+	g, err := s.Specs.Generator(src.Generator, generator.Config{
 		Table: src.Table, Layout: s.Layout, Leases: leases, OnLow: onLow, MaxBorrow: s.MaxBorrow, Clock: s.Clock, Now: s.Time,
 	})
 	if err != nil {

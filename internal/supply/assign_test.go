@@ -180,7 +180,7 @@ func TestSupplyEnsure_MakesWhatItCan(t *testing.T) {
 
 	s := supplying(t, opens(&counting{}), func(c *Config) {
 		c.Default = "bad"
-		c.Specs["bad"] = Spec{Lanes: 1, Make: func(GeneratorConfig) (generator.Renewable, error) { return nil, errBroken }}
+		c.Specs["bad"] = Spec{Lanes: 1, Make: func(generator.Config) (generator.Renewable, error) { return nil, errBroken }}
 	})
 	good, bad := s.source(t, "good", "mine"), s.source(t, "bad", "")
 	err := s.Ensure(t.Context(), nil, []*Source{good, bad})
@@ -197,7 +197,7 @@ func TestLacking_NamesWhatHasNoGenerator(t *testing.T) {
 	ready := &Source{Table: "ready"}
 	ready.made.Store(&made{})
 	a, b := &Source{Table: "a"}, &Source{Table: "b"}
-	c := &Source{Table: "c", Generator: "segment", Opened: true}
+	c := &Source{Table: "c", Generator: "mine", Opened: true}
 	for _, tt := range []struct {
 		sources []*Source
 		want    string
@@ -205,8 +205,8 @@ func TestLacking_NamesWhatHasNoGenerator(t *testing.T) {
 		{nil, ""},
 		{[]*Source{ready}, ""},
 		{[]*Source{a, ready, b}, "a worker id for a, b"},
-		{[]*Source{c}, "the generator segment of table c"},
-		{[]*Source{c, a}, "a worker id for a, the generator segment of table c"},
+		{[]*Source{c}, "the generator mine of table c"},
+		{[]*Source{c, a}, "a worker id for a, the generator mine of table c"},
 	} {
 		if got := lacking(tt.sources); got != tt.want {
 			t.Errorf("%q, want %q", got, tt.want)

@@ -3,10 +3,8 @@ package supply_test
 import (
 	"context"
 	"errors"
-	"net"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,47 +14,13 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
-	"github.com/uidplugin/uidplugin/segment"
 	"gorm.io/gorm"
 )
 
-// voucher has the ids of a segment, ticket those of a source.
-type (
-	voucher struct {
-		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:segment"`
-	}
-	ticket struct {
-		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:tickets"`
-	}
-)
-
-// A leafPool makes statements about segments fail when a test wants it.
-type leafPool struct {
-	meet atomic.Pointer[func(ctx context.Context) error] // nil lets them pass
+// ticket has the ids of a source.
+type ticket struct {
+	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:tickets"`
 }
-
-// leafy puts a leafPool before the pool that plugins of db will use.
-func leafy(db *gorm.DB) *leafPool {
-	p := &leafPool{}
-	plugintest.Tapped(db, p.answer)
-	return p
-}
-
-// fails makes statements fail with what f returns.
-func (p *leafPool) fails(f func(ctx context.Context) error) { p.meet.Store(&f) }
-
-// passes lets statements pass again.
-func (p *leafPool) passes() { p.meet.Store(nil) }
-
-func (p *leafPool) answer(ctx context.Context, query string) error {
-	if f := p.meet.Load(); f != nil && strings.Contains(query, "leaf_alloc") {
-		return (*f)(ctx)
-	}
-	return nil
-}
-
-// errUnreachable is how an unreachable server fails.
-var errUnreachable = &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 
 // An opener of the application that failed was not called again until the next create.
 func TestOpener_IsCalledAgainWithGrowingPauses(t *testing.T) {
@@ -117,15 +81,15 @@ func TestOpener_MayUseThePluginAndCreateRows(t *testing.T) {
 	t.Parallel()
 
 	db := plugintest.Bare(t)
-	plugintest.Migrate(t, db, &ticket{}, &plugintest.Part{}, &voucher{})
+	plugintest.Migrate(t, db, &ticket{}, &plugintest.Part{}, &plugintest.Article{})
 	plugin := plugintest.Use(t, db, uidplugin.WithModels(&ticket{}, &plugintest.Part{}),
 		uidplugin.WithSource("tickets", func(ctx context.Context, db *gorm.DB, _ string) (generator.Generator, error) {
 			_, err := uidplugin.From(db).NextID(ctx, &plugintest.Part{})
-			return &even{}, errors.Join(err, db.Create(&plugintest.Part{}).Error, db.Create(&voucher{}).Error)
+			return &even{}, errors.Join(err, db.Create(&plugintest.Part{}).Error, db.Create(&plugintest.Article{}).Error)
 		}))
 	must(t, plugin.Health())
 	must(t, db.Create(&ticket{}).Error)
-	if plugintest.Count(t, db, "parts") != 1 || plugintest.Count(t, db, "vouchers") != 1 {
+	if plugintest.Count(t, db, "parts") != 1 || plugintest.Count(t, db, "articles") != 1 {
 		t.Error("the rows of the opener are missing")
 	}
 }
@@ -156,75 +120,31 @@ func TestClose_EndsTheCallsOfOpeners(t *testing.T) {
 	})
 }
 
-// troubled is a generator that is not well.
-type troubled struct {
-	even
-	trouble atomic.Pointer[error]
-	panics  atomic.Bool
+type slowSource struct {
+	ID  int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+	Src int64 `gorm:"uid:src"`
 }
 
-func (g *troubled) Waits() int64 { return 3 }
-
-func (g *troubled) Made() int64 {
-	if g.panics.Load() {
-		panic("a bug in it")
-	}
-	return 5
-}
-
-func (g *troubled) Health() error {
-	if g.panics.Load() {
-		panic("a bug in it")
-	}
-	if err := g.trouble.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
-
-// Formerly Health did not report a segment whose ranges could not be fetched, or sources of the application.
-func TestPluginHealth_CoversSegmentsAndSources(t *testing.T) {
+// An opener that ignores its context held up db.Use beyond its timeout.
+func TestPluginInitialize_DoesNotWaitForAnOpenerThatHangs(t *testing.T) {
 	t.Parallel()
 
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		db := plugintest.File(t, filepath.Join(dir, "test.db"), &gorm.Config{})
-		plugintest.Migrate(t, db, &voucher{}, &ticket{})
-		p := leafy(db)
-		source := &troubled{}
-		plugin := plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithClock(plugintest.AtNoon), uidplugin.WithSegments(segment.Config{Step: 10}),
-			uidplugin.WithModels(&voucher{}, &ticket{}),
-			uidplugin.WithSource("tickets", func(context.Context, *gorm.DB, string) (generator.Generator, error) { return source, nil }))
-		must(t, plugin.Health())
-
-		p.fails(func(context.Context) error { return errUnreachable })
-		must(t, db.Create(&[]voucher{{}, {}, {}}).Error)
-		synctest.Wait()
-		err := plugin.Health()
-		if !errors.Is(err, errUnreachable) {
-			t.Fatalf("Health: %v", err)
-		}
-		saysAll(t, err.Error(), "the generator segment of table vouchers", "since 2026-06-01 12:00:00", "7 are left", "connection refused")
-		trouble := plugintest.ErrBroken
-		source.trouble.Store(&trouble)
-		if err := plugin.Health(); !errors.Is(err, errUnreachable) || !errors.Is(err, plugintest.ErrBroken) {
-			t.Errorf("Health of two: %v", err)
-		}
-		p.passes()
-		time.Sleep(10 * time.Second)
-		if err := plugin.Health(); errors.Is(err, errUnreachable) || !errors.Is(err, plugintest.ErrBroken) {
-			t.Errorf("Health after the database's return: %v", err)
-		}
-		source.panics.Store(true)
-		if err := plugin.Health(); err == nil || !strings.Contains(err.Error(), "a bug in it") {
-			t.Errorf("Health of a source that panics: %v", err)
-		}
-		// Stats is also called in goroutines that collect metrics, where a panic ends the process.
-		if s := plugin.Stats().Tables; len(s) != 2 || s[0].Made != 0 {
-			t.Errorf("Stats of a source that panics: %+v", s)
-		}
-		source.panics.Store(false)
-		source.trouble.Store(nil)
-		must(t, plugin.Health())
-	})
+	db := plugintest.Bare(t)
+	block := make(chan struct{})
+	defer close(block)
+	p := uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithTimeout(time.Second), uidplugin.WithModels(&slowSource{}), uidplugin.WithSource("src", func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error) {
+		<-block
+		return nil, nil
+	}))
+	done := make(chan error, 1)
+	go func() { done <- db.Use(p) }()
+	select {
+	case err := <-done:
+		must(t, err) // it is opened again
+	case <-time.After(time.Minute):
+		t.Fatal("db.Use hangs, WithTimeout is a second")
+	}
+	if err := p.Health(); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Health: %v", err)
+	}
 }

@@ -3,10 +3,7 @@ package supply_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,17 +11,9 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
-	"github.com/uidplugin/uidplugin/segment"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
-	"gorm.io/gorm/logger"
 )
-
-// entry is a row of a log, with ids of a segment.
-type entry struct {
-	ID   int64 `gorm:"primaryKey;autoIncrement:false;uid:segment"`
-	Text string
-}
 
 // A handlerFunc handles what is logged.
 type handlerFunc func(slog.Record)
@@ -33,37 +22,6 @@ func (f handlerFunc) Enabled(context.Context, slog.Level) bool      { return tru
 func (f handlerFunc) Handle(_ context.Context, r slog.Record) error { f(r); return nil }
 func (f handlerFunc) WithAttrs([]slog.Attr) slog.Handler            { return f }
 func (f handlerFunc) WithGroup(string) slog.Handler                 { return f }
-
-// A log handler writes rows, whose ids the plugin makes. What is logged while such an id is being made once waited for
-// itself.
-func TestWithLogger_ItsHandlerMayCreateRows(t *testing.T) {
-	t.Parallel()
-
-	db := plugintest.Bare(t)
-	var on atomic.Bool
-	handler := handlerFunc(func(r slog.Record) {
-		if on.Load() {
-			_ = db.Create(&entry{Text: r.Message}).Error
-		}
-	})
-	p := uidplugin.New(uidplugin.WithLogger(slog.New(handler)), uidplugin.WithTimeout(time.Second))
-	must(t, db.Use(p))
-	plugintest.Migrate(t, db, &entry{}, &plugintest.Part{})
-	on.Store(true)
-	done := make(chan error, 1)
-	go func() {
-		done <- errors.Join(db.Create(&entry{Text: "first"}).Error, db.Create(&plugintest.Part{}).Error, p.Close(t.Context()))
-	}()
-	select {
-	case err := <-done:
-		must(t, err)
-	case <-time.After(time.Minute):
-		t.Fatal("a create, or Close, hangs, although WithTimeout is a second")
-	}
-	if n := plugintest.Count(t, db, "entries", "text = 'first'"); n != 1 {
-		t.Errorf("%d rows", n)
-	}
-}
 
 // A handler that hangs, or closes the plugin, or panics, is the application's affair. The first create waited for it.
 func TestWithLogger_ItsHandlerMayHang(t *testing.T) {
@@ -108,85 +66,6 @@ func TestWithLogger_ItsHandlerMayHang(t *testing.T) {
 				t.Fatal("a create, or Close, hangs")
 			}
 		})
-	}
-}
-
-// A writer is a logger of GORM that creates a row for each statement of the lease manager.
-type writer struct {
-	logger.Interface
-	db atomic.Pointer[gorm.DB]
-}
-
-func (w *writer) LogMode(logger.LogLevel) logger.Interface { return w }
-func (w *writer) Trace(_ context.Context, _ time.Time, statement func() (string, int64), _ error) {
-	if sql, _ := statement(); strings.Contains(sql, "WORKER_SLOT") && w.db.Load() != nil {
-		_ = w.db.Load().Create(&plugintest.Part{Name: sql}).Error
-	}
-}
-
-// GORM's logger may create rows, which wait for worker ids. The lease manager once waited for the logger: neither came
-// on.
-func TestNew_GORMsLoggerMayCreateRows(t *testing.T) {
-	t.Parallel()
-
-	w := &writer{Interface: logger.Discard}
-	db := plugintest.File(t, filepath.Join(t.TempDir(), "test.db"), &gorm.Config{Logger: w})
-	p := plugintest.Use(t, db, uidplugin.WithTimeout(time.Second), uidplugin.WithDisposable())
-	must(t, db.Exec("CREATE TABLE parts (id bigint PRIMARY KEY, name text)").Error)
-	must(t, db.Exec("CREATE TABLE entries (id bigint PRIMARY KEY, text text)").Error)
-	w.db.Store(db.Session(&gorm.Session{Logger: logger.Discard}))
-	must(t, db.Create(&entry{Text: "first"}).Error)
-	must(t, db.Create(&plugintest.Part{Name: "second"}).Error)
-	for plugintest.Count(t, db, "parts", "name LIKE '%WORKER_SLOT%'") == 0 { // the logger runs next to
-		must(t, t.Context().Err())
-		time.Sleep(time.Millisecond)
-	}
-	must(t, p.Close(t.Context()))
-}
-
-// The options of segments are checked with all others. They once failed at the first create.
-func TestWithSegments_IsCheckedByUse(t *testing.T) {
-	t.Parallel()
-
-	for says, config := range map[string]segment.Config{"Step -1": {Step: -1}, "no name": {Table: "no name"}} {
-		db := plugintest.Bare(t)
-		err := db.Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithSegments(config)))
-		if !errors.Is(err, uidplugin.ErrOption) {
-			t.Fatalf("db.Use: %v", err)
-		}
-		saysAll(t, err.Error(), "WithSegments", says)
-		plugintest.Unregistered(t, db)
-	}
-}
-
-type (
-	bigString struct {
-		ID string `gorm:"primaryKey;uid:segment;type:bigint"`
-	}
-	bigText struct {
-		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:segment;type:varchar(20)"`
-	}
-	shortString struct {
-		ID string `gorm:"primaryKey;size:20;uid:segment"`
-	}
-)
-
-// Keys of all types continue above the largest existing one, by value. As texts, 9 would be above 10.
-func TestSegment_GoesOnAboveKeysOfAnyType(t *testing.T) {
-	t.Parallel()
-
-	for table, m := range map[string]any{
-		"big_strings": &bigString{}, "big_texts": &bigText{}, "short_strings": &shortString{},
-	} {
-		db := plugintest.Open(t)
-		plugintest.Migrate(t, db, m)
-		fetched(t, db, table)
-		for _, id := range []int{1, 2, 9, 10} {
-			must(t, db.Exec("INSERT INTO "+table+" (id) VALUES (?)", id).Error)
-		}
-		if err := db.Create(m).Error; err != nil || fmt.Sprint(m) != "&{11}" {
-			t.Errorf("%s: %v, %v", table, m, err)
-		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,7 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/internal/testkit"
-	"github.com/uidplugin/uidplugin/segment"
+	"github.com/uidplugin/uidplugin/segment" // wing: segment
 	"gorm.io/gorm"
 )
 
@@ -24,7 +23,7 @@ type sheet struct {
 	ID      int64 `gorm:"primaryKey;autoIncrement:false;uid"`
 	Reads   int64 `gorm:"uid:snowflake"`
 	Paired  int64 `gorm:"uid:paired"`
-	Segment int64 `gorm:"uid:segment"`
+	Segment int64 `gorm:"uid:segment"` // wing: segment
 	Mine    int64 `gorm:"uid:mine"`
 	Even    int64 `gorm:"uid:even"`
 }
@@ -73,7 +72,7 @@ func TestGenerators_InOneModel(t *testing.T) {
 			evens[table] = &even{}
 			return evens[table], nil
 		}),
-		uidplugin.WithSegments(segment.Config{Step: 10}),
+		uidplugin.WithSegments(segment.Config{Step: 10}), // wing: segment
 	}
 	db := plugintest.Open(t, options...)
 	plugintest.Migrate(t, db, &sheet{})
@@ -82,10 +81,15 @@ func TestGenerators_InOneModel(t *testing.T) {
 	must(t, db.Create(&sheets).Error)
 	workers := map[string]map[int64]bool{}
 	seen := map[int64]bool{}
-	for i, s := range sheets {
-		if s.Segment != int64(i+1) || s.Even != int64(2*i+2) {
-			t.Errorf("row %d: segment %d, even %d", i, s.Segment, s.Even)
+	isNumber := func(got, want int) {
+		t.Helper()
+		if got != want {
+			t.Errorf("number %d, want %d", got, want)
 		}
+	}
+	for i, s := range sheets {
+		isNumber(int(s.Segment), i+1) // wing: segment
+		isNumber(int(s.Even), 2*i+2)
 		for name, id := range map[string]int64{"ID": s.ID, "Reads": s.Reads, "Paired": s.Paired, "Mine": s.Mine} {
 			if seen[id] {
 				t.Errorf("id %d twice", id)
@@ -105,7 +109,10 @@ func TestGenerators_InOneModel(t *testing.T) {
 				}
 			}
 		}
-		for _, id := range []int64{s.Segment, s.Even} {
+		for _, id := range []int64{
+			s.Segment, // wing: segment
+			s.Even,
+		} {
 			if _, err := p.Decode(uidplugin.ID(id)); !errors.Is(err, uidplugin.ErrNotDecodable) {
 				t.Errorf("Decode(%d): %v", id, err)
 			}
@@ -130,89 +137,6 @@ func TestGenerators_InOneModel(t *testing.T) {
 		t.Errorf("after Close: %v", err)
 	}
 }
-
-// A new tag began right above the rows of another program, which a Leaf service may have numbers above. All processes
-// are refused, however many begin at once, until somebody says where to begin.
-func TestGenerators_ANewSegmentOfATableWithRowsIsRefused(t *testing.T) {
-	t.Parallel()
-
-	type slip struct {
-		ID   int64 `gorm:"primaryKey;autoIncrement:false;uid:segment"`
-		Name string
-	}
-	first := plugintest.Bare(t)
-	must(t, first.AutoMigrate(&slip{}))
-	must(t, first.Create(&slip{ID: 700}).Error)
-	var wg sync.WaitGroup
-	for range 4 {
-		db := plugintest.File(t, plugintest.FileOf(t, first), &gorm.Config{})
-		wg.Go(func() {
-			err := db.Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(&slip{})))
-			if !errors.Is(err, segment.ErrRow) || !strings.Contains(err.Error(), `the tag "slips" of leaf_alloc is new`) {
-				t.Errorf("db.Use: %v", err)
-			}
-		})
-	}
-	wg.Wait()
-	if n := plugintest.Count(t, first, "leaf_alloc"); n != 0 {
-		t.Errorf("leaf_alloc has %d rows", n)
-	}
-	for want, start := range []int64{701, 0} {
-		db := plugintest.File(t, plugintest.FileOf(t, first), &gorm.Config{})
-		plugintest.Use(t, db, uidplugin.WithModels(&slip{}), uidplugin.WithSegments(segment.Config{Start: start, Step: 10, MaxStep: 1}))
-		s := slip{}
-		must(t, db.Create(&s).Error)
-		if want := int64(701 + 10*want); s.ID != want {
-			t.Errorf("id %d, want %d", s.ID, want)
-		}
-	}
-}
-
-// The row of a Leaf service has any name. The plugin made a row of its own and began at 1.
-func TestGenerators_ATagNamesTheRowOfASegment(t *testing.T) {
-	t.Parallel()
-
-	type slip struct {
-		ID  int64 `gorm:"primaryKey;autoIncrement:false;uid:segment:Order-Service:v1"`
-		Ref int64 `gorm:"uid: Segment : ref "`
-		No  int64 `gorm:"uid:segment"`
-	}
-	db := plugintest.Bare(t)
-	must(t, db.AutoMigrate(&slip{}))
-	fetched(t, db, "Order-Service:v1", "ref")
-	must(t, db.Exec("INSERT INTO slips (id, ref, no) VALUES (1, 1, 0)").Error)
-	p := plugintest.Use(t, db, uidplugin.WithModels(&slip{}), uidplugin.WithSegments(segment.Config{Step: 10, MaxStep: 1}))
-	s := slip{}
-	must(t, db.Create(&s).Error)
-	if s != (slip{2, 2, 1}) {
-		t.Errorf("the row is %+v", s)
-	}
-	var tags []string
-	must(t, db.Raw("SELECT biz_tag || ' ' || max_id FROM leaf_alloc ORDER BY biz_tag").Scan(&tags).Error)
-	if got := strings.Join(tags, ", "); got != "Order-Service:v1 12, ref 12, slips.no 11" {
-		t.Errorf("leaf_alloc has %s", got)
-	}
-	if tables := p.Stats().Tables; len(tables) != 3 || tables[0].Table != "slips" {
-		t.Errorf("Stats: %+v", tables)
-	}
-
-	type cachedSlip struct {
-		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:cached:other"`
-	}
-	for want, m := range map[string]any{`after the generator cached`: &cachedSlip{}, `name the tags "Order-Service:v1" and "other"`: &otherSlip{}} {
-		err := p.Register(t.Context(), m)
-		if !errors.Is(err, uidplugin.ErrField) || !strings.Contains(err.Error(), want) {
-			t.Errorf("Register: %v", err)
-		}
-	}
-}
-
-// An otherSlip is of the same table with another tag.
-type otherSlip struct {
-	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:segment:other"`
-}
-
-func (otherSlip) TableName() string { return "slips" }
 
 // With one worker id for all tables ids resolve to their process.
 func TestGenerators_OneWorkerIDServesAllTables(t *testing.T) {
@@ -248,7 +172,8 @@ func TestGenerators_GeneratorsThatMakeNoSense(t *testing.T) {
 	nothing := func(context.Context, *gorm.DB, string) (generator.Generator, error) { return nil, nil }
 	for _, o := range []uidplugin.Option{
 		uidplugin.WithGenerator("", f), uidplugin.WithGenerator("uid", f), uidplugin.WithGenerator("a b", f), uidplugin.WithGenerator("x", nil),
-		uidplugin.WithGenerator("segment", f), uidplugin.WithSource("cached", nothing), uidplugin.WithSource("segment", nothing), uidplugin.WithSource("y", nil),
+		uidplugin.WithGenerator("segment", f), uidplugin.WithSource("segment", nothing), // wing: segment
+		uidplugin.WithSource("cached", nothing), uidplugin.WithSource("y", nil),
 		uidplugin.WithSource("true", nothing), uidplugin.WithDefaultGenerator("nobody's"),
 	} {
 		if err := plugintest.Bare(t).Use(uidplugin.New(o)); !errors.Is(err, uidplugin.ErrOption) {

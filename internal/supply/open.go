@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
 	"gorm.io/gorm"
 )
 
-// Openers make the generators of segments and of WithSource, whose ids are usually not of the layout.
+// Openers make the generators of counters and of WithSource, whose ids are usually not of the layout.
 //
 // A source that got no generator retries in the background, first after about a second, later after up to 5 s. It stops
 // when it has a generator or the Supply is closed. So a process without creates becomes ready by itself. A create that
@@ -26,22 +27,22 @@ const (
 	lateAnswer = 100 * time.Millisecond
 )
 
-// OpenSegments opens the segments among sources and waits for their first ranges. It returns errors that need a change
-// of the configuration or the database. It logs errors that may pass and reopens the segment instead.
-func (s *Supply) OpenSegments(sources []*Source) error {
-	var segments []*Source
+// OpenCounters opens the counters among sources. It returns errors that need a change of the configuration or the
+// database. After errors that may pass it opens the counter again, and only logs them.
+func (s *Supply) OpenCounters(sources []*Source) error {
+	var counters []*Source
 	for _, src := range sources {
-		if s.Specs[src.Generator].segment && !slices.Contains(segments, src) {
-			segments = append(segments, src)
+		if s.Specs[src.Generator].Counter && !slices.Contains(counters, src) {
+			counters = append(counters, src)
 		}
 	}
-	if err := s.makeNow(segments); err != nil {
+	if err := s.makeNow(counters); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error
-	for _, src := range segments {
+	for _, src := range counters {
 		if err := src.outage.err; err != nil && !mayPass(err) {
 			errs = append(errs, src.notOpen(err))
 		}
@@ -112,11 +113,13 @@ func (s *Supply) open(ctx context.Context, src *Source) (g generator.Generator, 
 			err = fmt.Errorf("its opener panicked: %v", p)
 		}
 	}()
-	if spec := s.Specs[src.Generator]; spec.segment {
-		g, err = s.openSegment(ctx, src)
-	} else {
-		g, err = spec.Open(ctx, s.DB.Session(&gorm.Session{NewDB: true, Context: context.WithoutCancel(ctx)}), src.Table)
-	}
+	s.mu.Lock()
+	columns := slices.Clone(src.columns)
+	s.mu.Unlock()
+	g, err = s.Specs[src.Generator].Open(ctx, Opening{
+		DB:    s.DB.Session(&gorm.Session{NewDB: true, Context: context.WithoutCancel(ctx)}),
+		Table: src.Table, Column: strings.TrimPrefix(strings.TrimPrefix(src.tag, src.Table), "."), Columns: columns,
+	})
 	if err == nil && isNil(g) {
 		err = errors.New("its opener returned nil")
 	}

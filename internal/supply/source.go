@@ -11,6 +11,7 @@ import (
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
 )
 
 // A Source makes the ids of a table. It has a generator after the first use. Two sources never share a worker id.
@@ -21,16 +22,14 @@ type Source struct {
 	Foreign   bool   // its ids are not of the layout
 
 	layout  generator.Layout
-	tag     string   // the table; table.column for a segment of a column other than the key
-	columns []Column // the columns with its ids; guarded by Supply.mu
+	tag     string                                               // the table; table.column for a counter of a column other than the key
+	columns []Column                                             // the columns with its ids; guarded by Supply.mu
+	within  func(context.Context, gorm.ConnPool) context.Context // may be nil
 
 	// made is set once, under Supply.mu.
 	made atomic.Pointer[made]
 
-	gap    atomic.Int64 // distance that its ids keep for other programs; 0 and 1 mean no gaps
-	hurry  atomic.Int64 // until when gaps are smaller, in nanoseconds since 1970
-	before atomic.Int64 // ids that the generator made before LeaveGaps
-	handed atomic.Int64 // ids handed out since, because the generator also counts the gaps
+	filter atomic.Pointer[filtered] // nil if all ids of the generator are handed out
 
 	failed  atomic.Pointer[failure] // the last call of a generator without a method Health; nil if it succeeded
 	pending *call                   // guarded by Supply.mu: a goroutine is making its generator
@@ -42,7 +41,7 @@ type Column struct {
 	Name    string
 	Primary bool   // it is a primary key
 	Text    bool   // its values are text, so they sort differently from numbers
-	Tag     string // the biz_tag of its segment; empty for a tag of table and column
+	Tag     string // of its counter, as in the tag of the field; empty for table and column
 }
 
 type sourceKey struct{ tag, generator string }
@@ -68,6 +67,45 @@ func (m *made) retire() {
 	m.Close()
 	if m.lease != nil {
 		m.lease.Release()
+	}
+}
+
+// A Filter hands out some ids of a generator, and leaves others out.
+type Filter interface {
+	// Fill sets ids to ids of g. After an error all are 0.
+	Fill(ctx context.Context, g generator.Generator, ids []int64) error
+
+	// Made returns how many ids were handed out.
+	Made() int64
+}
+
+// filtered is the filter of a source.
+type filtered struct {
+	Filter
+	before int64 // ids that the generator made before
+}
+
+// SetFilter makes future ids pass f, unless the source has a filter or its ids are not of the layout. It may be called
+// at any time and concurrently.
+func (src *Source) SetFilter(f Filter) {
+	if src.Foreign || src.filter.Load() != nil {
+		return
+	}
+	next := &filtered{Filter: f}
+	if m := src.made.Load(); m != nil {
+		var now State
+		now.count(m.own())
+		next.before = now.Made
+	}
+	if src.filter.CompareAndSwap(nil, next) {
+		src.spareLanes()
+	}
+}
+
+// spareLanes keeps a source with a filter from getting lanes for a few rows, because a row takes several ids.
+func (src *Source) spareLanes() {
+	if m := src.made.Load(); m != nil && m.lease != nil && src.filter.Load() != nil {
+		m.lease.Spare()
 	}
 }
 
@@ -102,13 +140,21 @@ func (s *Supply) store(src *Source, m *made) {
 	}
 }
 
+// Within returns the context for ids of a statement on pool.
+func (src *Source) Within(ctx context.Context, pool gorm.ConnPool) context.Context {
+	if src.within == nil {
+		return ctx
+	}
+	return src.within(ctx, pool)
+}
+
 // Next returns an id. Without a generator it returns the error notReady.
 func (src *Source) Next(ctx context.Context, notReady error) (int64, error) {
 	m := src.made.Load()
 	if m == nil {
 		return 0, cmp.Or(notReady, src.wrap(errNoGenerator))
 	}
-	if src.gap.Load() > 1 {
+	if src.filter.Load() != nil {
 		var ids [1]int64
 		err := src.fill(ctx, m, ids[:])
 		return ids[0], err
@@ -131,10 +177,8 @@ func (src *Source) Fill(ctx context.Context, ids []int64, notReady error) error 
 
 // fill is Fill with the source's generator.
 func (src *Source) fill(ctx context.Context, m *made, ids []int64) (err error) {
-	if src.gap.Load() > 1 {
-		if err = src.fillWithGaps(ctx, m, ids); err == nil {
-			src.handed.Add(int64(len(ids)))
-		}
+	if f := src.filter.Load(); f != nil {
+		err = f.Fill(ctx, m.Generator, ids)
 	} else {
 		err = m.Fill(ctx, ids)
 	}
@@ -184,7 +228,7 @@ type State struct {
 	Generator string
 	Leases    []generator.Lease // empty if its ids are not of the layout
 
-	// From the generator's methods of these names; 0 without the method. Made excludes gaps.
+	// From the generator's methods of these names; 0 without the method. Made excludes ids that a filter leaves out.
 	Lead        time.Duration
 	Made, Waits int64
 }
@@ -201,8 +245,8 @@ func (s *Supply) States() (states []State) {
 			state.Leases = m.lease.Leases()
 		}
 		state.count(m.own())
-		if src.gap.Load() > 1 {
-			state.Made = src.before.Load() + src.handed.Load()
+		if f := src.filter.Load(); f != nil {
+			state.Made = f.before + f.Made()
 		}
 		states = append(states, state)
 	}

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
 	"gorm.io/gorm"
@@ -18,49 +17,35 @@ const (
 	Cached    = "cached"
 	Snowflake = "snowflake"
 	Paired    = "paired"
-	Segment   = "segment"
 )
 
 // NameOf returns the name of a generator as in [Specs].
 func NameOf(name string) string { return strings.ToLower(strings.TrimSpace(name)) }
 
-// A GeneratorConfig configures a generator. The root package documents it.
-type GeneratorConfig struct {
-	Table     string
-	Layout    generator.Layout
-	Leases    []generator.Lease
-	OnLow     func()
-	MaxBorrow time.Duration
-	Clock     *generator.Clock
-	Now       func() time.Time
-}
-
-// Cached returns the configuration for a Cached.
-func (c GeneratorConfig) Cached() generator.CachedConfig {
-	return generator.CachedConfig{Layout: c.Layout, Lease: c.Leases[0], MaxBorrow: c.MaxBorrow, Clock: c.Clock, OnLow: c.OnLow}
-}
-
-// Snowflake returns the configuration for a Snowflake.
-func (c GeneratorConfig) Snowflake() generator.SnowflakeConfig {
-	return generator.SnowflakeConfig{Layout: c.Layout, Lease: c.Leases[0], Now: c.Now, OnLow: c.OnLow}
-}
-
-// Paired returns the configuration for a Paired, which needs two leases.
-func (c GeneratorConfig) Paired() generator.PairedConfig {
-	return generator.PairedConfig{Layout: c.Layout, Main: c.Leases[0], Backup: c.Leases[1], MaxBorrow: c.MaxBorrow, Clock: c.Clock, OnLow: c.OnLow}
-}
-
 // A Spec describes how to make a generator: by Make from leases, or by the opener Open.
 type Spec struct {
 	Lanes int // number of worker ids at first: 1, or 2 for a Paired
-	Make  func(GeneratorConfig) (generator.Renewable, error)
+	Make  func(generator.Config) (generator.Renewable, error)
 
-	Open     func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error)
+	Open     func(context.Context, Opening) (generator.Generator, error)
 	Local    bool // Open sends no statement, so it needs no connection
 	OfLayout bool // Open makes ids of the layout without a lease
+	Counter  bool // Open counts the rows of a column: the tag of a field may name the counter, and db.Use opens it
 
-	segment     bool // for the generator [Segment]
+	Bind   func(*Supply, *Spec)                                 // sets Open and Within of an opener with a state; may be nil
+	Within func(context.Context, gorm.ConnPool) context.Context // returns the context for ids of a statement; may be nil
+	Option string                                               // that configures Open
+	Check  func() error                                         // checks the values of Option
+
 	Replaceable bool // the application may replace Make
+}
+
+// An Opening is the input of an opener.
+type Opening struct {
+	DB      *gorm.DB // not in a transaction
+	Table   string
+	Column  string   // the counted column; empty for a primary key, and if Spec.Counter is false
+	Columns []Column // those with ids of the source
 }
 
 // opened reports whether an opener makes the generator.
@@ -72,16 +57,15 @@ type Specs map[string]Spec
 // Builtin returns the built-in generators.
 func Builtin() Specs {
 	return Specs{
-		Cached: {Lanes: 1, Replaceable: true, Make: func(c GeneratorConfig) (generator.Renewable, error) {
+		Cached: {Lanes: 1, Replaceable: true, Make: func(c generator.Config) (generator.Renewable, error) {
 			return generator.NewCached(c.Cached())
 		}},
-		Snowflake: {Lanes: 1, Replaceable: true, Make: func(c GeneratorConfig) (generator.Renewable, error) {
+		Snowflake: {Lanes: 1, Replaceable: true, Make: func(c generator.Config) (generator.Renewable, error) {
 			return generator.NewSnowflake(c.Snowflake())
 		}},
-		Paired: {Lanes: 2, Replaceable: true, Make: func(c GeneratorConfig) (generator.Renewable, error) {
+		Paired: {Lanes: 2, Replaceable: true, Make: func(c generator.Config) (generator.Renewable, error) {
 			return generator.NewPaired(c.Paired())
 		}},
-		Segment: {segment: true},
 	}
 }
 
@@ -89,7 +73,7 @@ func Builtin() Specs {
 func (s Specs) Names() string { return strings.Join(slices.Sorted(maps.Keys(s)), ", ") }
 
 // Generator makes a generator. Pass as many leases as its Spec has lanes.
-func (s Specs) Generator(name string, c GeneratorConfig) (g generator.Renewable, err error) {
+func (s Specs) Generator(name string, c generator.Config) (g generator.Renewable, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			g, err = nil, fmt.Errorf("%w: the factory of the generator %q panicked: %v", ErrOption, name, p)

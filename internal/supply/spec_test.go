@@ -25,18 +25,18 @@ func TestNameOf_IsOneForAllSpellings(t *testing.T) {
 var instant = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // configOf returns the configuration of a generator that has lanes leases.
-func configOf(lanes int) GeneratorConfig {
+func configOf(lanes int) generator.Config {
 	l := generator.DefaultLayout()
 	now := func() time.Time { return instant }
 	leases := NewFixed(l, 7, 0, now).leases(lanes)
-	return GeneratorConfig{Table: "orders", Layout: l, Leases: leases, Clock: generator.NewClock(now), Now: now}
+	return generator.Config{Table: "orders", Layout: l, Leases: leases, Clock: generator.NewClock(now), Now: now}
 }
 
 func TestBuiltin_MakesGeneratorsOfAsManyLeasesAsItsSpecsSay(t *testing.T) {
 	t.Parallel()
 
 	specs := Builtin()
-	if got := specs.Names(); got != "cached, paired, segment, snowflake" {
+	if got := specs.Names(); got != "cached, paired, snowflake" {
 		t.Errorf("the names are %s", got)
 	}
 	for name, lanes := range map[string]int{Cached: 1, Snowflake: 1, Paired: 2} {
@@ -50,11 +50,8 @@ func TestBuiltin_MakesGeneratorsOfAsManyLeasesAsItsSpecsSay(t *testing.T) {
 			t.Errorf("%s: %+v, %v, %v", name, parts, err, wrong)
 		}
 	}
-	if !specs[Segment].opened() || specs[Segment].Replaceable {
-		t.Errorf("segments: %+v", specs[Segment])
-	}
 	specs["mine"] = Spec{}
-	if len(Builtin()) != 4 {
+	if len(Builtin()) != 3 {
 		t.Error("what was added to one is in all")
 	}
 }
@@ -65,11 +62,11 @@ func TestSpecsGenerator_SurvivesFactories(t *testing.T) {
 
 	broken := errors.New("broken")
 	specs := Specs{
-		"panics":  {Make: func(GeneratorConfig) (generator.Renewable, error) { panic("boom") }},
-		"none":    {Make: func(GeneratorConfig) (generator.Renewable, error) { return nil, nil }},
-		"pointer": {Make: func(GeneratorConfig) (generator.Renewable, error) { return (*generator.Cached)(nil), nil }},
-		"fails":   {Make: func(GeneratorConfig) (generator.Renewable, error) { return nil, broken }},
-		"leases": {Make: func(c GeneratorConfig) (generator.Renewable, error) {
+		"panics":  {Make: func(generator.Config) (generator.Renewable, error) { panic("boom") }},
+		"none":    {Make: func(generator.Config) (generator.Renewable, error) { return nil, nil }},
+		"pointer": {Make: func(generator.Config) (generator.Renewable, error) { return (*generator.Cached)(nil), nil }},
+		"fails":   {Make: func(generator.Config) (generator.Renewable, error) { return nil, broken }},
+		"leases": {Make: func(c generator.Config) (generator.Renewable, error) {
 			return generator.NewPaired(c.Paired()) // which needs two leases
 		}},
 	}

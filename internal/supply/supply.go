@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +17,6 @@ import (
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/logqueue"
-	"github.com/uidplugin/uidplugin/segment"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
@@ -33,16 +33,15 @@ const AllTables = workernode.AllTables
 
 // Config configures [New].
 type Config struct {
-	Layout   generator.Layout
-	Specs    Specs
-	Default  string // the generator of columns that name none
-	Timeout  time.Duration
-	Segments segment.Config
-	Log      *slog.Logger
-	Now      func() time.Time // the wall clock
+	Layout  generator.Layout
+	Specs   Specs
+	Default string // the generator of columns that name none
+	Timeout time.Duration
+	Log     *slog.Logger
+	Now     func() time.Time // the wall clock
 
 	DB       *gorm.DB // for the tables, and for openers
-	Registry *gorm.DB // for worker ids and segments: DB, or another database
+	Registry *gorm.DB // for worker ids and counters: DB, or another database
 	Schema   string   // of the plugin's tables in Registry; empty if statements do not name it
 	Current  string   // schema or database of unqualified names of DB at the start; empty means the connection's
 	Database string   // name of the tables' database in the registry; empty for the registry's own
@@ -62,11 +61,10 @@ type Config struct {
 type Supply struct {
 	Config
 
-	mu       sync.Mutex
-	sources  map[sourceKey]*Source
-	segments map[string]*tableSegment // by canonical column name
-	started  bool
-	closed   bool
+	mu      sync.Mutex
+	sources map[sourceKey]*Source
+	started bool
+	closed  bool
 
 	anyForeign atomic.Bool   // a source has ids that are not of the layout
 	gate       chan struct{} // closed by Start or Close
@@ -89,13 +87,20 @@ type call struct {
 
 // New returns a Supply without sources.
 func New(c Config) *Supply {
-	s := &Supply{Config: c, sources: map[sourceKey]*Source{}, segments: map[string]*tableSegment{}, gate: make(chan struct{})}
+	s := &Supply{Config: c, sources: map[sourceKey]*Source{}, gate: make(chan struct{})}
 	s.openGate = sync.OnceFunc(func() { close(s.gate) })
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.queue = logqueue.New(s.gate)
 	s.log = s.queue.Logger(c.Log)
 	if c.Wall != nil {
 		c.Wall.log = s.log
+	}
+	s.Specs = maps.Clone(c.Specs)
+	for name, spec := range s.Specs {
+		if spec.Bind != nil {
+			spec.Bind(s, &spec)
+			s.Specs[name] = spec
+		}
 	}
 	return s
 }
@@ -110,8 +115,8 @@ func (s *Supply) Source(table string, c Column, name string) (*Source, error) {
 	switch {
 	case !ok:
 		return nil, fmt.Errorf(`its tag names the generator %q, but only these exist: %s; gorm:"uid" means %s`, name, s.Specs.Names(), s.Default)
-	case c.Tag != "" && name != Segment:
-		return nil, fmt.Errorf("its tag has %q after the generator %s, but only %s takes a tag", c.Tag, name, Segment)
+	case c.Tag != "" && !spec.Counter:
+		return nil, fmt.Errorf("its tag has %q after the generator %s, which takes none", c.Tag, name)
 	case spec.opened():
 	case s.Fixed != nil && name != s.Default:
 		return nil, fmt.Errorf("its tag names the generator %q, but with WithWorkerID there is one for all tables, %q:"+
@@ -120,19 +125,19 @@ func (s *Supply) Source(table string, c Column, name string) (*Source, error) {
 		table = AllTables
 	}
 	tag := table
-	if spec.segment && !c.Primary {
-		tag += "." + c.Name // each column has its own largest id
+	if spec.Counter && !c.Primary {
+		tag += "." + c.Name // each column has its own counter
 	}
 	key := sourceKey{tag, name}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	src := s.sources[key]
 	if src == nil {
-		src = &Source{Table: table, Generator: name, Opened: spec.opened(), Foreign: spec.opened() && !spec.OfLayout, layout: s.Layout, tag: tag}
+		src = &Source{Table: table, Generator: name, Opened: spec.opened(), Foreign: spec.opened() && !spec.OfLayout, layout: s.Layout, tag: tag, within: spec.Within}
 		s.sources[key] = src
 	}
 	if len(src.columns) > 0 && src.columns[0].Tag != c.Tag {
-		return nil, twoTags(cmp.Or(src.columns[0].Tag, tag), cmp.Or(c.Tag, tag))
+		return nil, TwoTags(cmp.Or(src.columns[0].Tag, tag), cmp.Or(c.Tag, tag))
 	}
 	if !slices.Contains(src.columns, c) {
 		src.columns = append(src.columns, c)
@@ -142,6 +147,14 @@ func (s *Supply) Source(table string, c Column, name string) (*Source, error) {
 	}
 	return src, nil
 }
+
+// TwoTags returns the error of models of one table with different tags for a column.
+func TwoTags(a, b string) error {
+	return fmt.Errorf("%w: models of one table name the tags %q and %q, but two counters would make the same numbers; use one tag", ErrOption, a, b)
+}
+
+// Logger returns a logger for background work, which passes records on to l, or to the plugin's logger if l is nil.
+func (s *Supply) Logger(l *slog.Logger) *slog.Logger { return s.queue.Logger(cmp.Or(l, s.Log)) }
 
 // AnyForeign reports whether any source has ids that are not of the layout.
 func (s *Supply) AnyForeign() bool { return s.anyForeign.Load() }

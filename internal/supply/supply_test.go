@@ -13,7 +13,6 @@ import (
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/testkit"
-	"gorm.io/gorm"
 )
 
 // counting is a generator of the application.
@@ -73,9 +72,10 @@ func supplying(tb testing.TB, open opener, change ...func(*Config)) *Supply {
 	c.Clock = generator.NewClock(c.Time)
 	c.Fixed = NewFixed(c.Layout, 7, 0, c.Now)
 	c.DB = testkit.SQLite{}.Open(tb)
-	c.Specs["mine"] = Spec{Open: func(ctx context.Context, _ *gorm.DB, table string) (generator.Generator, error) {
-		return open(ctx, table)
+	c.Specs["mine"] = Spec{Open: func(ctx context.Context, o Opening) (generator.Generator, error) {
+		return open(ctx, o.Table)
 	}}
+	c.Specs["counter"] = Spec{Counter: true, Open: c.Specs["mine"].Open}
 	for _, f := range change {
 		f(&c)
 	}
@@ -117,9 +117,9 @@ func TestSupplySource_IsSharedByThoseWhoseIDsMustDiffer(t *testing.T) {
 		{"a worker id each", oneEach, of{"a", "id", ""}, of{"b", "id", ""}, true},
 		{"a worker id each, two generators", oneEach, of{"a", "id", ""}, of{"b", "id", "snowflake"}, false},
 		{"a fixed worker id", func(*Config) {}, of{"a", "id", ""}, of{"b", "trace", "cached"}, true},
-		{"segments", func(*Config) {}, of{"a", "id", "segment"}, of{"b", "id", "segment"}, false},
-		{"segments of two columns", perTable, of{"a", "id", "segment"}, of{"a", "trace", "segment"}, false},
-		{"segments of one column", perTable, of{"a", "id", "segment"}, of{"a", "id", "segment"}, true},
+		{"counters", func(*Config) {}, of{"a", "id", "counter"}, of{"b", "id", "counter"}, false},
+		{"counters of two columns", perTable, of{"a", "id", "counter"}, of{"a", "trace", "counter"}, false},
+		{"counters of one column", perTable, of{"a", "id", "counter"}, of{"a", "id", "counter"}, true},
 		{"a source of the application", oneEach, of{"a", "id", "mine"}, of{"b", "id", "mine"}, false},
 		{"a source and two columns", oneEach, of{"a", "id", "mine"}, of{"a", "trace", "mine"}, true},
 	} {
@@ -145,7 +145,7 @@ func TestSupplySource_RefusesGeneratorsThatThereAreNot(t *testing.T) {
 	s := supplying(t, opens(&counting{}))
 	_, err := s.Source("orders", Column{Name: "id"}, "NoSuch")
 	testkit.IsError(t, err, nil, `names the generator "nosuch"`,
-		`but only these exist: cached, mine, paired, segment, snowflake`,
+		`but only these exist: cached, counter, mine, paired, snowflake`,
 		`gorm:"uid" means cached`)
 	_, err = s.Source("orders", Column{Name: "id"}, "default") // UidGenerator's name for snowflake is none of ours
 	testkit.IsError(t, err, nil, `names the generator "default"`, `but only these exist: cached`)

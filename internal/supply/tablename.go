@@ -57,6 +57,20 @@ func TableName(ctx context.Context, db *gorm.DB, timeout time.Duration, name str
 	return n.table(name), err
 }
 
+// ColumnName returns the canonical name of a table, and after it that of a column unless that is empty. We fold the case
+// of columns except on PostgreSQL, because only PostgreSQL's columns are case-sensitive.
+func (s *Supply) ColumnName(ctx context.Context, table, column string) (string, error) {
+	n, err := newNaming(ctx, s.DB, s.Timeout)
+	if err != nil {
+		return "", err
+	}
+	n.current = cmp.Or(s.Current, n.current) // the application may have left another one on this connection
+	if n.dialector.Name() != "postgres" {
+		column = strings.ToLower(column)
+	}
+	return strings.TrimSuffix(n.table(table)+"."+column, "."), nil
+}
+
 // DatabaseName returns the name of db's database in a registry. On MySQL it is the current database. On PostgreSQL it
 // is the current database, followed by the current schema unless that is public. On SQLite it is the name of the file
 // without its folder.
@@ -116,15 +130,6 @@ func (n naming) table(name string) string {
 		parts = parts[1:]
 	}
 	return strings.Join(parts, ".")
-}
-
-// column returns the canonical name of a column. We fold case except on PostgreSQL, because only PostgreSQL's columns
-// are case-sensitive.
-func (n naming) column(name string) string {
-	if n.dialector.Name() == "postgres" {
-		return name
-	}
-	return strings.ToLower(name)
 }
 
 // split returns the parts of a name, unquoted, as GORM writes it in statements.

@@ -9,7 +9,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// Two spellings of one table had two segments, and each handed out the same ids.
+// Two spellings of one table had two counters, and each handed out the same ids.
 func TestCanonicalTable_IsOneForAllSpellings(t *testing.T) {
 	t.Parallel()
 

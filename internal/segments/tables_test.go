@@ -1,4 +1,6 @@
-package supply_test
+// wing: segment
+
+package segments_test
 
 import (
 	"context"
@@ -7,10 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/uidplugin/uidplugin"
-	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/segment"
 	"gorm.io/gorm"
@@ -113,35 +113,6 @@ func TestSegment_OfASecondModelGoesOnAboveRows(t *testing.T) {
 	}
 	if err != nil {
 		t.Error(err)
-	}
-}
-
-type slowSource struct {
-	ID  int64 `gorm:"primaryKey;autoIncrement:false;uid"`
-	Src int64 `gorm:"uid:src"`
-}
-
-// An opener that ignores its context held up db.Use beyond its timeout.
-func TestPluginInitialize_DoesNotWaitForAnOpenerThatHangs(t *testing.T) {
-	t.Parallel()
-
-	db := plugintest.Bare(t)
-	block := make(chan struct{})
-	defer close(block)
-	p := uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithTimeout(time.Second), uidplugin.WithModels(&slowSource{}), uidplugin.WithSource("src", func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error) {
-		<-block
-		return nil, nil
-	}))
-	done := make(chan error, 1)
-	go func() { done <- db.Use(p) }()
-	select {
-	case err := <-done:
-		must(t, err) // it is opened again
-	case <-time.After(time.Minute):
-		t.Fatal("db.Use hangs, WithTimeout is a second")
-	}
-	if err := p.Health(); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Health: %v", err)
 	}
 }
 

@@ -1,4 +1,6 @@
-package supply_test
+// wing: segment
+
+package segments_test
 
 import (
 	"context"

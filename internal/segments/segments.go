@@ -1,4 +1,8 @@
-package supply
+// wing: segment
+
+// Package segments connects package segment with the plugin: it opens a segment for each column whose tag names the
+// generator "segment".
+package segments
 
 import (
 	"cmp"
@@ -8,17 +12,37 @@ import (
 	"fmt"
 	"math"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/segment"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
+
+// Name is the name of the generator in tags.
+const Name = "segment"
+
+// Spec returns the generator with the configuration of an option.
+func Spec(option string, c segment.Config) supply.Spec {
+	return supply.Spec{Counter: true, Option: option, Check: c.Validate, Bind: func(s *supply.Supply, spec *supply.Spec) {
+		o := &opener{Supply: s, config: c, tables: map[string]*tableSegment{}}
+		spec.Open, spec.Within = o.open, o.within
+	}}
+}
+
+// An opener opens the segments of one plugin.
+type opener struct {
+	*supply.Supply
+	config segment.Config
+
+	mu     sync.Mutex
+	tables map[string]*tableSegment // by canonical column name
+}
 
 // A tableSegment is the segment of one column. All models of the table share it.
 type tableSegment struct {
@@ -27,41 +51,38 @@ type tableSegment struct {
 	tag string             // of g
 }
 
-// openSegment returns the generator of a source whose ids come from ranges.
-func (s *Supply) openSegment(ctx context.Context, src *Source) (generator.Generator, error) {
-	if s.Manager != nil && s.Manager.Registry().Region != workernode.Whole {
+// open returns the generator of a source whose ids come from ranges.
+func (o *opener) open(ctx context.Context, of supply.Opening) (generator.Generator, error) {
+	if o.Manager != nil && o.Manager.Registry().Region != workernode.Whole {
 		return nil, fmt.Errorf("%w: the generator %s numbers the rows of this database from 1, and so does each other region: use another generator,"+
-			" or, if only one region inserts into the table, WithSource and segment.Open", ErrOption, Segment)
+			" or, if only one region inserts into the table, WithSource and segment.Open", supply.ErrOption, Name)
 	}
-	names, err := newNaming(ctx, s.DB, s.Timeout)
+	name, err := o.ColumnName(ctx, of.Table, of.Column)
 	if err != nil {
 		return nil, err
 	}
-	names.current = cmp.Or(s.Current, names.current) // the application may have left another one on this connection
-	name := names.table(src.Table) + names.column(strings.TrimPrefix(src.tag, src.Table))
-	s.mu.Lock()
-	shared := s.segments[name]
+	o.mu.Lock()
+	shared := o.tables[name]
 	if shared == nil {
 		shared = &tableSegment{}
-		s.segments[name] = shared
+		o.tables[name] = shared
 	}
-	columns := slices.Clone(src.columns)
-	s.mu.Unlock()
+	o.mu.Unlock()
 
-	tag := cmp.Or(columns[0].Tag, name)
+	tag := cmp.Or(of.Columns[0].Tag, name)
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.g != nil {
 		if shared.tag != tag {
-			return nil, twoTags(shared.tag, tag)
+			return nil, supply.TwoTags(shared.tag, tag)
 		}
 		return limitedSegment{shared.g}, nil
 	}
-	config, err := s.segmentConfig(ctx, src.Table, columns)
+	config, err := o.configOf(ctx, of.Table, of.Columns)
 	if err != nil {
 		return nil, err
 	}
-	g, err := segment.Open(ctx, s.Registry, tag, config)
+	g, err := segment.Open(ctx, o.Registry, tag, config)
 	if err != nil {
 		return nil, err
 	}
@@ -76,23 +97,23 @@ var errNoFetch = fmt.Errorf("%w: the ranges in memory are used up, and this tran
 
 type fetchWaitKey struct{}
 
-// InTransaction returns the context for ids of a statement on pool. In a transaction that keeps the next range of a
-// segment from being fetched, a create waits for it only for a moment.
-func (s *Supply) InTransaction(ctx context.Context, pool gorm.ConnPool, src *Source) context.Context {
-	if src.Generator != Segment || s.Registry != s.DB || !sqldb.HoldsConnection(pool) {
+// within returns the context for ids of a statement on pool. In a transaction that keeps the next range of a segment
+// from being fetched, a create waits for it only for a moment.
+func (o *opener) within(ctx context.Context, pool gorm.ConnPool) context.Context {
+	if o.Registry != o.DB || !sqldb.HoldsConnection(pool) {
 		return ctx
 	}
-	if s.DB.Dialector.Name() != "sqlite" {
-		if root, err := s.DB.DB(); err != nil || root == nil || root.Stats().MaxOpenConnections != 1 {
+	if o.DB.Dialector.Name() != "sqlite" {
+		if root, err := o.DB.DB(); err != nil || root == nil || root.Stats().MaxOpenConnections != 1 {
 			return ctx
 		}
 	}
 	// A range may be fetched already and come in a moment, and on SQLite the transaction may only have read so far.
-	return context.WithValue(ctx, fetchWaitKey{}, min(time.Second, s.Timeout))
+	return context.WithValue(ctx, fetchWaitKey{}, min(time.Second, o.Timeout))
 }
 
 // A limitedSegment waits only for a moment for a range that a transaction keeps from being fetched: see
-// [Supply.InTransaction].
+// within.
 type limitedSegment struct{ *segment.Generator }
 
 func (g limitedSegment) Next(ctx context.Context) (int64, error) {
@@ -124,25 +145,20 @@ func reason(ctx context.Context, err error) error {
 	return err
 }
 
-// twoTags returns the error of models of one table with different tags for a column.
-func twoTags(a, b string) error {
-	return fmt.Errorf("%w: models of one table name the tags %q and %q, but two counters would make the same numbers; use one tag", ErrOption, a, b)
-}
-
-// segmentConfig returns the segment configuration for columns of a table.
-func (s *Supply) segmentConfig(ctx context.Context, table string, columns []Column) (segment.Config, error) {
-	config := s.Segments
+// configOf returns the segment configuration for columns of a table.
+func (o *opener) configOf(ctx context.Context, table string, columns []supply.Column) (segment.Config, error) {
+	config := o.config
 	if config.Now == nil {
-		config.Now = s.Now
+		config.Now = o.Now
 	}
-	config.Log = s.queue.Logger(cmp.Or(config.Log, s.Log))
-	config.MaxWait = cmp.Or(config.MaxWait, s.Timeout)
-	config.Timeout = cmp.Or(config.Timeout, s.Timeout)
-	config.Schema = cmp.Or(config.Schema, s.Schema)
+	config.Log = o.Logger(config.Log)
+	config.MaxWait = cmp.Or(config.MaxWait, o.Timeout)
+	config.Timeout = cmp.Or(config.Timeout, o.Timeout)
+	config.Schema = cmp.Or(config.Schema, o.Schema)
 	config.Description = cmp.Or(config.Description, "keys of the table, by uidplugin")
 	config.Lift = columns[0].Tag == "" // only this plugin uses such tags
 	for _, c := range columns {
-		largest, err := s.largestKey(ctx, table, c)
+		largest, err := o.largestKey(ctx, table, c)
 		if err != nil {
 			return config, err
 		}
@@ -155,16 +171,16 @@ func (s *Supply) segmentConfig(ctx context.Context, table string, columns []Colu
 }
 
 // largestKey returns the largest value of a column, or 0 if the column is empty or does not exist yet.
-func (s *Supply) largestKey(ctx context.Context, table string, c Column) (int64, error) {
+func (o *opener) largestKey(ctx context.Context, table string, c supply.Column) (int64, error) {
 	var name, query strings.Builder
-	s.DB.Dialector.QuoteTo(&name, c.Name)
+	o.DB.Dialector.QuoteTo(&name, c.Name)
 	value := name.String()
 	if c.Text {
-		value = numberInText(value, s.DB.Dialector.Name())
+		value = numberInText(value, o.DB.Dialector.Name())
 	}
-	s.DB.Dialector.QuoteTo(&query, table)
+	o.DB.Dialector.QuoteTo(&query, table)
 	var largest sql.NullInt64
-	err := s.DB.ConnPool.QueryRowContext(ctx, "SELECT MAX("+value+") FROM "+query.String()).Scan(&largest)
+	err := o.DB.ConnPool.QueryRowContext(ctx, "SELECT MAX("+value+") FROM "+query.String()).Scan(&largest)
 	if err == nil {
 		return max(largest.Int64, 0), nil
 	}

@@ -1,13 +1,17 @@
-package supply
+package adopt
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/config"
+	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
@@ -47,18 +51,15 @@ func TestGap_LeavesAWorkerIDAHundredIDsASecond(t *testing.T) {
 
 // All ids of a source with gaps begin one: for one goroutine or several, one id or many at once. Made counts them, and
 // not the numbers between them.
-func TestSupplyLeaveGaps_AllIDsBeginAGap(t *testing.T) {
+func TestLeaveGaps_AllIDsBeginAGap(t *testing.T) {
 	t.Parallel()
 
-	for name, gap := range map[string]int64{Cached: 64, Snowflake: 16} { // a Snowflake makes callers wait
-		s := supplying(t, opens(&counting{}), func(c *Config) {
-			c.Default, c.Now, c.Time = name, time.Now, time.Now
-			c.Clock = generator.NewClock(time.Now)
-		})
-		src := s.source(t, "orders", "")
-		testkit.Must(t, s.Ensure(t.Context(), nil, []*Source{src}))
+	for name, gap := range map[string]int64{supply.Cached: 64, supply.Snowflake: 16} { // a Snowflake makes callers wait
+		n, src := numbering(t, name, nil)
+		s := n.supply
+		testkit.Must(t, s.Ensure(t.Context(), nil, []*supply.Source{src}))
 		testkit.Must(t, src.Fill(t.Context(), make([]int64, 10), nil))
-		s.LeaveGaps(src)
+		n.leaveGaps(src)
 		var mu sync.Mutex
 		seen := map[int64]bool{}
 		take := func(ids []int64) {
@@ -104,30 +105,70 @@ func TestSupplyLeaveGaps_AllIDsBeginAGap(t *testing.T) {
 }
 
 // A generator whose ids are not of the layout has no gaps, and an error of a generator leaves no ids behind.
-func TestSupplyLeaveGaps_ErrorsAndForeignIDs(t *testing.T) {
+func TestLeaveGaps_ErrorsAndForeignIDs(t *testing.T) {
 	t.Parallel()
 
 	g := &counting{}
-	s := supplying(t, opens(g))
-	src := s.source(t, "orders", "mine")
-	testkit.Must(t, s.Ensure(t.Context(), nil, []*Source{src}))
-	s.LeaveGaps(src)
+	n, src := numbering(t, "foreign", g)
+	testkit.Must(t, n.supply.Ensure(t.Context(), nil, []*supply.Source{src}))
+	n.leaveGaps(src)
 	id, err := src.Next(t.Context(), nil)
 	if testkit.Must(t, err); id != 1 {
 		t.Errorf("the foreign id %d", id)
 	}
-	src.gap.Store(8) // less than the sequences of a tick
+
+	n, src = numbering(t, "mine", g)
+	testkit.Must(t, n.supply.Ensure(t.Context(), nil, []*supply.Source{src}))
+	src.SetFilter(&filter{layout: n.Layout, gap: 8}) // less than the sequences of a tick
 	ids := make([]int64, 3)
 	testkit.Must(t, src.Fill(t.Context(), ids, nil))
 	if ids[0] != 8 || ids[1] != 16 || ids[2] != 24 {
 		t.Errorf("%v", ids)
 	}
-	g.err = errBroken
-	testkit.IsError(t, src.Fill(t.Context(), ids, nil), errBroken, "uidplugin: no id for table orders: the cable is broken")
+	g.err = errors.New("the cable is broken")
+	testkit.IsError(t, src.Fill(t.Context(), ids, nil), g.err, "uidplugin: no id for table orders: the cable is broken")
 	if ids[0] != 0 || ids[2] != 0 {
 		t.Errorf("%v after an error", ids)
 	}
 }
+
+// numbering returns a Numbering, and the source of a table that has the generator name. g is the generator of "mine",
+// whose ids are of the layout, and of "foreign".
+func numbering(t *testing.T, name string, g generator.Generator) (*Numbering, *supply.Source) {
+	t.Helper()
+	cfg := config.New()
+	open := func(context.Context, supply.Opening) (generator.Generator, error) { return g, nil }
+	cfg.Specs["mine"], cfg.Specs["foreign"] = supply.Spec{Open: open, OfLayout: true}, supply.Spec{Open: open}
+	s := supply.New(supply.Config{Layout: cfg.Layout, Specs: cfg.Specs, Default: name, Timeout: 10 * time.Second, Log: slog.New(slog.DiscardHandler),
+		DB: testkit.SQLite{}.Open(t), Now: time.Now, Time: time.Now, Clock: generator.NewClock(time.Now),
+		Fixed: supply.NewFixed(cfg.Layout, 7, 0, time.Now)})
+	t.Cleanup(func() { s.Close(context.Background()) })
+	src, err := s.Source("orders", supply.Column{Name: "id", Primary: true}, "")
+	testkit.Must(t, err)
+	return &Numbering{Config: cfg, supply: s}, src
+}
+
+// counting counts up from 1 until it has an error.
+type counting struct {
+	last int64
+	err  error
+}
+
+func (c *counting) Next(ctx context.Context) (int64, error) {
+	var id [1]int64
+	err := c.Fill(ctx, id[:])
+	return id[0], err
+}
+
+func (c *counting) Fill(_ context.Context, ids []int64) error {
+	for i := range ids {
+		c.last++
+		ids[i] = c.last
+	}
+	return c.err
+}
+
+func (c *counting) Close() {}
 
 // odd makes odd ids only.
 type odd struct{ counting }
@@ -140,29 +181,14 @@ func (o *odd) Fill(_ context.Context, ids []int64) error {
 	return nil
 }
 
-// plain counts up from 1.
-type plain struct {
-	odd
-	last int64
-}
-
-func (p *plain) Fill(_ context.Context, ids []int64) error {
-	for i := range ids {
-		p.last++
-		ids[i] = p.last
-	}
-	return nil
-}
-
 // A large batch takes many fills, and all of its ids have gaps: those at the end had none, when fills with and without
 // such an id were counted alike.
-func TestSupplyLeaveGaps_ALargeBatchKeepsItsGaps(t *testing.T) {
+func TestLeaveGaps_ALargeBatchKeepsItsGaps(t *testing.T) {
 	t.Parallel()
 
-	src := &Source{layout: generator.SnowflakeLayout()}
-	src.gap.Store(largestGap)
+	f := &filter{layout: generator.SnowflakeLayout(), gap: largestGap}
 	ids := make([]int64, 1100)
-	testkit.Must(t, src.fillWithGaps(t.Context(), &made{Generator: &plain{}}, ids))
+	testkit.Must(t, f.Fill(t.Context(), &counting{}, ids))
 	for i, id := range ids {
 		if id != int64(i+1)*largestGap {
 			t.Fatalf("id %d is %d", i, id)
@@ -170,42 +196,40 @@ func TestSupplyLeaveGaps_ALargeBatchKeepsItsGaps(t *testing.T) {
 	}
 }
 
-func TestSupplyLeaveGaps_AGeneratorWithoutSuchIDsKeepsItsOwn(t *testing.T) {
+func TestLeaveGaps_AGeneratorWithoutSuchIDsKeepsItsOwn(t *testing.T) {
 	t.Parallel()
 
-	src := &Source{layout: generator.DefaultLayout()}
-	src.gap.Store(16)
+	f := &filter{layout: generator.DefaultLayout(), gap: 16}
 	ids := make([]int64, 2)
-	testkit.Must(t, src.fillWithGaps(t.Context(), &made{Generator: &odd{}}, ids))
+	testkit.Must(t, f.Fill(t.Context(), &odd{}, ids))
 	if ids[0]%2 != 1 || ids[1] <= ids[0] {
 		t.Errorf("%v", ids)
 	}
 }
 
 // slow makes ids in order, a tick of 16 a while.
-type slow struct{ plain }
+type slow struct{ counting }
 
 func (s *slow) Fill(ctx context.Context, ids []int64) error {
 	time.Sleep(slowFill + time.Millisecond)
-	return s.plain.Fill(ctx, ids)
+	return s.counting.Fill(ctx, ids)
 }
 
 // While creates wait for ids, a gap costs no more ids than a tick has: a table for which a worker id just made enough
 // would stand still.
-func TestSupplyLeaveGaps_AreSmallerWhileCreatesWait(t *testing.T) {
+func TestLeaveGaps_AreSmallerWhileCreatesWait(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {
-		src, m := &Source{layout: generator.DefaultLayout()}, &made{Generator: &slow{}}
-		src.gap.Store(64)
+		f, g := &filter{layout: generator.DefaultLayout(), gap: 64}, &slow{}
 		var id [1]int64
 		taken := func() int64 {
-			before := m.Generator.(*slow).last
-			testkit.Must(t, src.fillWithGaps(t.Context(), m, id[:]))
+			before := g.last
+			testkit.Must(t, f.Fill(t.Context(), g, id[:]))
 			if id[0]%16 != 0 {
 				t.Errorf("the id %d", id[0])
 			}
-			return m.Generator.(*slow).last - before
+			return g.last - before
 		}
 		if first, second := taken(), taken(); first != 64 || second != 16 {
 			t.Errorf("%d ids, then %d", first, second)

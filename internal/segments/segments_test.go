@@ -1,19 +1,31 @@
-package supply
+// wing: segment
+
+package segments
 
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"testing"
 	"time"
 
 	"github.com/DATA-DOG/go-sqlmock"
+	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/segment"
 	"gorm.io/gorm"
 )
 
-func TestSupplyLargestKey_ComparesTextByItsNumber(t *testing.T) {
+var instant = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// opening returns an opener for a handle.
+func opening(db *gorm.DB) *opener {
+	return &opener{Supply: supply.New(supply.Config{DB: db, Timeout: 10 * time.Second, Log: slog.New(slog.DiscardHandler),
+		Now: func() time.Time { return instant }})}
+}
+
+func TestOpenerLargestKey_ComparesTextByItsNumber(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
@@ -27,10 +39,10 @@ func TestSupplyLargestKey_ComparesTextByItsNumber(t *testing.T) {
 		{testkit.OnPostgres, true, `SELECT MAX(` + numberInText(`"id"`, "postgres") + `) FROM "shop"."orders"`},
 	} {
 		db, mock := testkit.Mock(t, tt.dial)
-		s := supplying(t, hangs, func(c *Config) { c.DB = db })
+		s := opening(db)
 		for answer, want := range map[any]int64{nil: 0, int64(-5): 0, int64(7): 7, "8": 8} {
 			mock.ExpectQuery(tt.statement).WillReturnRows(sqlmock.NewRows([]string{"max"}).AddRow(answer))
-			got, err := s.largestKey(t.Context(), "shop.orders", Column{Name: "id", Text: tt.text})
+			got, err := s.largestKey(t.Context(), "shop.orders", supply.Column{Name: "id", Text: tt.text})
 			if testkit.Must(t, err); got != want {
 				t.Errorf("%s: %v is %d", tt.statement, answer, got)
 			}
@@ -40,7 +52,7 @@ func TestSupplyLargestKey_ComparesTextByItsNumber(t *testing.T) {
 
 // Only that a table or a column is not there yet means that it has no numbers. Taken for that, another error makes ids
 // twice.
-func TestSupplyLargestKey_IsAnErrorUnlessTheColumnIsMissing(t *testing.T) {
+func TestOpenerLargestKey_IsAnErrorUnlessTheColumnIsMissing(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range []struct {
@@ -57,15 +69,15 @@ func TestSupplyLargestKey_IsAnErrorUnlessTheColumnIsMissing(t *testing.T) {
 		{testkit.SQLState("42883"), false},
 		{errors.New("Error 11460 (HY000): other"), false},
 		{errors.New("Error 1142 (42000): SELECT command denied to user for table 'Error 1146'"), false},
-		{errBroken, false},
+		{errors.New("broken"), false},
 	} {
 		if got := noSuchColumn(tt.err); got != tt.missing {
 			t.Errorf("%v: %t", tt.err, got)
 		}
 		db, mock := testkit.Mock(t, testkit.OnMySQL)
-		s := supplying(t, hangs, func(c *Config) { c.DB = db })
+		s := opening(db)
 		mock.ExpectQuery("SELECT MAX(`id`) FROM `orders`").WillReturnError(tt.err)
-		n, err := s.largestKey(t.Context(), "orders", Column{Name: "id"})
+		n, err := s.largestKey(t.Context(), "orders", supply.Column{Name: "id"})
 		if tt.missing {
 			testkit.Must(t, err)
 		} else {
@@ -77,15 +89,15 @@ func TestSupplyLargestKey_IsAnErrorUnlessTheColumnIsMissing(t *testing.T) {
 	}
 }
 
-func TestSupplySegmentConfig_BeginsAboveAllColumnsAndHasDefaults(t *testing.T) {
+func TestOpenerConfig_BeginsAboveAllColumnsAndHasDefaults(t *testing.T) {
 	t.Parallel()
 
-	s := supplying(t, hangs)
+	s := opening(testkit.SQLite{}.Open(t))
 	testkit.Must(t, s.DB.Exec(`CREATE TABLE orders (id BIGINT, no TEXT)`).Error)
-	id, no := Column{Name: "id", Primary: true}, Column{Name: "no", Text: true}
-	used := func(columns ...Column) int64 {
+	id, no := supply.Column{Name: "id", Primary: true}, supply.Column{Name: "no", Text: true}
+	used := func(columns ...supply.Column) int64 {
 		t.Helper()
-		c, err := s.segmentConfig(t.Context(), "orders", columns)
+		c, err := s.configOf(t.Context(), "orders", columns)
 		testkit.Must(t, err)
 		if c.MaxWait != s.Timeout || c.Timeout != s.Timeout || c.Description == "" ||
 			c.Log == nil || !c.Now().Equal(instant) {
@@ -100,13 +112,13 @@ func TestSupplySegmentConfig_BeginsAboveAllColumnsAndHasDefaults(t *testing.T) {
 	if a, b, c, d := used(id), used(no), used(id, no), used(no, id); a != 7 || b != 10 || c != 10 || d != 10 {
 		t.Errorf("it has numbers up to %d, %d, %d, %d", a, b, c, d)
 	}
-	s.Segments = segment.Config{Start: 100, MaxWait: time.Minute, Timeout: time.Hour, Description: "mine"}
-	c, err := s.segmentConfig(t.Context(), "orders", []Column{id, no})
+	s.config = segment.Config{Start: 100, MaxWait: time.Minute, Timeout: time.Hour, Description: "mine"}
+	c, err := s.configOf(t.Context(), "orders", []supply.Column{id, no})
 	testkit.Must(t, err)
 	if c.Start != 100 || c.Used != 10 || c.MaxWait != time.Minute || c.Timeout != time.Hour || c.Description != "mine" {
 		t.Errorf("what the application sets becomes %+v", c)
 	}
 	testkit.Must(t, s.DB.Exec(`INSERT INTO orders VALUES (?, '')`, int64(math.MaxInt64)).Error)
-	_, err = s.segmentConfig(t.Context(), "orders", []Column{no, id})
+	_, err = s.configOf(t.Context(), "orders", []supply.Column{no, id})
 	testkit.IsError(t, err, segment.ErrExhausted, "the largest value of orders.id is 9223372036854775807")
 }

@@ -1,10 +1,12 @@
-package supply
+package adopt
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/supply"
 )
 
 // MySQL and MariaDB number a row without a key with the largest key plus one. So does a sequence of PostgreSQL that was
@@ -39,25 +41,18 @@ func Gap(l generator.Layout) int64 {
 	return gap
 }
 
-// LeaveGaps makes the future ids of src leave the gap of the layout. It ignores sources whose ids are not of the
-// layout. It may be called at any time and concurrently.
-func (s *Supply) LeaveGaps(src *Source) {
-	if src.Foreign || src.gap.Load() > 1 {
-		return
-	}
-	if m := src.made.Load(); m != nil {
-		var so State
-		so.count(m.own())
-		src.before.Store(so.Made)
-	}
-	src.gap.Store(Gap(s.Layout))
-	src.spareLanes()
+// A filter passes those ids of a source on that begin a gap. It implements [supply.Filter].
+type filter struct {
+	layout generator.Layout
+	gap    int64        // at least 2
+	hurry  atomic.Int64 // until when gaps are smaller, in nanoseconds since 1970
+	passed atomic.Int64
 }
 
-// spareLanes keeps a source with gaps from getting lanes for a few rows, because a row takes as many ids as a gap.
-func (src *Source) spareLanes() {
-	if m := src.made.Load(); m != nil && m.lease != nil && src.gap.Load() > 1 {
-		m.lease.Spare()
+// leaveGaps makes the future ids of src leave the gap of the layout. It may be called at any time and concurrently.
+func (n *Numbering) leaveGaps(src *supply.Source) {
+	if gap := Gap(n.Layout); gap > 1 {
+		src.SetFilter(&filter{layout: n.Layout, gap: gap})
 	}
 }
 
@@ -77,32 +72,34 @@ func Before(l generator.Layout, number int64) (id int64, ok bool) {
 }
 
 // gapNow returns the gap for the next ids.
-func (src *Source) gapNow() int64 {
-	gap := src.gap.Load()
-	if all := src.layout.MaxSequence() + 1; gap > all && time.Now().UnixNano() < src.hurry.Load() {
+func (f *filter) gapNow() int64 {
+	if all := f.layout.MaxSequence() + 1; f.gap > all && time.Now().UnixNano() < f.hurry.Load() {
 		return all // creates are waiting, so use smaller gaps
 	}
-	return gap
+	return f.gap
 }
 
-// fillWithGaps sets ids to numbers that begin a gap. A generator hands out consecutive sequences, so one id in gap
-// qualifies. For a generator of the application that never qualifies we accept every id.
-func (src *Source) fillWithGaps(ctx context.Context, m *made, ids []int64) error {
-	buffer := make([]int64, min(int64(len(ids))*src.gapNow(), largestGap))
+// Made implements [supply.Filter].
+func (f *filter) Made() int64 { return f.passed.Load() }
+
+// Fill implements [supply.Filter]. A generator hands out consecutive sequences, so one id in gap qualifies. For a
+// generator of the application that never qualifies we accept every id.
+func (f *filter) Fill(ctx context.Context, g generator.Generator, ids []int64) error {
+	buffer := make([]int64, min(int64(len(ids))*f.gapNow(), largestGap))
 	n, fruitless := 0, 0
 	for n < len(ids) {
-		gap, begin := src.gapNow(), time.Now()
+		gap, begin := f.gapNow(), time.Now()
 		part := buffer[:min(int64(len(ids)-n)*gap, int64(len(buffer)))]
-		if err := m.Fill(ctx, part); err != nil {
+		if err := g.Fill(ctx, part); err != nil {
 			clear(ids)
 			return err
 		}
 		if now := time.Now(); now.Sub(begin) > slowFill {
-			src.hurry.Store(now.Add(time.Second).UnixNano())
+			f.hurry.Store(now.Add(time.Second).UnixNano())
 		}
 		before := n
 		for _, id := range part {
-			if n < len(ids) && (after(src.layout, id, gap) == 0 || fruitless == gapTries) {
+			if n < len(ids) && (after(f.layout, id, gap) == 0 || fruitless == gapTries) {
 				ids[n] = id
 				n++
 			}
@@ -113,5 +110,6 @@ func (src *Source) fillWithGaps(ctx context.Context, m *made, ids []int64) error
 			fruitless = 0
 		}
 	}
+	f.passed.Add(int64(len(ids)))
 	return nil
 }

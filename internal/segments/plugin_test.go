@@ -1,0 +1,363 @@
+// wing: segment
+
+package segments_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/segment"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+)
+
+var must, saysAll = testkit.Must, testkit.SaysAll
+
+// voucher has the ids of a segment, ticket those of a source.
+type (
+	voucher struct {
+		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:segment"`
+	}
+	ticket struct {
+		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:tickets"`
+	}
+)
+
+// A leafPool makes statements about segments fail when a test wants it.
+type leafPool struct {
+	meet atomic.Pointer[func(ctx context.Context) error] // nil lets them pass
+}
+
+// leafy puts a leafPool before the pool that plugins of db will use.
+func leafy(db *gorm.DB) *leafPool {
+	p := &leafPool{}
+	plugintest.Tapped(db, p.answer)
+	return p
+}
+
+// fails makes statements fail with what f returns.
+func (p *leafPool) fails(f func(ctx context.Context) error) { p.meet.Store(&f) }
+
+// passes lets statements pass again.
+func (p *leafPool) passes() { p.meet.Store(nil) }
+
+// errUnreachable is how an unreachable server fails.
+var errUnreachable = &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+
+func (p *leafPool) answer(ctx context.Context, query string) error {
+	if f := p.meet.Load(); f != nil && strings.Contains(query, "leaf_alloc") {
+		return (*f)(ctx)
+	}
+	return nil
+}
+
+// Formerly Health did not report a segment whose ranges could not be fetched, or sources of the application.
+func TestPluginHealth_CoversSegmentsAndSources(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		db := plugintest.File(t, filepath.Join(dir, "test.db"), &gorm.Config{})
+		plugintest.Migrate(t, db, &voucher{}, &ticket{})
+		p := leafy(db)
+		source := &troubled{}
+		plugin := plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithClock(plugintest.AtNoon), uidplugin.WithSegments(segment.Config{Step: 10}),
+			uidplugin.WithModels(&voucher{}, &ticket{}),
+			uidplugin.WithSource("tickets", func(context.Context, *gorm.DB, string) (generator.Generator, error) { return source, nil }))
+		must(t, plugin.Health())
+
+		p.fails(func(context.Context) error { return errUnreachable })
+		must(t, db.Create(&[]voucher{{}, {}, {}}).Error)
+		synctest.Wait()
+		err := plugin.Health()
+		if !errors.Is(err, errUnreachable) {
+			t.Fatalf("Health: %v", err)
+		}
+		saysAll(t, err.Error(), "the generator segment of table vouchers", "since 2026-06-01 12:00:00", "7 are left", "connection refused")
+		trouble := plugintest.ErrBroken
+		source.trouble.Store(&trouble)
+		if err := plugin.Health(); !errors.Is(err, errUnreachable) || !errors.Is(err, plugintest.ErrBroken) {
+			t.Errorf("Health of two: %v", err)
+		}
+		p.passes()
+		time.Sleep(10 * time.Second)
+		if err := plugin.Health(); errors.Is(err, errUnreachable) || !errors.Is(err, plugintest.ErrBroken) {
+			t.Errorf("Health after the database's return: %v", err)
+		}
+		source.panics.Store(true)
+		if err := plugin.Health(); err == nil || !strings.Contains(err.Error(), "a bug in it") {
+			t.Errorf("Health of a source that panics: %v", err)
+		}
+		// Stats is also called in goroutines that collect metrics, where a panic ends the process.
+		if s := plugin.Stats().Tables; len(s) != 2 || s[0].Made != 0 {
+			t.Errorf("Stats of a source that panics: %+v", s)
+		}
+		source.panics.Store(false)
+		source.trouble.Store(nil)
+		must(t, plugin.Health())
+	})
+}
+
+// entry is a row of a log, with ids of a segment.
+type entry struct {
+	ID   int64 `gorm:"primaryKey;autoIncrement:false;uid:segment"`
+	Text string
+}
+
+// A handlerFunc handles what is logged.
+type handlerFunc func(slog.Record)
+
+func (f handlerFunc) Enabled(context.Context, slog.Level) bool      { return true }
+func (f handlerFunc) Handle(_ context.Context, r slog.Record) error { f(r); return nil }
+func (f handlerFunc) WithAttrs([]slog.Attr) slog.Handler            { return f }
+func (f handlerFunc) WithGroup(string) slog.Handler                 { return f }
+
+// A log handler writes rows, whose ids the plugin makes. What is logged while such an id is being made once waited for
+// itself.
+func TestWithLogger_ItsHandlerMayCreateRows(t *testing.T) {
+	t.Parallel()
+
+	db := plugintest.Bare(t)
+	var on atomic.Bool
+	handler := handlerFunc(func(r slog.Record) {
+		if on.Load() {
+			_ = db.Create(&entry{Text: r.Message}).Error
+		}
+	})
+	p := uidplugin.New(uidplugin.WithLogger(slog.New(handler)), uidplugin.WithTimeout(time.Second))
+	must(t, db.Use(p))
+	plugintest.Migrate(t, db, &entry{}, &plugintest.Part{})
+	on.Store(true)
+	done := make(chan error, 1)
+	go func() {
+		done <- errors.Join(db.Create(&entry{Text: "first"}).Error, db.Create(&plugintest.Part{}).Error, p.Close(t.Context()))
+	}()
+	select {
+	case err := <-done:
+		must(t, err)
+	case <-time.After(time.Minute):
+		t.Fatal("a create, or Close, hangs, although WithTimeout is a second")
+	}
+	if n := plugintest.Count(t, db, "entries", "text = 'first'"); n != 1 {
+		t.Errorf("%d rows", n)
+	}
+}
+
+// The options of segments are checked with all others. They once failed at the first create.
+func TestWithSegments_IsCheckedByUse(t *testing.T) {
+	t.Parallel()
+
+	for says, config := range map[string]segment.Config{"Step -1": {Step: -1}, "no name": {Table: "no name"}} {
+		db := plugintest.Bare(t)
+		err := db.Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithSegments(config)))
+		if !errors.Is(err, uidplugin.ErrOption) {
+			t.Fatalf("db.Use: %v", err)
+		}
+		saysAll(t, err.Error(), "WithSegments", says)
+		plugintest.Unregistered(t, db)
+	}
+}
+
+type (
+	bigString struct {
+		ID string `gorm:"primaryKey;uid:segment;type:bigint"`
+	}
+	bigText struct {
+		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:segment;type:varchar(20)"`
+	}
+	shortString struct {
+		ID string `gorm:"primaryKey;size:20;uid:segment"`
+	}
+)
+
+// Keys of all types continue above the largest existing one, by value. As texts, 9 would be above 10.
+func TestSegment_GoesOnAboveKeysOfAnyType(t *testing.T) {
+	t.Parallel()
+
+	for table, m := range map[string]any{
+		"big_strings": &bigString{}, "big_texts": &bigText{}, "short_strings": &shortString{},
+	} {
+		db := plugintest.Open(t)
+		plugintest.Migrate(t, db, m)
+		fetched(t, db, table)
+		for _, id := range []int{1, 2, 9, 10} {
+			must(t, db.Exec("INSERT INTO "+table+" (id) VALUES (?)", id).Error)
+		}
+		if err := db.Create(m).Error; err != nil || fmt.Sprint(m) != "&{11}" {
+			t.Errorf("%s: %v, %v", table, m, err)
+		}
+	}
+}
+
+// A new tag began right above the rows of another program, which a Leaf service may have numbers above. All processes
+// are refused, however many begin at once, until somebody says where to begin.
+func TestGenerators_ANewSegmentOfATableWithRowsIsRefused(t *testing.T) {
+	t.Parallel()
+
+	type slip struct {
+		ID   int64 `gorm:"primaryKey;autoIncrement:false;uid:segment"`
+		Name string
+	}
+	first := plugintest.Bare(t)
+	must(t, first.AutoMigrate(&slip{}))
+	must(t, first.Create(&slip{ID: 700}).Error)
+	var wg sync.WaitGroup
+	for range 4 {
+		db := plugintest.File(t, plugintest.FileOf(t, first), &gorm.Config{})
+		wg.Go(func() {
+			err := db.Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(&slip{})))
+			if !errors.Is(err, segment.ErrRow) || !strings.Contains(err.Error(), `the tag "slips" of leaf_alloc is new`) {
+				t.Errorf("db.Use: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := plugintest.Count(t, first, "leaf_alloc"); n != 0 {
+		t.Errorf("leaf_alloc has %d rows", n)
+	}
+	for want, start := range []int64{701, 0} {
+		db := plugintest.File(t, plugintest.FileOf(t, first), &gorm.Config{})
+		plugintest.Use(t, db, uidplugin.WithModels(&slip{}), uidplugin.WithSegments(segment.Config{Start: start, Step: 10, MaxStep: 1}))
+		s := slip{}
+		must(t, db.Create(&s).Error)
+		if want := int64(701 + 10*want); s.ID != want {
+			t.Errorf("id %d, want %d", s.ID, want)
+		}
+	}
+}
+
+// The row of a Leaf service has any name. The plugin made a row of its own and began at 1.
+func TestGenerators_ATagNamesTheRowOfASegment(t *testing.T) {
+	t.Parallel()
+
+	type slip struct {
+		ID  int64 `gorm:"primaryKey;autoIncrement:false;uid:segment:Order-Service:v1"`
+		Ref int64 `gorm:"uid: Segment : ref "`
+		No  int64 `gorm:"uid:segment"`
+	}
+	db := plugintest.Bare(t)
+	must(t, db.AutoMigrate(&slip{}))
+	fetched(t, db, "Order-Service:v1", "ref")
+	must(t, db.Exec("INSERT INTO slips (id, ref, no) VALUES (1, 1, 0)").Error)
+	p := plugintest.Use(t, db, uidplugin.WithModels(&slip{}), uidplugin.WithSegments(segment.Config{Step: 10, MaxStep: 1}))
+	s := slip{}
+	must(t, db.Create(&s).Error)
+	if s != (slip{2, 2, 1}) {
+		t.Errorf("the row is %+v", s)
+	}
+	var tags []string
+	must(t, db.Raw("SELECT biz_tag || ' ' || max_id FROM leaf_alloc ORDER BY biz_tag").Scan(&tags).Error)
+	if got := strings.Join(tags, ", "); got != "Order-Service:v1 12, ref 12, slips.no 11" {
+		t.Errorf("leaf_alloc has %s", got)
+	}
+	if tables := p.Stats().Tables; len(tables) != 3 || tables[0].Table != "slips" {
+		t.Errorf("Stats: %+v", tables)
+	}
+
+	type cachedSlip struct {
+		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:cached:other"`
+	}
+	for want, m := range map[string]any{`after the generator cached`: &cachedSlip{}, `name the tags "Order-Service:v1" and "other"`: &otherSlip{}} {
+		err := p.Register(t.Context(), m)
+		if !errors.Is(err, uidplugin.ErrField) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Register: %v", err)
+		}
+	}
+}
+
+// An otherSlip is of the same table with another tag.
+type otherSlip struct {
+	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:segment:other"`
+}
+
+func (otherSlip) TableName() string { return "slips" }
+
+// A writer is a logger of GORM that creates a row for each statement of the lease manager.
+type writer struct {
+	logger.Interface
+	db atomic.Pointer[gorm.DB]
+}
+
+func (w *writer) LogMode(logger.LogLevel) logger.Interface { return w }
+func (w *writer) Trace(_ context.Context, _ time.Time, statement func() (string, int64), _ error) {
+	if sql, _ := statement(); strings.Contains(sql, "WORKER_SLOT") && w.db.Load() != nil {
+		_ = w.db.Load().Create(&plugintest.Part{Name: sql}).Error
+	}
+}
+
+// GORM's logger may create rows, which wait for worker ids. The lease manager once waited for the logger: neither came
+// on.
+func TestNew_GORMsLoggerMayCreateRows(t *testing.T) {
+	t.Parallel()
+
+	w := &writer{Interface: logger.Discard}
+	db := plugintest.File(t, filepath.Join(t.TempDir(), "test.db"), &gorm.Config{Logger: w})
+	p := plugintest.Use(t, db, uidplugin.WithTimeout(time.Second), uidplugin.WithDisposable())
+	must(t, db.Exec("CREATE TABLE parts (id bigint PRIMARY KEY, name text)").Error)
+	must(t, db.Exec("CREATE TABLE entries (id bigint PRIMARY KEY, text text)").Error)
+	w.db.Store(db.Session(&gorm.Session{Logger: logger.Discard}))
+	must(t, db.Create(&entry{Text: "first"}).Error)
+	must(t, db.Create(&plugintest.Part{Name: "second"}).Error)
+	for plugintest.Count(t, db, "parts", "name LIKE '%WORKER_SLOT%'") == 0 { // the logger runs next to
+		must(t, t.Context().Err())
+		time.Sleep(time.Millisecond)
+	}
+	must(t, p.Close(t.Context()))
+}
+
+// even makes even numbers.
+type even struct {
+	generator.Generator
+	last atomic.Int64
+}
+
+func (e *even) Next(context.Context) (int64, error) { return e.last.Add(2), nil }
+
+func (e *even) Fill(_ context.Context, ids []int64) error {
+	for i := range ids {
+		ids[i] = e.last.Add(2)
+	}
+	return nil
+}
+
+func (e *even) Close() {}
+
+// troubled is a generator that is not well.
+type troubled struct {
+	even
+	trouble atomic.Pointer[error]
+	panics  atomic.Bool
+}
+
+func (g *troubled) Waits() int64 { return 3 }
+
+func (g *troubled) Made() int64 {
+	if g.panics.Load() {
+		panic("a bug in it")
+	}
+	return 5
+}
+
+func (g *troubled) Health() error {
+	if g.panics.Load() {
+		panic("a bug in it")
+	}
+	if err := g.trouble.Load(); err != nil {
+		return *err
+	}
+	return nil
+}

@@ -1,0 +1,35 @@
+// wing: segment
+
+package uidplugin
+
+import (
+	"github.com/uidplugin/uidplugin/internal/config"
+	"github.com/uidplugin/uidplugin/internal/segments"
+	"github.com/uidplugin/uidplugin/segment"
+)
+
+// Segment is a generator that tags can name: gorm:"uid:segment". Its ids are small numbers of ranges from a table, like
+// Leaf's; see package segment.
+const Segment = "segment"
+
+// WithSegments configures the generator [Segment]; see [segment.Config] for units, ranges and defaults. The default is
+// the zero Config. A zero Now or Log means the plugin's, and a zero MaxWait or Timeout means the value of
+// [WithTimeout].
+//
+// The row's tag, which Leaf calls biz_tag, may be set in the field's tag: gorm:"uid:segment:order-service". A Leaf
+// service may share the row. Otherwise the tag is the unquoted name of the table, followed by a dot and the column
+// unless that is a primary key.
+//
+// The name includes the schema or database only if that is not the connection's current one. So all processes that
+// insert into a table should connect to the same schema or database. It is in lower case on SQLite, and on MySQL unless
+// lower_case_table_names is 0, so all spellings share one row.
+//
+// Ids begin above the largest value of the column, or at Start if that is larger. If the column has values, a new tag
+// is refused with [segment.ErrRow] unless Start is above them; see Config.Used, which the plugin sets. Start should not
+// be an id of the layout, because Locate would return a wrong place for such ids.
+func WithSegments(s segment.Config) Option {
+	return func(cfg *config.Config) { cfg.Specs[segments.Name] = segments.Spec("WithSegments", s) }
+}
+
+// addSegments adds the generator to the built-in ones.
+func addSegments(cfg *config.Config) { WithSegments(segment.Config{})(cfg) }
