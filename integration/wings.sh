@@ -23,8 +23,8 @@ folders() {
 # heart are the packages whose tests must pass without any wing. Those below them import nothing that could be a wing's.
 heart=(. ./internal/catalog ./internal/config ./internal/core ./internal/fill ./internal/lookup ./internal/model ./internal/supply ./internal/upsert)
 
-# These compare the tree with texts about all wings: testdata, documents and the log's page.
-about='TestAPI|TestStructure_Documents'
+# These compare the tree with texts about all wings: testdata, documents, the log's page, and the wiring of the heart.
+about='TestAPI|TestStructure_(Documents|TheHeart)'
 
 # marked prints the files below the current folder that have the mark of a wing, with all its folders left out.
 marked() {
