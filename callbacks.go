@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"github.com/uidplugin/uidplugin/internal/adopt"
-	"github.com/uidplugin/uidplugin/internal/core"
+	"github.com/uidplugin/uidplugin/internal/core"   // wing: follow
 	"github.com/uidplugin/uidplugin/internal/follow" // wing: follow
 	"github.com/uidplugin/uidplugin/internal/lookup"
 	"gorm.io/gorm"
