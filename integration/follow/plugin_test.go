@@ -299,7 +299,7 @@ func TestTooLate_KeepsTheKeysOfTheApplication(t *testing.T) {
 		passMark(t, db, &letter{})
 		rows := []*letter{{Town: "Ely"}, {ID: id}, {Town: "York"}}
 		for range 2 {
-			testkit.IsError(t, db.Create(&rows).Error, follow.ErrTooLate, "new ids where the application")
+			testkit.IsError(t, db.Create(&rows).Error, follow.ErrTooLate, "with new ids where")
 			if rows[0].ID != 0 || rows[1].ID != id || rows[2].ID != 0 {
 				t.Errorf("%d, %d and %d instead of 0, %d and 0", rows[0].ID, rows[1].ID, rows[2].ID, id)
 			}
@@ -315,7 +315,7 @@ func TestTooLate_ATransactionIsRepeated(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := behind(t, d, 20*time.Second)
 		work := func(tx *gorm.DB) error { return tx.Create(&letter{Town: "Ely", Stamps: []stamp{{Price: 1}}}).Error }
-		testkit.IsError(t, db.Transaction(work), follow.ErrTooLate, "in a transaction")
+		testkit.IsError(t, db.Transaction(work), follow.ErrTooLate, "in a new transaction")
 		testkit.Must(t, db.Transaction(work))
 	})
 }

@@ -127,7 +127,7 @@ func fromLeaf(t *testing.T, d *testkit.Database, table string) {
 		wg.Go(func() {
 			err := db.Use(uidplugin.New(harness.Quiet, segments, uidplugin.WithModels(&newOrder{})))
 			if !errors.Is(err, segment.ErrRow) || !strings.Contains(err.Error(), `the tag "orders" of `+table+" is new") ||
-				!strings.Contains(err.Error(), `This table is in the database "`+database+`"`) {
+				!strings.Contains(err.Error(), `this one is in the database "`+database+`"`) {
 				t.Errorf("db.Use: %v", err)
 			}
 		})

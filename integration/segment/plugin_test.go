@@ -126,3 +126,20 @@ func TestSegment_OfAColumnThatAutoMigrateAdds(t *testing.T) {
 		}
 	})
 }
+
+// With PrepareStmt, db.Use failed with a panic of database/sql if the table or the column did not exist yet.
+func TestSegment_BeforeAutoMigrateOnPreparedStatements(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		testkit.Must(t, d.Open(t, nil).AutoMigrate(&Draft{}))
+		db := d.Open(t, &gorm.Config{PrepareStmt: true})
+		harness.Use(t, db, uidplugin.WithModels(&Voucher{}, &NumberedDraft{}))
+		testkit.Must(t, db.AutoMigrate(&Voucher{}, &NumberedDraft{}))
+		var voucher Voucher
+		var draft NumberedDraft
+		testkit.Must(t, errors.Join(db.Create(&voucher).Error, db.Create(&draft).Error))
+		if voucher.ID != 1 || draft.Number != 1 {
+			t.Errorf("the rows are %+v, %+v", voucher, draft)
+		}
+	})
+}

@@ -70,11 +70,11 @@ func TestConfigValidate_SaysWhatIsWrongAndWhatIsRight(t *testing.T) {
 		{func(c *config.Config) { c.Generator = "nosuch" },
 			`WithDefaultGenerator("nosuch"): this generator does not exist; use one of cached, paired, snowflake`},
 		{func(c *config.Config) { c.Host.Kind = 3 }, "WithHost: the kind 3 is neither 1 (CONTAINER) nor 2 (ACTUAL)"},
-		{counted, "WithCounts: broken"},
+		{counted, "WithCounts: errBroken"},
 	} {
 		testkit.IsError(t, with(tt.change).Validate(), supply.ErrOption, tt.says)
 	}
-	testkit.IsError(t, with(counted).Validate(), broken)
+	testkit.IsError(t, with(counted).Validate(), errBroken)
 	// An invalid layout has an error of its own, and no generator is made of it.
 	err := with(func(c *config.Config) { c.Layout.TimeBits = 0 }).Validate()
 	testkit.IsError(t, err, generator.ErrLayout, "at least 1 bit")
@@ -83,11 +83,11 @@ func TestConfigValidate_SaysWhatIsWrongAndWhatIsRight(t *testing.T) {
 	}
 }
 
-var broken = errors.New("broken")
+var errBroken = errors.New("broken")
 
 // counted adds an opener that an option configures, with a value that it refuses.
 func counted(c *config.Config) {
-	c.Specs["counted"] = supply.Spec{Option: "WithCounts", Check: func() error { return broken }}
+	c.Specs["counted"] = supply.Spec{Option: "WithCounts", Check: func() error { return errBroken }}
 }
 
 // What belongs to a generator of the plugin is found by making it, once and in Validate. A factory of the application
@@ -95,13 +95,13 @@ func counted(c *config.Config) {
 func TestConfigValidate_MakesOnlyTheGeneratorsOfThePlugin(t *testing.T) {
 	t.Parallel()
 
-	fails := func(generator.Config) (generator.Renewable, error) { return nil, broken }
+	fails := func(generator.Config) (generator.Renewable, error) { return nil, errBroken }
 	c := config.New()
 	c.AddGenerator("WithGenerator", "cached", supply.Spec{Lanes: 1, Make: fails})
 	c.AddGenerator("WithGenerator", "mine", supply.Spec{Lanes: 1, Make: fails})
 	testkit.Must(t, c.Validate())
 	c.Specs["snowflake"] = supply.Spec{Lanes: 1, Make: fails, Replaceable: true}
-	testkit.IsError(t, c.Validate(), broken)
+	testkit.IsError(t, c.Validate(), errBroken)
 	testkit.IsError(t, c.Validate(), supply.ErrOption)
 }
 

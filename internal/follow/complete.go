@@ -60,7 +60,7 @@ func (s *statements) checkFunction(ctx context.Context, db *sqldb.DB) error {
 	case err != nil:
 		return err
 	case !named:
-		return fmt.Errorf("%w: its function has the former name of the schema; call EnableFollow", errUnable)
+		return fmt.Errorf("%w: its function has the former name of the schema; call follow.Enable", errUnable)
 	case !readable:
 		return fmt.Errorf("%w: GRANT USAGE ON SEQUENCE %s TO %s, the owner of its function", errUnable, sequence, owner)
 	}
@@ -77,5 +77,5 @@ func (s *statements) checkDefiner(ctx context.Context, db *sqldb.DB) error {
 	if err != nil || gone == "" {
 		return err
 	}
-	return fmt.Errorf("%w: it has the rights of the account %s, which does not exist; call EnableFollow", errUnable, gone)
+	return fmt.Errorf("%w: it has the rights of the account %s, which does not exist; call follow.Enable", errUnable, gone)
 }

@@ -179,15 +179,25 @@ func (o *opener) largestKey(ctx context.Context, table string, c supply.Column) 
 		value = numberInText(value, o.DB.Dialector.Name())
 	}
 	o.DB.Dialector.QuoteTo(&query, table)
-	var largest sql.NullInt64
-	err := o.DB.ConnPool.QueryRowContext(ctx, "SELECT MAX("+value+") FROM "+query.String()).Scan(&largest)
-	if err == nil {
+	largest, err := numberOf(ctx, o.DB.ConnPool, "SELECT MAX("+value+") FROM "+query.String())
+	if err == nil || noSuchColumn(err) {
 		return max(largest.Int64, 0), nil
 	}
-	if noSuchColumn(err) {
-		return 0, nil
-	}
 	return 0, fmt.Errorf("uidplugin: look for the largest %s of %s, above which its ids begin: %w", c.Name, table, err)
+}
+
+// numberOf returns the number that a query selects. It avoids QueryRowContext, because the Row of GORM's PrepareStmt
+// panics if the statement could not be prepared, as that of a table that does not exist yet.
+func numberOf(ctx context.Context, pool gorm.ConnPool, query string) (n sql.NullInt64, err error) {
+	rows, err := pool.QueryContext(ctx, query)
+	if err != nil {
+		return n, err
+	}
+	defer func() { _ = rows.Close() }()
+	if rows.Next() {
+		err = rows.Scan(&n)
+	}
+	return n, errors.Join(err, rows.Err())
 }
 
 // numberInText returns an SQL expression that parses ids in a text column. It is NULL for other texts, such as keys of

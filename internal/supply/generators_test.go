@@ -16,7 +16,7 @@ import (
 	"gorm.io/gorm"
 )
 
-var must, saysAll = testkit.Must, testkit.SaysAll
+var must = testkit.Must
 
 // sheet has ids of all generators.
 type sheet struct {

@@ -122,12 +122,16 @@ func TestWithWorkerID_RefusesAPluginWhoseLayoutMakesTheSameIDs(t *testing.T) {
 		l.TimeBits, l.WorkerBits, l.SequenceBits, l.Epoch = time, worker, sequence, l.Epoch.Add(epoch)
 		return uidplugin.WithLayout(l)
 	}
+	long := generator.DefaultLayout()
+	long.TimeBits, long.WorkerBits, long.Tick = 40, 19, 2*time.Millisecond
 	first := oneOfMany(t, plugintest.Bare(t), uidplugin.WithWorkerID(130))
 	for name, options := range map[string][]uidplugin.Option{
-		"time bits":        {uidplugin.WithWorkerID(130), with(40, 18, 4, 0)},
-		"larger workers":   {uidplugin.WithWorkerID(130 >> 2), with(41, 16, 6, 0)},
-		"smaller workers":  {uidplugin.WithWorkerID(130<<2 + 3), with(41, 20, 2, 0)},
-		"smallest workers": {uidplugin.WithWorkerID(130 << 3), with(41, 21, 1, 0)},
+		"time bits":         {uidplugin.WithWorkerID(130), with(40, 18, 4, 0)},
+		"larger workers":    {uidplugin.WithWorkerID(130 >> 2), with(41, 16, 6, 0)},
+		"smaller workers":   {uidplugin.WithWorkerID(130<<2 + 3), with(41, 20, 2, 0)},
+		"smallest workers":  {uidplugin.WithWorkerID(130 << 3), with(41, 21, 1, 0)},
+		"longer ticks":      {uidplugin.WithWorkerID(130), uidplugin.WithLayout(long)},
+		"their second half": {uidplugin.WithWorkerID(1<<18 + 130), uidplugin.WithLayout(long)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := uidplugin.New(append(options, uidplugin.WithLogger(nil))...)
@@ -139,15 +143,25 @@ func TestWithWorkerID_RefusesAPluginWhoseLayoutMakesTheSameIDs(t *testing.T) {
 		{uidplugin.WithWorkerID(130<<2 + 4), with(41, 20, 2, 0)},
 		{uidplugin.WithWorkerID(130), with(41, 17, 4, 0)},
 		{uidplugin.WithWorkerID(130), with(41, 18, 4, time.Hour)},
+		{uidplugin.WithWorkerID(136), uidplugin.WithLayout(long)},
 	} {
 		oneOfMany(t, plugintest.Bare(t), options...)
 	}
 	id, err := first.NextID(t.Context(), &plugintest.Part{})
 	must(t, err)
 	must(t, first.Close(t.Context()))
-	next, err := oneOfMany(t, plugintest.Bare(t), uidplugin.WithWorkerID(130), with(40, 18, 4, 0)).NextID(t.Context(), &plugintest.Part{})
-	if must(t, err); next>>22 <= id>>22 {
-		t.Errorf("the next layout begins at %d, and the one before ended at %d", next, id)
+	for _, options := range [][]uidplugin.Option{
+		{uidplugin.WithWorkerID(130), with(40, 18, 4, 0)},
+		{uidplugin.WithWorkerID(130), uidplugin.WithLayout(long)},
+		{uidplugin.WithWorkerID(130)},
+	} {
+		p := oneOfMany(t, plugintest.Bare(t), options...)
+		next, err := p.NextID(t.Context(), &plugintest.Part{})
+		if must(t, err); next>>22 <= id>>22 {
+			t.Errorf("the next layout begins at %d, and the one before ended at %d", next, id)
+		}
+		must(t, p.Close(t.Context()))
+		id = next
 	}
 }
 

@@ -49,14 +49,24 @@ func canonical(l generator.Layout) generator.Layout {
 	return l
 }
 
-// meets returns the first of workers that makes some ids of k at the same time, or -1. Two layouts that differ only in
-// TimeBits make the same ids. So do others with the same ticks if they only divide the lower bits differently.
+// meets returns the first of workers that makes some ids of k at the same time, or -1. Layouts make the same ids if
+// these grow at the same rate, however the bits are divided: a tick that is twice as long, with one bit more below it,
+// has the ids of two ticks.
 func (k workerKey) meets(l generator.Layout, workers []int64) int64 {
-	if k.layout.Tick != l.Tick || k.layout.Epoch != l.Epoch || k.layout.WorkerBits+k.layout.SequenceBits != l.WorkerBits+l.SequenceBits {
+	below, other := k.layout.WorkerBits+k.layout.SequenceBits, l.WorkerBits+l.SequenceBits
+	short, long := k.layout, l
+	if below > other {
+		short, long = l, k.layout
+	}
+	period := min(below, other)
+	if doublings := max(below, other) - period; k.layout.Epoch != l.Epoch || long.Tick>>doublings != short.Tick ||
+		short.Tick<<doublings != long.Tick {
 		return -1
 	}
+	size := max(k.layout.SequenceBits, l.SequenceBits) // of the ids of a worker id in a tick, in the layout that has more
 	for _, w := range workers {
-		if w<<l.SequenceBits < (k.worker+1)<<k.layout.SequenceBits && k.worker<<k.layout.SequenceBits < (w+1)<<l.SequenceBits {
+		// One lot of ids is in the other if they begin in the same one of the blocks that divide a short tick.
+		if size >= period || (k.worker<<k.layout.SequenceBits^w<<l.SequenceBits)>>size&(1<<(period-size)-1) == 0 {
 			return w
 		}
 	}
@@ -81,7 +91,7 @@ func ShareFixed(l generator.Layout, workerID int64, lead time.Duration, now func
 		switch {
 		case worker < 0:
 		case other.users.Load() == 0:
-			last = max(last, other.last.Load())
+			last = max(last, ((other.last.Load()+1)<<(key.layout.WorkerBits+key.layout.SequenceBits)-1)>>(l.WorkerBits+l.SequenceBits))
 		case key.layout != l:
 			return nil, fmt.Errorf("%w: WithLayout: another plugin of this process has the worker id %d and the layout %s, and this one %d and %s, so both"+
 				" make the same ids: use one layout or another number, or close the other plugin",
