@@ -70,7 +70,7 @@ func TestConfigValidate_SaysWhatIsWrongAndWhatIsRight(t *testing.T) {
 		{func(c *config.Config) { c.Generator = "nosuch" },
 			`WithDefaultGenerator("nosuch"): this generator does not exist; use one of cached, paired, snowflake`},
 		{func(c *config.Config) { c.Host.Kind = 3 }, "WithHost: the kind 3 is neither 1 (CONTAINER) nor 2 (ACTUAL)"},
-		{counted, "WithCounts: errBroken"},
+		{counted, "WithCounts: broken"},
 	} {
 		testkit.IsError(t, with(tt.change).Validate(), supply.ErrOption, tt.says)
 	}
