@@ -138,7 +138,7 @@ func TestPluginForeignKey_OfAJoinTableThatLosesIDsIsRefused(t *testing.T) {
 	must(t, db.SetupJoinTable(&fkPerson{}, "Parts", &fkMember[int64]{}))
 	must(t, uidplugin.From(db).AutoMigrate(&fkPerson{}, &plugintest.Part{}, &fkOwnKey{}))
 	must(t, db.Create(&fkPerson{Number: 5, Parts: []*plugintest.Part{{}}, Other: []fkOwnKey{{}}}).Error)
-	links(t, db, "fk_members", "part_id", "parts", 1)
+	plugintest.Links(t, db, "fk_members", "part_id", "parts", 1)
 }
 
 // A size in the tag is the size of the column. SQLite ignores it, but tests on SQLite are to find what production
@@ -224,7 +224,7 @@ func saves[K, F any](t *testing.T) {
 		db := plugintest.Open(t)
 		must(t, uidplugin.From(db).AutoMigrate(&fkInvoice[K, F]{}, &fkLine[F]{}))
 		must(t, db.Create(&fkInvoice[K, F]{Lines: []fkLine[F]{{}, {}}}).Error)
-		links(t, db, "fk_lines", "invoice_id", "fk_invoices", 2)
+		plugintest.Links(t, db, "fk_lines", "invoice_id", "fk_invoices", 2)
 	})
 }
 

@@ -12,6 +12,8 @@ import (
 	"gorm.io/gorm"
 )
 
+var must, saysAll = testkit.Must, testkit.SaysAll
+
 // autoWarning is in what the log says of an AUTO_INCREMENT key.
 const autoWarning = "AUTO_INCREMENT"
 

@@ -86,6 +86,17 @@ func Count(tb testing.TB, db *gorm.DB, table string, where ...any) int64 {
 	return n
 }
 
+// Links checks that each of a table's foreign keys leads to a row.
+func Links(tb testing.TB, db *gorm.DB, table, column, to string, want int64) {
+	tb.Helper()
+	if n := Count(tb, db, table, column+" IN (SELECT id FROM "+to+")"); n != want {
+		tb.Errorf("%d rows of %s have a %s, want %d", n, table, column, want)
+	}
+	if n := Count(tb, db, table); n != want {
+		tb.Errorf("%d rows in %s, want %d", n, table, want)
+	}
+}
+
 // IsOurs checks that id was made by the plugin for a table.
 func IsOurs(tb testing.TB, db *gorm.DB, table string, id int64) {
 	tb.Helper()

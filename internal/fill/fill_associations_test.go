@@ -1,4 +1,4 @@
-package catalog_test
+package fill_test
 
 import (
 	"testing"
@@ -14,17 +14,6 @@ func shop(t *testing.T, options ...uidplugin.Option) *gorm.DB {
 	db := plugintest.Open(t, options...)
 	plugintest.Migrate(t, db, &plugintest.Customer{}, &plugintest.Purchase{}, &plugintest.Item{}, &plugintest.Profile{}, &plugintest.Club{}, &plugintest.Label{})
 	return db
-}
-
-// links checks that each of a table's foreign keys leads to a row.
-func links(t *testing.T, db *gorm.DB, table, column, to string, want int64) {
-	t.Helper()
-	if n := plugintest.Count(t, db, table, column+" IN (SELECT id FROM "+to+")"); n != want {
-		t.Errorf("%d rows of %s have a %s, want %d", n, table, column, want)
-	}
-	if n := plugintest.Count(t, db, table); n != want {
-		t.Errorf("%d rows in %s, want %d", n, table, want)
-	}
 }
 
 func TestAssociations_Many2ManyLeavesTheJoinTableToGORM(t *testing.T) {
@@ -94,7 +83,7 @@ func TestAssociations_AJoinTableThatIsSetUpLate(t *testing.T) {
 	row := bank{Sides: []side{{}}}
 	must(t, db.Create(&row).Error)
 	plugintest.IsOurs(t, db, "sides", row.Sides[0].ID)
-	links(t, db, "bridges", "side_id", "sides", 1)
+	plugintest.Links(t, db, "bridges", "side_id", "sides", 1)
 }
 
 // The same if db.Use and creates have seen the model before, and nothing else refers to the join table.
@@ -125,7 +114,7 @@ func TestAssociations_AJoinTableThatIsSetUpAfterUseIsReachable(t *testing.T) {
 	row := wheel{Spokes: []spoke{{}}}
 	must(t, db.Create(&row).Error)
 	plugintest.IsOurs(t, db, "spokes", row.Spokes[0].ID)
-	links(t, db, "axles", "spoke_id", "spokes", 1)
+	plugintest.Links(t, db, "axles", "spoke_id", "spokes", 1)
 	var joined axle
 	must(t, db.First(&joined).Error)
 	plugintest.IsOurs(t, db, "axles", joined.ID)
@@ -145,7 +134,7 @@ func TestAssociations_AnUpdateOfAColumnCreatesChildren(t *testing.T) {
 	must(t, db.Model(&c).Update("name", "Gus II").Error)
 	plugintest.IsOurs(t, db, "purchases", c.Purchases[0].ID)
 	plugintest.IsOurs(t, db, "items", c.Purchases[0].Items[0].ID)
-	links(t, db, "items", "purchase_id", "purchases", 1)
+	plugintest.Links(t, db, "items", "purchase_id", "purchases", 1)
 }
 
 // An update gets worker ids for its children before its transaction, because in the transaction a pool of one has no
@@ -185,5 +174,5 @@ func TestAssociations_AModelWithoutTagCreatesTaggedChildren(t *testing.T) {
 		t.Errorf("the key is %d", row.ID)
 	}
 	plugintest.IsOurs(t, db, "legs", row.Legs[3].ID)
-	links(t, db, "legs", "table_id", "tables", 4)
+	plugintest.Links(t, db, "legs", "table_id", "tables", 4)
 }

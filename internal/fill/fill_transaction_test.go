@@ -1,4 +1,4 @@
-package catalog_test
+package fill_test
 
 import (
 	"database/sql/driver"
@@ -74,7 +74,7 @@ func TestTransaction_WithModelsATransactionNeedsNoOtherConnection(t *testing.T) 
 	must(t, db.Transaction(func(tx *gorm.DB) error {
 		return tx.Create(&plugintest.Customer{Purchases: []plugintest.Purchase{{Items: []*plugintest.Item{{}}}}}).Error
 	}))
-	links(t, db, "items", "purchase_id", "purchases", 1)
+	plugintest.Links(t, db, "items", "purchase_id", "purchases", 1)
 }
 
 // A rollback must not revoke the worker id, because two rows could then get one id.

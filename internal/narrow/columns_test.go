@@ -1,8 +1,9 @@
-package catalog_test
+package narrow_test
 
 import (
 	"database/sql"
 	"errors"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"strings"
 	"testing"
 
@@ -11,6 +12,8 @@ import (
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 )
+
+var must, saysAll = testkit.Must, testkit.SaysAll
 
 // SQLite keeps 64 bits in all columns but those of a REAL type, which lose digits without an error.
 func TestColumns_OfTypeRealOnSQLite(t *testing.T) {

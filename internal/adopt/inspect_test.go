@@ -1,4 +1,4 @@
-package catalog_test
+package adopt_test
 
 import (
 	"strings"
@@ -8,6 +8,8 @@ import (
 	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
+
+var must = testkit.Must
 
 // GORM parses a model into another schema for a table that Table names. The plugin's AutoMigrate makes the key plain
 // there too, and GORM's own keeps it so.

@@ -1,4 +1,4 @@
-package catalog_test
+package fill_test
 
 import (
 	"testing"
@@ -8,6 +8,16 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
+
+// Base has the key of an embedding.
+type Base struct {
+	ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+}
+
+type embedding struct {
+	Base
+	Name string
+}
 
 // Setting keys allocates nothing: a db.Create with the plugin allocates as much as one without it, of rows that have
 // keys.
@@ -43,7 +53,7 @@ func TestAllocations_ThePluginAllocatesNothing(t *testing.T) { // not parallel: 
 			}
 		}},
 		{"embedded key", func(db *gorm.DB, id int64) func() error {
-			row := byValue{Name: "a"}
+			row := embedding{Name: "a"}
 			return func() error { row.ID = id; return db.Create(&row).Error }
 		}},
 		{"uidplugin.ID", func(db *gorm.DB, id int64) func() error {

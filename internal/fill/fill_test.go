@@ -1,4 +1,4 @@
-package catalog_test
+package fill_test
 
 import (
 	"testing"
