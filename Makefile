@@ -19,7 +19,10 @@ TIDY = (cd "$$dir" && mod=$$(mktemp -d) && trap 'rm -rf "$$mod"' EXIT && cp go.m
 WITHOUT_RACE := Alloc|TestMatrix|TestAnswers|TestRegions_Replicate
 HOSTILE := UID_TEST_HOSTILE_FOR=30s
 
-.PHONY: help test tests test-short minimum lint cross vuln bench compare rehearse
+# The packages that have them; the others would be compiled for nothing.
+WITH_THEM = $(sort $(dir $(shell grep -rlE --include='*_test.go' 'func \w*($(WITHOUT_RACE)|HostileWriters)' .)))
+
+.PHONY: help test tests test-short minimum wings lint cross vuln bench compare rehearse
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -32,7 +35,7 @@ test: ## all tests against private MariaDB, MySQL and PostgreSQL servers, with t
 # The first line is what the race detector would falsify, or only slow down; with it these are skipped. The tests of
 # documents compile code, which takes five times as long with the detector and shares nothing between goroutines.
 tests:
-	$(HOSTILE) go test -parallel 4 -run '$(WITHOUT_RACE)|HostileWriters' $(PACKAGES)
+	$(HOSTILE) go test -parallel 4 -run '$(WITHOUT_RACE)|HostileWriters' $(WITH_THEM)
 	go test ./integration/docs/
 	packages=$$(go list $(PACKAGES) | grep -v /integration/docs) && \
 	UID_TEST_WITHOUT_RACE='$(WITHOUT_RACE)' go test -race -shuffle=on -timeout 40m $$packages
@@ -46,6 +49,9 @@ minimum: export CI :=
 minimum: ## vet and test the root module alone, on SQLite, with the versions that its go.mod requires
 	go vet ./...
 	go test -short ./...
+
+wings: ## take each feature that can be left out of a copy, and build and test the rest
+	integration/wings.sh follow publicid segment inspector partitions
 
 lint: ## gofmt, go vet, staticcheck, go mod tidy
 	@bad=$$(git ls-files -z '*.go' | xargs -0r gofmt -l); [ -z "$$bad" ] || { printf 'not gofmt-ed:\n%s\n' "$$bad" >&2; exit 1; }
