@@ -55,9 +55,8 @@ func (s *shared) fill(db *gorm.DB) { s.filler.Fill(db) }
 // refill sets the keys again that hooks have zeroed.
 func (s *shared) refill(db *gorm.DB) { s.filler.Refill(db) }
 
-// beforeInsert prepares the statement. When GORM writes the statement, filler adds the ids that Select has left out, and
-// narrow compares all values. The function that was given last runs first (model.BeforeBuild), so
-// narrow comes first here.
+// beforeInsert prepares the statement. When GORM writes it, filler adds the ids that Select has left out, and narrow
+// compares all values. The function that was given last runs first (model.BeforeBuild), so narrow comes first here.
 func (s *shared) beforeInsert(db *gorm.DB) {
 	s.narrow.BeforeInsert(db) // narrow columns
 	s.filler.BeforeInsert(db)
