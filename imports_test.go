@@ -32,10 +32,10 @@ var picture = map[string]func(name string) bool{
 		return isGORM(name) || name == module || isPackage(name, "internal/adopt", "internal/follow", "internal/partition", "internal/rounded", "internal/sqldb", "internal/supply", "workernode", "generator", "segment")
 	},
 	"internal/catalog": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/config", "internal/supply", "internal/model", "internal/sqldb")
+		return isGORM(name) || name == "github.com/jinzhu/inflection" || isPackage(name, "internal/config", "internal/supply", "internal/model", "internal/sqldb")
 	},
 	"internal/adopt": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/catalog", "internal/config", "internal/model", "internal/sqldb", "internal/supply", "generator")
+		return isGORM(name) || isPackage(name, "internal/catalog", "internal/config", "internal/model", "internal/sqldb", "internal/supply", "workernode", "generator")
 	},
 	"internal/fill": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/catalog", "internal/upsert", "internal/model", "internal/sqldb", "internal/supply")

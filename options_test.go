@@ -307,7 +307,7 @@ func TestOptions_WorkerIDsAreLoggedWithTheirTables(t *testing.T) {
 	if len(lines) != 1 {
 		t.Fatalf("%q", lines)
 	}
-	saysAll(t, lines[0], "level=INFO", "slot=1", "id_space=", "from=20", "until=20")
+	saysAll(t, lines[0], "level=INFO", "slot=1", "id_space=", "until=20")
 }
 
 func TestOptions_TheDefaultLoggerIsSlogs(t *testing.T) { // not parallel: the default logger is everybody's

@@ -239,7 +239,7 @@ func (s *shared) open(db *gorm.DB) error {
 	s.supply = supply.New(cfg)
 	s.catalog = catalog.New(s.Config, db, s.supply)
 	s.filler = fill.New(s.catalog, s.supply)
-	s.adopt = adopt.New(s.Config, db, statements, s.catalog, s.supply)
+	s.adopt = adopt.New(s.Config, db, statements, s.catalog, s.supply, loc.WorkersFor)
 	s.narrow = narrow.New(s.Config, db, statements, s.catalog)
 	s.tables = statements
 	loc.Supply, loc.Catalog = s.supply, s.catalog

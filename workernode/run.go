@@ -161,8 +161,7 @@ func (m *Manager) share(began bool) {
 	if !began {
 		return
 	}
-	args := []any{"slot", h.lease.ID, "id_space", m.registry.Space,
-		"from", m.layout.TimeOf(h.lease.Start + 1), "until", m.layout.TimeOf(h.lease.Granted + 1)}
+	args := []any{"slot", h.lease.ID, "id_space", m.registry.Space, "until", m.layout.TimeOf(h.lease.Granted + 1)}
 	if workers, _ := m.allocator.counts(); workers > 0 { // a new slot gets its first one with the first table
 		args = append(args, "worker_ids", workers)
 	}

@@ -202,7 +202,7 @@ func TestMainJob_TablesThatDoNotFitAreToldOf(t *testing.T) {
 		if err := db.Use(p); err != nil {
 			t.Fatal(err)
 		}
-		if text := log.String(); !strings.Contains(text, "ALTER TABLE") || !strings.Contains(text, "adopteds") || !strings.Contains(text, "numbers these columns") {
+		if text := log.String(); !strings.Contains(text, "adopteds") || !strings.Contains(text, "numbers keys too") {
 			t.Errorf("logged %s", text)
 		}
 		before := len(log.Lines("WARN"))
@@ -248,15 +248,14 @@ func TestMainJob_TablesOfAssociatedModelsAreToldOf(t *testing.T) {
 		testkit.Must(t, db.Exec("CREATE TABLE pieces (id "+key+" PRIMARY KEY, whole_id BIGINT NOT NULL)").Error)
 		var log testkit.Log
 		harness.Use(t, db, uidplugin.WithModels(&Whole{}), uidplugin.WithLogger(log.Logger()))
-		if lines := log.Lines("WARN"); len(lines) != 1 || !strings.Contains(lines[0], "numbers these columns") || !strings.Contains(lines[0], "columns=pieces.id") {
+		if lines := log.Lines("numbers keys too"); len(lines) != 1 || !strings.Contains(lines[0], "columns=pieces.id") {
 			t.Errorf("logged %q", lines)
 		}
 	}, "mariadb", "mysql", "postgres")
 }
 
-// The warning about a key that the database numbers has the statement that changes the table: it is run as it is
-// logged, and then there is no warning, and an INSERT without a key fails. For an IDENTITY column of PostgreSQL there
-// was none.
+// The warning about numbers among the ids has the statement that changes the table: it is run as it is logged, and then
+// there is no warning, and an INSERT without a key fails. For an IDENTITY column of PostgreSQL there was none.
 func TestMainJob_TheStatementOfTheWarningMakesAKeyPlain(t *testing.T) {
 	t.Parallel()
 	type Adopted struct {
@@ -274,6 +273,14 @@ func TestMainJob_TheStatementOfTheWarningMakesAKeyPlain(t *testing.T) {
 			testkit.Must(t, db.Exec("CREATE TABLE adopteds (id "+key+" PRIMARY KEY, name TEXT)").Error)
 			var log testkit.Log
 			p := harness.Use(t, db, uidplugin.WithModels(&Adopted{}), uidplugin.WithLogger(log.Logger()))
+			testkit.Must(t, db.Create(&Adopted{}).Error)
+			if d.Name == "postgres" {
+				testkit.Must(t, db.Exec("SELECT setval('adopteds_id_seq', (SELECT MAX(id) FROM adopteds))").Error)
+			}
+			for range 16 { // the last has the next worker id
+				testkit.Must(t, db.Exec("INSERT INTO adopteds (name) VALUES ('manually')").Error)
+			}
+			testkit.Must(t, p.Register(t.Context(), &Adopted{}))
 			found := logged.FindStringSubmatch(log.String())
 			if found == nil {
 				t.Fatalf("%s: logged %s", key, log.String())
@@ -311,7 +318,7 @@ func TestMainJob_AKeyThatIsAlwaysGeneratedIsToldOf(t *testing.T) {
 			t.Fatalf("create: %v", err)
 		}
 		found := regexp.MustCompile(`creates fail.*statement=("(?:[^"\\]|\\.)*")`).FindStringSubmatch(strings.Join(log.Lines("ERROR"), "\n"))
-		if found == nil || strings.Contains(log.String(), "no create fails") {
+		if found == nil {
 			t.Fatalf("logged %s", log.String())
 		}
 		statement, err := strconv.Unquote(found[1])
@@ -319,25 +326,24 @@ func TestMainJob_AKeyThatIsAlwaysGeneratedIsToldOf(t *testing.T) {
 		testkit.Must(t, db.Exec(statement).Error)
 		testkit.Must(t, p.AutoMigrate(&Adopted{}))
 		testkit.Must(t, db.Create(&Adopted{}).Error)
-		if lines := log.Lines("WARN"); len(lines) != 1 || !strings.Contains(lines[0], "numbers these columns") {
+		if lines := log.Lines("numbers keys too"); len(lines) != 1 {
 			t.Errorf("logged %s", log.String())
 		}
 	}, "postgres")
 }
 
 // A table that db.Table names has a plain key too. GORM's own AutoMigrate leaves it to the database to number the key.
-// The plugin's AutoMigrate and Register then warn of that table, with the statement, and no warning comes twice.
+// The plugin's AutoMigrate and Register then log that once.
 func TestMainJob_TablesThatTableNamesHavePlainKeys(t *testing.T) {
 	t.Parallel()
 	type Archived struct {
 		ID   int64 `gorm:"primaryKey;uid"`
 		Name string
 	}
-	logged := regexp.MustCompile(`statement=("(?:[^"\\]|\\.)*")`)
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
 		var log testkit.Log
-		p := harness.Use(t, db, uidplugin.WithModels(&Archived{}), uidplugin.WithLogger(log.Logger()))
+		harness.Use(t, db, uidplugin.WithModels(&Archived{}), uidplugin.WithLogger(log.Logger()))
 		plain := func(table string) bool {
 			return db.Exec("INSERT INTO "+table+" (name) VALUES ('manually')").Error != nil
 		}
@@ -347,24 +353,16 @@ func TestMainJob_TablesThatTableNamesHavePlainKeys(t *testing.T) {
 		}
 		testkit.Must(t, db.Table("theirs").AutoMigrate(&Archived{}))
 		testkit.Must(t, uidplugin.From(db.Table("theirs")).AutoMigrate(&Archived{}))
-		warnings := log.Lines("columns=theirs.id")
-		if plain("theirs") || len(warnings) != 1 {
-			t.Fatalf("the key of theirs: plain is %v, warnings are %q", plain("theirs"), warnings)
+		if lines := log.Lines("columns=theirs.id"); plain("theirs") || len(lines) != 1 {
+			t.Fatalf("the key of theirs: plain is %v, lines are %q", plain("theirs"), lines)
 		}
-		statement, err := strconv.Unquote(logged.FindStringSubmatch(warnings[0])[1])
-		testkit.Must(t, err)
 		for range 2 {
 			testkit.Must(t, uidplugin.From(db.Table("theirs")).AutoMigrate(&Archived{}))
 			testkit.Must(t, uidplugin.From(db.Table("theirs")).Register(t.Context(), &Archived{}))
 		}
 		if n := len(log.Lines("columns=theirs.id")); n != 1 {
-			t.Errorf("%d warnings: %s", n, log.String())
+			t.Errorf("%d lines: %s", n, log.String())
 		}
-		testkit.Must(t, db.Exec(statement).Error)
-		if !plain("theirs") {
-			t.Errorf("%s: an INSERT without a key went through", statement)
-		}
-		testkit.Must(t, p.Register(t.Context(), &Archived{}))
 		testkit.Must(t, db.Table("theirs").Create(&Archived{}).Error)
 	}, "mariadb", "mysql", "postgres") // the root folder has one for SQLite, which numbers every integer key
 }

@@ -1,4 +1,4 @@
-// Package adopt is for tables whose keys the database numbers: by AUTO_INCREMENT, a sequence or IDENTITY. It warns of
+// Package adopt is for tables whose keys the database numbers: by AUTO_INCREMENT, a sequence or IDENTITY. It reports
 // such keys, leaves gaps for the rows of programs without the plugin, and keeps GORM from creating them.
 //
 // The root sets it up, and calls it when models are listed. internal/admin explains the rows in gaps.
@@ -13,6 +13,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/supply"
+	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
 )
@@ -24,8 +25,9 @@ type Numbering struct {
 	sql     *sqldb.DB // nil with a fixed worker id
 	catalog *catalog.Catalog
 	supply  *supply.Supply
+	workers func(*gorm.DB) *workernode.DB // reads the rows of worker ids
 
-	warned sync.Map // logged warnings, by kind, table and column
+	logged sync.Map // what was logged, by kind, table and column
 
 	// Until started is set, only db.Use uses these.
 	started bool     // db.Use has succeeded
@@ -33,8 +35,15 @@ type Numbering struct {
 }
 
 // New returns the Numbering of a handle, and makes it see each new plan. sql is nil with a fixed worker id.
-func New(cfg *config.Config, db *gorm.DB, sql *sqldb.DB, models *catalog.Catalog, ids *supply.Supply) *Numbering {
-	n := &Numbering{Config: cfg, db: db, sql: sql, catalog: models, supply: ids}
+func New(
+	cfg *config.Config,
+	db *gorm.DB,
+	sql *sqldb.DB,
+	models *catalog.Catalog,
+	ids *supply.Supply,
+	workers func(*gorm.DB) *workernode.DB,
+) *Numbering {
+	n := &Numbering{Config: cfg, db: db, sql: sql, catalog: models, supply: ids, workers: workers}
 	models.OnPlan = n.plan
 	return n
 }
@@ -49,14 +58,13 @@ func (n *Numbering) Undo() {
 	}
 }
 
-// plan warns if GORM takes the key of a new plan for AUTO_INCREMENT. If the tag asks for it, the ids get gaps on MySQL.
+// plan reports that GORM takes the key of a new plan for AUTO_INCREMENT. If the tag asks for it, the ids get gaps on
+// MySQL.
 func (n *Numbering) plan(p *catalog.Plan) {
 	switch {
 	case !p.AutoIncrement, p.Err == nil && p.KeyField().Source.Foreign:
 	case !model.WantsAutoIncrement(p.Schema.PrioritizedPrimaryField):
-		if n.once("model", p.Schema.Table, "") {
-			n.warnAutoIncrement(p.Schema)
-		}
+		n.tell([]string{p.Schema.Table + "." + p.Schema.PrioritizedPrimaryField.DBName})
 	case n.db.Dialector.Name() == "mysql" && p.Err == nil:
 		n.leaveGaps(p.KeyField().Source)
 	}
@@ -81,7 +89,7 @@ func (n *Numbering) makePlain(db *gorm.DB, s *schema.Schema) {
 	model.Walk(db, s, func(s *schema.Schema) {
 		key := s.PrioritizedPrimaryField
 		if n.catalog.Planned(s) {
-			return // in use; the log has warned of its key
+			return // in use; the log has its key
 		}
 		if key == nil || !key.AutoIncrement || len(model.UIDFields(s)) == 0 || !model.HasTag(key) {
 			return
@@ -110,9 +118,9 @@ func (n *Numbering) makePlain(db *gorm.DB, s *schema.Schema) {
 	})
 }
 
-// once reports whether a warning about a column is the first of its kind.
+// once reports whether a line about a column is the first of its kind.
 func (n *Numbering) once(kind, table, column string) bool {
-	_, before := n.warned.LoadOrStore([3]string{kind, table, column}, true)
+	_, before := n.logged.LoadOrStore([3]string{kind, table, column}, true)
 	return !before
 }
 

@@ -2,6 +2,7 @@ package adopt
 
 import (
 	"context"
+	"database/sql"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/catalog"
 	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
 )
@@ -20,7 +22,7 @@ func columnNamed(table, column string) columnName {
 	return columnName{strings.ToLower(table), strings.ToLower(column)}
 }
 
-// Inspect warns if the database numbers columns of existing tables. It checks the models and their associations,
+// Inspect looks for columns of existing tables that the database numbers. It checks the models and their associations,
 // because models do not show such columns and AutoMigrate does not change keys. If the database uses the number after
 // the largest, the column's ids get gaps. columns are those of the tables.
 func (n *Numbering) Inspect(ctx context.Context, db *gorm.DB, models []any, columns []sqldb.Column) {
@@ -30,39 +32,32 @@ func (n *Numbering) Inspect(ctx context.Context, db *gorm.DB, models []any, colu
 			fields[columnNamed(table, f.DBName)] = f
 		}
 	})
-	n.inspectColumns(ctx, fields, columns)
-}
-
-// inspectColumns inspects the columns of fields, and the positions of their sequences.
-func (n *Numbering) inspectColumns(ctx context.Context, fields map[columnName]*catalog.Field, columns []sqldb.Column) {
-	var numbered, among, always []sqldb.Column
+	var numbered []string
 	for _, column := range columns {
 		f, ok := fields[columnNamed(column.Table, column.Name)]
-		switch {
-		case !ok:
-		case column.Always:
-			always = append(always, column)
-		case column.Auto && !f.Source.Foreign && n.countsAmongIDs(ctx, column):
+		if !ok {
+			continue
+		}
+		if column.Always {
+			n.reportAlways(column)
+			continue
+		}
+		if !column.Auto {
+			continue
+		}
+		among := !f.Source.Foreign && n.countsAmongIDs(ctx, column)
+		if among {
 			n.leaveGaps(f.Source)
-			among = append(among, column)
-		case column.Auto:
-			numbered = append(numbered, column)
+		}
+		if model.WantsAutoIncrement(f.Field.Field) {
+			continue
+		}
+		numbered = append(numbered, column.Table+"."+column.Name)
+		if among {
+			n.warnNumbered(ctx, db, column)
 		}
 	}
-	wanted := func(column sqldb.Column) bool {
-		return model.WantsAutoIncrement(fields[columnNamed(column.Table, column.Name)].Field.Field)
-	}
-	n.warnAlways(always)
-	n.warnNumbered("numbers", slices.DeleteFunc(numbered, wanted), n.numbersOf())
-	kind, numbers := "numbers", n.numbersOf()
-	if n.db.Dialector.Name() == "postgres" {
-		kind, numbers = "among", " from the sequence of the column, which stands among the ids, because a program has set it to the largest key;"+
-			" then a create may fail with a duplicate key"
-	}
-	if gap := Gap(n.Layout); gap > 1 {
-		numbers += ". Until this process starts again, the plugin leaves the " + strconv.FormatInt(gap-1, 10) + " numbers after each id to such rows"
-	}
-	n.warnNumbered(kind, slices.DeleteFunc(among, wanted), numbers)
+	n.tell(numbered)
 }
 
 // countsAmongIDs reports whether the database's next number for a column may be an id. On MySQL it follows the largest
@@ -80,38 +75,93 @@ func (n *Numbering) countsAmongIDs(ctx context.Context, column sqldb.Column) boo
 	return last > n.Layout.TickAt(n.Now())<<(n.Layout.WorkerBits+n.Layout.SequenceBits)/1000
 }
 
-// warnNumbered warns once of each column that the database numbers.
-func (n *Numbering) warnNumbered(kind string, columns []sqldb.Column, numbers string) {
-	columns = slices.DeleteFunc(columns, func(column sqldb.Column) bool { return !n.once(kind, column.Table, column.Name) })
-	if len(columns) == 0 {
+// tell logs once that the database numbers keys. Nothing is wrong with that while all programs that insert rows use the
+// plugin.
+func (n *Numbering) tell(columns []string) {
+	const shown = 3
+	if len(columns) == 0 || !n.once("told", "", "") {
 		return
 	}
-	names := make([]string, len(columns))
-	for i, column := range columns {
-		names[i] = column.Table + "." + column.Name
+	slices.Sort(columns)
+	names := strings.Join(columns[:min(shown, len(columns))], ", ")
+	if more := len(columns) - shown; more > 0 {
+		names += " and " + strconv.Itoa(more) + " more"
 	}
-	slices.Sort(names)
-	args := []any{"columns", strings.Join(names, ", ")}
-	advice := ` When all that insert use the plugin, run the statements that "uid doctor" prints; docs/from-auto-increment.md has them too.`
-	if statement := n.plainStatement(columns[0]); len(columns) == 1 && statement != "" {
-		advice = " When all that insert use the plugin, run the statement; docs/from-auto-increment.md has the one for a key that foreign keys refer to."
-		args = append(args, "statement", statement)
-	}
-	n.Log.Warn("uidplugin: the database numbers these columns: a row that is inserted without the plugin,"+
-		" for example by an old process, gets a number"+numbers+"."+advice, args...)
+	n.Log.Info("uidplugin: the database numbers keys too; see docs/from-auto-increment.md", "columns", names)
 }
 
-// warnAlways warns once of each column that refuses ids because the database always numbers it.
-func (n *Numbering) warnAlways(columns []sqldb.Column) {
-	for _, column := range columns {
-		if !n.once("always", column.Table, column.Name) {
-			continue
+// warnNumbered warns once of a column whose numbers meet ids: of a sequence of PostgreSQL that stands among them, or of
+// rows of MySQL and SQLite that have such numbers.
+func (n *Numbering) warnNumbered(ctx context.Context, db *gorm.DB, column sqldb.Column) {
+	if n.db.Dialector.Name() != "postgres" {
+		number, err := n.findNumber(ctx, db, column)
+		if err != nil {
+			n.Log.Warn("uidplugin: the newest keys of this table could not be read, so it is not known whether the database has numbered any",
+				"table", column.Table, "error", err)
 		}
-		table, name := n.quote(column.Table), n.quote(column.Name)
-		n.Log.Error("uidplugin: this column is GENERATED ALWAYS AS IDENTITY, so the database refuses the plugin's ids: creates fail; run the statement",
-			"table", column.Table, "column", column.Name,
-			"statement", "ALTER TABLE "+table+" ALTER COLUMN "+name+" SET GENERATED BY DEFAULT")
+		if number == 0 {
+			return
+		}
 	}
+	if !n.once("numbers", column.Table, column.Name) {
+		return
+	}
+	args := []any{"column", column.Table + "." + column.Name}
+	if statement := n.plainStatement(column); statement != "" {
+		args = append(args, "statement", statement)
+	}
+	n.Log.Warn("uidplugin: the database numbers rows among the ids of this column, so a create can fail with a duplicate key;"+
+		" when all programs that insert use the plugin, run the statement (docs/from-auto-increment.md)", args...)
+}
+
+// newestKeys is how many keys findNumber reads. They are next to each other in the index of the key.
+const newestKeys = 100
+
+// findNumber returns a number that the database has given to one of the newest rows of a table, or 0. Such a number has
+// a worker id that nobody has, or it directly follows a key with another worker id into one of another table.
+func (n *Numbering) findNumber(ctx context.Context, db *gorm.DB, column sqldb.Column) (number int64, err error) {
+	keys := map[int64]bool{}
+	var workers []int64
+	name := n.quote(column.Name)
+	err = n.sql.Query(ctx, func(rows *sql.Rows) error {
+		var key int64
+		err := rows.Scan(&key)
+		if parts, failed := n.Layout.Decompose(key); failed == nil && parts.WorkerID > 0 {
+			keys[key] = true
+			workers = append(workers, parts.WorkerID)
+		}
+		return err
+	}, "SELECT "+name+" FROM "+n.quote(column.Table)+" ORDER BY "+name+" DESC LIMIT "+strconv.Itoa(newestKeys))
+	if err != nil || len(keys) == 0 {
+		return 0, err
+	}
+	nodes, err := n.workers(db).Lookup(ctx, slices.Compact(slices.Sorted(slices.Values(workers)))...)
+	if err != nil {
+		return 0, err
+	}
+	for key := range keys {
+		worker := key >> n.Layout.SequenceBits & n.Layout.MaxWorkerID()
+		node := nodes[worker]
+		switch {
+		case node == nil:
+			return key, nil
+		case node.Table.Name == workernode.AllTables, strings.EqualFold(node.Table.Name, column.Table):
+		case keys[key-1] && (key-1)>>n.Layout.SequenceBits != key>>n.Layout.SequenceBits:
+			return key, nil
+		}
+	}
+	return 0, nil
+}
+
+// reportAlways reports once a column that refuses ids because the database always numbers it.
+func (n *Numbering) reportAlways(column sqldb.Column) {
+	if !n.once("always", column.Table, column.Name) {
+		return
+	}
+	table, name := n.quote(column.Table), n.quote(column.Name)
+	n.Log.Error("uidplugin: this column is GENERATED ALWAYS AS IDENTITY, so the database refuses the plugin's ids: creates fail; run the statement",
+		"table", column.Table, "column", column.Name,
+		"statement", "ALTER TABLE "+table+" ALTER COLUMN "+name+" SET GENERATED BY DEFAULT")
 }
 
 // plainStatement returns a statement that stops the database from numbering a column, or "" on SQLite, which cannot do
@@ -131,34 +181,4 @@ func (n *Numbering) plainStatement(column sqldb.Column) string {
 		kind = " BIGINT UNSIGNED"
 	}
 	return "ALTER TABLE " + table + " MODIFY " + name + kind + " NOT NULL"
-}
-
-// numbersOf describes the number that the database gives to a row without a key.
-func (n *Numbering) numbersOf() string {
-	switch n.db.Dialector.Name() {
-	case "mysql", "sqlite":
-		return " from the database: the largest id plus one, which the plugin may be about to use;" +
-			" then a create fails with a duplicate key"
-	}
-	return " from the sequence of the column, which counts independently of the plugin's ids:" +
-		" no create fails, but such a row cannot be located"
-}
-
-// warnAutoIncrement warns of a model whose key GORM treats as AUTO_INCREMENT.
-func (n *Numbering) warnAutoIncrement(s *schema.Schema) {
-	change := ""
-	switch n.db.Dialector.Name() {
-	case "mysql":
-		change = "; change a table that is there by ALTER TABLE ... MODIFY ... BIGINT NOT NULL"
-	case "postgres":
-		change = "; change a table that is there by ALTER TABLE ... ALTER COLUMN ... DROP DEFAULT"
-	case "sqlite":
-		change = "; but SQLite gives every integer primary key a number, so let nothing else insert"
-	}
-	key := s.PrioritizedPrimaryField
-	const advice = ". List the model in WithModels, or migrate it with the plugin's AutoMigrate, or tag the key autoIncrement:false, or" +
-		" autoIncrement if the database should number it"
-	n.Log.Warn("uidplugin: GORM takes the key of this model for AUTO_INCREMENT: a row that is inserted without the plugin,"+
-		" for example by raw SQL, gets a number"+n.numbersOf()+advice+change+".",
-		"table", s.Table, "model", s.Name, "field", key.Name)
 }

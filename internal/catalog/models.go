@@ -7,7 +7,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
+	"github.com/jinzhu/inflection"
 	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/supply"
@@ -92,6 +95,23 @@ func (c *Catalog) ListedFor(table string) *Plan {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.listed[table]
+}
+
+// NameFor returns the name of the model of a table: that of a model which this process has used, or else the name from
+// which GORM would make the table's.
+func (c *Catalog) NameFor(table string) string {
+	for s := range *c.plans.Load() {
+		if s.Table == table && s.Name != "" {
+			return s.Name
+		}
+	}
+	var name strings.Builder
+	for word := range strings.SplitSeq(inflection.Singular(table), "_") {
+		if first, size := utf8.DecodeRuneInString(word); size > 0 {
+			name.WriteString(string(unicode.ToUpper(first)) + word[size:])
+		}
+	}
+	return name.String()
 }
 
 // Listed returns the plans of listed models, ordered by table.

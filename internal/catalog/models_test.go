@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/catalog"
+	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
@@ -14,10 +16,12 @@ import (
 
 var must, saysAll = testkit.Must, testkit.SaysAll
 
-// autoWarning is in what the log says of an AUTO_INCREMENT key.
-const autoWarning = "AUTO_INCREMENT"
+// numbersToo is in the line about keys that the database numbers.
+const numbersToo = "the database numbers keys too"
 
-func TestAutoIncrement_AnAutoIncrementKeyIsWarnedOfOncePerTable(t *testing.T) {
+// A first start is quiet: one line tells of all keys that GORM lets the database number. There was a warning of 400
+// characters for each table.
+func TestAutoIncrement_KeysThatTheDatabaseNumbersAreToldOfOnce(t *testing.T) {
 	t.Parallel()
 
 	type second struct {
@@ -39,37 +43,28 @@ func TestAutoIncrement_AnAutoIncrementKeyIsWarnedOfOncePerTable(t *testing.T) {
 	group.Wait()
 	must(t, db.Create(&[]second{{}, {}}).Error)
 	must(t, db.Model(&plugintest.Counter{}).Create(map[string]any{"name": "a"}).Error)
-	lines := j.Lines(autoWarning)
-	if len(lines) != 2 {
-		t.Fatalf("%d warnings: %q", len(lines), lines)
+	lines := j.Lines(numbersToo)
+	if len(lines) != 1 {
+		t.Fatalf("%d lines: %q", len(lines), lines)
 	}
-	saysAll(t, lines[0], "level=WARN", "table=counters", "model=Counter", "field=ID")
-	saysAll(t, lines[1], "level=WARN", "table=seconds", "model=second", "field=ID")
+	saysAll(t, lines[0], "level=INFO", "columns=counters.id", "docs/from-auto-increment.md")
 }
 
-// The warning has the statement of each dialect.
-func TestAutoIncrement_TheWarningSaysWhatToDo(t *testing.T) {
+// The name is for the line that a reader of an error pastes.
+func TestCatalog_NameForATable(t *testing.T) {
 	t.Parallel()
 
-	for name, says := range map[string][]string{
-		"mysql":    {"ALTER TABLE", "MODIFY", "BIGINT NOT NULL"},
-		"postgres": {"ALTER TABLE", "DROP DEFAULT"},
-	} {
-		for _, d := range plugintest.Dialects {
-			if d.Name != name {
-				continue
-			}
-			j := &plugintest.Journal{}
-			db, _ := testkit.Mock(t, d.Dial)
-			plugintest.Use(t, db, uidplugin.WithWorkerID(7), j.Option())
-			if _, err := uidplugin.From(db).NextID(t.Context(), &plugintest.Counter{}); err != nil {
-				t.Fatal(err)
-			}
-			lines := j.Lines(autoWarning)
-			if len(lines) != 1 {
-				t.Fatalf("%s: %q", name, lines)
-			}
-			saysAll(t, lines[0], append(says, "WithModels", "AutoMigrate", "autoIncrement:false", "without the plugin")...)
+	type Parcel struct {
+		uidplugin.Model
+	}
+	db := plugintest.Open(t)
+	must(t, db.Table("boxes").AutoMigrate(&Parcel{}))
+	must(t, db.AutoMigrate(&Parcel{}))
+	must(t, db.Create(&Parcel{}).Error)
+	c := catalog.New(&config.Config{}, db, nil)
+	for table, want := range map[string]string{"orders": "Order", "order_lines": "OrderLine", "_x": "X", "": "", "ärzte": "Ärzte"} {
+		if got := c.NameFor(table); got != want {
+			t.Errorf("%q: %q, not %q", table, got, want)
 		}
 	}
 }
@@ -122,7 +117,7 @@ func TestAutoIncrement_KeysThatArePlainAreNotWarnedOf(t *testing.T) {
 		plugintest.Migrate(t, db, &plugintest.Counter{})
 		must(t, db.Create(&plugintest.Counter{}).Error)
 	})
-	if lines := j.Lines(autoWarning); len(lines) != 0 {
+	if lines := j.Lines(numbersToo); len(lines) != 0 {
 		t.Errorf("warnings: %q", lines)
 	}
 }

@@ -92,7 +92,7 @@ func TestPluginFind_LoadsListedModelsOnly(t *testing.T) {
 	must(t, db.Create(&row).Error)
 	for _, id := range []int64{row.ID, row.Slips[0].ID} {
 		_, err := p.Find(t.Context(), uidplugin.ID(id))
-		plugintest.Only(t, err, uidplugin.ErrNoModel, fmt.Sprint(id), "WithModels", "Register")
+		plugintest.Only(t, err, uidplugin.ErrNoModel, fmt.Sprint(id), "uidplugin.New(uidplugin.WithModels(&")
 	}
 	must(t, p.Register(t.Context(), &crate{}))
 	if found, err := p.Find(t.Context(), uidplugin.ID(row.ID)); err != nil || found.(*crate).ID != row.ID {

@@ -21,8 +21,8 @@ func (f *Finder) findIn(ctx context.Context, table string, p *catalog.Plan, ids 
 		return failureForEach(ids, "%w: %q, which %d is an id of, is the table of none of the models of OnlyModels",
 			ErrNoModel, table)
 	case p == nil:
-		return failureForEach(ids, "%w: %q, which %d is an id of; give its model to WithModels, Register"+
-			" or the AutoMigrate of the plugin", ErrNoModel, table)
+		return failureForEach(ids, "%w: %q, which %[4]d is an id of; write uidplugin.New(uidplugin.WithModels(&%[3]s{}))",
+			ErrNoModel, table, f.loc.Catalog.NameFor(table))
 	case p.RowKey() == nil:
 		return failureForEach(ids, "%w: no field of the primary key of %s is a uid field, and Find looks up nothing else:"+
 			" query the table for %d", ErrNotKey, table)
