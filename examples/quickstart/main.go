@@ -1,7 +1,8 @@
 // Quickstart fills a small shop with rows, and shows the origin of their ids. It needs only Go, because the database is
 // a SQLite file:
 //
-//	go run ./examples/quickstart
+//	go run ./examples/quickstart        # one screen
+//	go run ./examples/quickstart -tour  # all of it
 //
 // main.go opens the database, shop.go contains the models, and show.go prints the tour.
 package main
@@ -27,9 +28,10 @@ import (
 func main() {
 	slog.SetLogLoggerLevel(slog.LevelWarn) // hide the assignment of worker ids, which the tour prints
 	file := flag.String("file", filepath.Join(os.TempDir(), "uidplugin-quickstart.db"), "the SQLite file, created if it does not exist")
+	long := flag.Bool("tour", false, "also show batches, errors, worker ids and statistics")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *file, os.Stdout)
+	err := run(ctx, *file, *long, os.Stdout)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "quickstart:", err)
@@ -38,7 +40,7 @@ func main() {
 }
 
 // run returns errors instead of exiting, so that deferred calls run.
-func run(ctx context.Context, file string, out io.Writer) (err error) {
+func run(ctx context.Context, file string, long bool, out io.Writer) (err error) {
 	// For another database, change only gorm.Open.
 	db, err := gorm.Open(sqlite.Open(file+"?_pragma=foreign_keys(1)&_pragma=busy_timeout(5000)"), &gorm.Config{
 		Logger:         logger.Discard, // errors are returned as well
@@ -66,6 +68,10 @@ func run(ctx context.Context, file string, out io.Writer) (err error) {
 	if err := db.AutoMigrate(models...); err != nil {
 		return fmt.Errorf("create the tables of the shop: %w", err)
 	}
-	fmt.Fprintf(out, "A small shop with uidplugin, in %s\nTo start afresh, delete this file.\n", file)
-	return (&tour{out: out, db: db, plugin: plugin}).show(ctx)
+	fmt.Fprintf(out, "A small shop in %s; to start afresh, delete this file.\n", file)
+	if err := (&tour{out: out, long: long, db: db, plugin: plugin}).show(ctx); err != nil || long {
+		return err
+	}
+	_, err = fmt.Fprintln(out, "\nWith -tour it also shows batches, errors, worker ids and statistics.")
+	return err
 }
