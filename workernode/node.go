@@ -110,7 +110,9 @@ func (d *DB) nodes(ctx context.Context, where string, args ...any) ([]*Node, err
 func (d *DB) query(ctx context.Context, query string, args ...any) (nodes []*Node, err error) {
 	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
 		n, err := scanNode(rows)
-		nodes = append(nodes, n)
+		if err == nil && n != nil {
+			nodes = append(nodes, n)
+		}
 		return err
 	}, query, args...)
 	return nodes, err

@@ -14,6 +14,9 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
+// columns begins statements that read nodes on MySQL.
+const columns = "SELECT `ID`, `SLOT`, `DATABASE_NAME`, `TABLE_NAME`, `LAYOUT`, `START_TICK`, `HOST_NAME`, `PORT`, `TYPE`, `LAUNCH_DATE` FROM `WORKER_NODE`"
+
 // Lookup returns the existing nodes of all that are requested.
 func TestDBLookup_ReturnsTheNodesThatExist(t *testing.T) {
 	t.Parallel()
@@ -43,12 +46,27 @@ func TestDBLookup_ReturnsTheNodesThatExist(t *testing.T) {
 	}
 }
 
+// A statement can end in the middle of its rows, for example at its timeout. Lookup then panicked in the goroutine of the
+// lease manager, which ended the process.
+func TestDBLookup_ReturnsTheErrorOfARowThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+
+	for _, id := range []any{"no number", nil} {
+		d, mock := mocked(t, testkit.OnMySQL)
+		row := []driver.Value{id, 1, "", "orders", "l", 1, "h", "p", 2, time.Now()}
+		mock.ExpectQuery(columns + " WHERE `ID` IN (?)").WithArgs(7).WillReturnRows(sqlmock.NewRows(make([]string, len(row))).AddRow(row...))
+		nodes, err := d.Lookup(t.Context(), 7)
+		if len(nodes) > 0 || err == nil && id != nil {
+			t.Errorf("%v: %v, %v", id, nodes, err)
+		}
+	}
+}
+
 // A statement with more values than the database takes would fail.
 func TestDBLookup_AsksForAThousandAtATime(t *testing.T) {
 	t.Parallel()
 
 	d, mock := mocked(t, testkit.OnMySQL)
-	const columns = "SELECT `ID`, `SLOT`, `DATABASE_NAME`, `TABLE_NAME`, `LAYOUT`, `START_TICK`, `HOST_NAME`, `PORT`, `TYPE`, `LAUNCH_DATE` FROM `WORKER_NODE`"
 	var ids []int64
 	for i, n := range []int{workernode.LookupChunk, workernode.LookupChunk, 1} {
 		var args []driver.Value
