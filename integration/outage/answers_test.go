@@ -17,14 +17,14 @@ import (
 var errAnswer = errors.New("the answer is lost")
 
 // One process starts, renews, adds a table, begins a new session and closes. This is repeated for each statement that
-// it sends, and the answer of that statement is lost, before or after the database has executed it. No id comes
-// twice, because the process uses nothing that it does not know. Every table is renewed, and each id resolves.
+// it sends, and the answer of that statement is lost: before or after the database has executed it, or when its rows are
+// read. No id comes twice, because the process uses nothing that it does not know. Every table is renewed, and each id resolves.
 func TestAnswers_EachOneIsLostOnce(t *testing.T) {
 	t.Parallel()
 	testkit.SkipWithRace(t)
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		n := live(t, d, -1, false) // all is well
-		if n < 20 {                // 34, or less where a busy machine has two of them done in one
+		n := live(t, d, -1, unsent) // all is well
+		if n < 20 {                 // 34, or less where a busy machine has two of them done in one
 			t.Fatalf("the process has sent only %d statements", n)
 		}
 		step := 1
@@ -32,27 +32,36 @@ func TestAnswers_EachOneIsLostOnce(t *testing.T) {
 			step = 5 // of the statements one in five
 		}
 		for k := 0; k < n; k += step {
-			for _, executed := range []bool{true, false} {
-				t.Run(fmt.Sprintf("%d/%t", k, executed), func(t *testing.T) {
+			for _, how := range []loss{executed, unsent, torn} {
+				t.Run(fmt.Sprintf("%d/%s", k, how), func(t *testing.T) {
 					t.Parallel()
-					live(t, d, k, executed)
+					live(t, d, k, how)
 				})
 			}
 		}
 	}, "sqlite", "mariadb", "postgres")
 }
 
+// A loss is how the answer of a statement is lost.
+type loss string
+
+const (
+	executed loss = "executed"
+	unsent   loss = "not executed"
+	torn     loss = "executed, and its rows cannot be read"
+)
+
 // live runs one life, which loses the answer of one statement, and returns how many there were.
-func live(t *testing.T, d *testkit.Database, lose int, executed bool) int {
+func live(t *testing.T, d *testkit.Database, lose int, how loss) int {
 	t.Helper()
 	db, wire := testkit.OpenWire(t, d.New(t))
 	defer func() { _ = testkit.Close(db) }()
-	l := &life{T: t, db: db, wire: wire, lose: lose, executed: executed, c: testkit.NewClock(time.Now()), ledger: testkit.NewLedger(t),
+	l := &life{T: t, db: db, wire: wire, lose: lose, how: how, c: testkit.NewClock(time.Now()), ledger: testkit.NewLedger(t),
 		of: map[int64]lateID{}}
 	l.c.Set(l.c.Now().Truncate(time.Second))
 	defer func() {
 		if t.Failed() {
-			t.Logf("the answer of statement %d was lost, executed %t: %s", lose, executed, l.hit)
+			t.Logf("the answer of statement %d was lost, %s: %s", lose, how, l.hit)
 		}
 	}()
 	l.run()
@@ -62,12 +71,12 @@ func live(t *testing.T, d *testkit.Database, lose int, executed bool) int {
 // A life is one process, and those before and after it.
 type life struct {
 	*testing.T
-	db       *gorm.DB
-	wire     *testkit.Wire
-	lose     int    // this statement of the process
-	executed bool   // it is executed
-	hit      string // its text
-	n        int    // statements of the process
+	db   *gorm.DB
+	wire *testkit.Wire
+	lose int // this statement of the process
+	how  loss
+	hit  string // its text
+	n    int    // statements of the process
 
 	c      *testkit.Clock
 	ledger *testkit.Ledger
@@ -120,10 +129,13 @@ func (l *life) run() {
 			return c.Run()
 		}
 		l.hit = c.SQL
-		if l.executed {
+		if l.how != unsent {
 			if err := c.Run(); err != nil {
 				return err
 			}
+		}
+		if c.Torn = l.how == torn; c.Torn {
+			return nil
 		}
 		return errAnswer
 	})

@@ -43,6 +43,7 @@ type Crossing struct {
 	Result  driver.Result // of an INSERT, UPDATE or DELETE
 	Conn    int           // number of the wire's connection, from 1
 	Inside  bool          // in a transaction, including COMMIT and ROLLBACK
+	Torn    bool          // set it, and no row of the answer can be read, as if the context had ended in between
 
 	conn  *wireConn
 	run   func(context.Context) error

@@ -244,5 +244,19 @@ func (c *Crossing) query(send func(context.Context) (driver.Rows, error)) (drive
 		}
 		return nil, err
 	}
+	if c.Torn {
+		return tornRows{rows}, nil
+	}
 	return rows, nil
+}
+
+// tornRows have values that nothing can scan.
+type tornRows struct{ driver.Rows }
+
+func (r tornRows) Next(values []driver.Value) error {
+	err := r.Rows.Next(values)
+	for i := range values {
+		values[i] = r
+	}
+	return err
 }
