@@ -18,7 +18,7 @@ func TestProgram_TheQuickstart(t *testing.T) {
 	must(t, err)
 	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	must(t, err)
-	if !strings.Contains(string(readme), "go run github.com/uidplugin/uidplugin/examples/quickstart@latest\n") {
+	if !strings.Contains(string(readme), "go run ./examples/quickstart") {
 		t.Error("README.md does not run the quickstart")
 	}
 	if _, err := os.Stat(filepath.Join(root, "examples/quickstart/go.mod")); err == nil || strings.Contains(string(mod), "\nreplace") {
