@@ -73,10 +73,7 @@ func TestOptions_EachWrongOptionHasItsError(t *testing.T) {
 
 			db := plugintest.Bare(t)
 			err := db.Use(uidplugin.New(tt.options...))
-			if !errors.Is(err, tt.is) {
-				t.Fatalf("db.Use: %v", err)
-			}
-			saysAll(t, err.Error(), tt.says...)
+			testkit.IsError(t, err, tt.is, tt.says...)
 			plugintest.Unregistered(t, db)
 			if db.Migrator().HasTable("WORKER_NODE") {
 				t.Error("the table was made before the options were checked")
@@ -118,10 +115,7 @@ func TestWithGenerator_ConfiguresTheBuiltIn(t *testing.T) {
 	for _, name := range []string{" SNOWFLAKE", "snowflake"} {
 		err := plugintest.Bare(t).Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(&flaky{}),
 			uidplugin.WithGenerator(name, snowflake(generator.SnowflakeConfig{MaxClockBackwards: -1, RandomStart: 17}))))
-		if !errors.Is(err, generator.ErrConfig) {
-			t.Fatal(err)
-		}
-		saysAll(t, err.Error(), "MaxClockBackwards", "RandomStart", "17", "16")
+		testkit.IsError(t, err, generator.ErrConfig, "MaxClockBackwards", "RandomStart", "17", "16")
 		db := plugintest.Open(t, uidplugin.WithModels(&flaky{}), uidplugin.WithGenerator(name, snowflake(generator.SnowflakeConfig{RandomStart: 16})))
 		p, sequences := uidplugin.From(db), map[int64]bool{}
 		for range 200 {
@@ -254,10 +248,7 @@ func TestWithLead_BoundsWhatAFixedWorkerIDMakesAhead(t *testing.T) {
 		for err == nil {
 			_, err = p.NextID(t.Context(), &plugintest.Part{})
 		}
-		if !errors.Is(err, generator.ErrBorrowLimit) {
-			t.Fatal(err)
-		}
-		saysAll(t, err.Error(), want.String())
+		testkit.IsError(t, err, generator.ErrBorrowLimit, want.String())
 		if ahead := p.Stats().Tables[0].Lead; ahead > want+generator.DefaultLayout().Tick {
 			t.Errorf("%v ahead of the clock, want %v at most", ahead, want)
 		}

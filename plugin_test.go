@@ -39,10 +39,7 @@ func TestPluginInitialize_APluginServesOneHandle(t *testing.T) {
 	db, other := plugintest.Bare(t), plugintest.Bare(t)
 	p := plugintest.Use(t, db)
 	err := other.Use(p)
-	if !errors.Is(err, uidplugin.ErrOption) {
-		t.Fatalf("the second handle: %v", err)
-	}
-	saysAll(t, err.Error(), "already in use", "New")
+	testkit.IsError(t, err, uidplugin.ErrOption, "already in use", "New")
 	plugintest.Unregistered(t, other)
 	plugintest.Use(t, other)
 	plugintest.Migrate(t, db, &plugintest.Part{})
@@ -148,18 +145,12 @@ func TestPluginInitialize_UseWrapsTheErrorsOfThePackagesBelow(t *testing.T) {
 
 	empty := plugintest.Bare(t)
 	err = empty.Use(uidplugin.New(uidplugin.WithoutMigration()))
-	if !errors.Is(err, workernode.ErrTable) {
-		t.Fatalf("no tables: %v", err)
-	}
-	saysAll(t, err.Error(), "WORKER_NODE", "sqlite.sql")
+	testkit.IsError(t, err, workernode.ErrTable, "WORKER_NODE", "sqlite.sql")
 
 	foreign := plugintest.Bare(t)
 	must(t, foreign.Exec(`CREATE TABLE "WORKER_NODE" (id integer, colour text)`).Error)
 	err = foreign.Use(uidplugin.New())
-	if !errors.Is(err, workernode.ErrTable) {
-		t.Fatalf("another table: %v", err)
-	}
-	saysAll(t, err.Error(), "WORKER_NODE", "HOST_NAME", "colour", "rename")
+	testkit.IsError(t, err, workernode.ErrTable, "WORKER_NODE", "HOST_NAME", "colour", "rename")
 
 	tiny := generator.DefaultLayout()
 	tiny.WorkerBits = 1
@@ -263,10 +254,7 @@ func TestPluginInitialize_LeavesGORMsSchemasAsTheyWereIfItFails(t *testing.T) {
 	p := uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(&leftover{}, &unmade{}),
 		uidplugin.WithGenerator("unmade", func(uidplugin.GeneratorConfig) (generator.Renewable, error) { return nil, notReady }))
 	err := db.Use(p)
-	if !errors.Is(err, notReady) {
-		t.Fatal(err)
-	}
-	saysAll(t, err.Error(), "uidplugin: ", "the generator unmade of table unmades cannot be made")
+	testkit.IsError(t, err, notReady, "uidplugin: ", "the generator unmade of table unmades cannot be made")
 	plugintest.Unregistered(t, db)
 	plugintest.Migrate(t, db, &leftover{})
 	r := leftover{Name: "a"}

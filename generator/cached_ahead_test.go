@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // The lease has ids for ten seconds, so without the limit the first call would come five seconds ahead of the clock.
@@ -65,9 +66,7 @@ func TestLayoutLaneAhead_Is50msOr800IDsOrATick(t *testing.T) {
 		"11-37-13-3/10ms": 100, "11-32-5-16/1s": 1, "1-28-22-13/1s": 1,
 	} {
 		l, err := generator.ParseLayout(text + "@1514764800")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if l.LaneAhead() != want {
 			t.Errorf("%s: %d, want %d", text, l.LaneAhead(), want)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // stopped is a clock that tests set.
@@ -34,9 +35,7 @@ func (c *stopped) set(t time.Time) {
 func paired(t *testing.T, c generator.PairedConfig) *generator.Paired {
 	t.Helper()
 	g, err := generator.NewPaired(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(g.Close)
 	return g
 }
@@ -261,9 +260,7 @@ func TestPairedRenew_ReplacesItsWorkerIDs(t *testing.T) {
 	// guarded: the new lease of 12 begins later
 	n9, n12 := at(9), at(12)
 	n9.From, n12.From = tick+2, tick+2
-	if err := g.Renew(n9, n12); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, g.Renew(n9, n12))
 	for i := range 8192 * 3 {
 		id := next(t, g)
 		if seen[id] {
@@ -312,9 +309,7 @@ func TestPaired_UsesUpItsMainLaneAtTheEndOfTheLayout(t *testing.T) {
 		now := l.TickAt(time.Now()) // three ticks are left
 		g, err := generator.NewPaired(generator.PairedConfig{Layout: l,
 			Main: generator.Lease{WorkerID: 1, From: now, Until: l.MaxTick()}, Backup: generator.Lease{WorkerID: 9, From: now, Until: l.MaxTick()}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		seen := map[int64]bool{}
 		for len(seen) < 12 { // of both lanes
 			id, err := g.Next(t.Context())

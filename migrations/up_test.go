@@ -180,10 +180,7 @@ func TestUp_NeedsOnlyTheRightToReadWhereNothingIsMissing(t *testing.T) {
 	must(t, handle(t, path).Exec("CREATE TABLE t (a)").Error)
 	d, _ = node(t, handle(t, path, "mode=ro"))
 	err := migrations.Up(t.Context(), d)
-	if !errors.Is(err, workernode.ErrTable) {
-		t.Fatal(err)
-	}
-	saysAll(t, err.Error(), "migrations: WORKER_NODE", "manually", "sqlite.sql", "right", "readonly")
+	testkit.IsError(t, err, workernode.ErrTable, "migrations: WORKER_NODE", "manually", "sqlite.sql", "right", "readonly")
 }
 
 func TestUp_ExtendsTheTableOfUidGenerator(t *testing.T) {

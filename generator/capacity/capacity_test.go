@@ -10,6 +10,7 @@ import (
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/generator/capacity"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 var date = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -23,9 +24,7 @@ func plan(t *testing.T, l generator.Layout, d capacity.Demand) capacity.Forecast
 	t.Helper()
 
 	f, err := capacity.Plan(l, d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return f
 }
 

@@ -130,10 +130,7 @@ func TestPluginClose_WaitsForTheBackgroundOrItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
 	err := p.Close(ctx)
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("Close: %v", err)
-	}
-	saysAll(t, err.Error(), "uidplugin: close", "worker id")
+	testkit.IsError(t, err, context.DeadlineExceeded, "uidplugin: close", "worker id")
 
 	close(g.Opened)
 	must(t, p.Close(t.Context()))

@@ -291,10 +291,7 @@ func TestPluginInitialize_ReportsOtherLayoutOfTheDatabase(t *testing.T) {
 	plugintest.Expect(mock, plugintest.Migrated(plugintest.Dialects[0].SQL)...) // it comes no further than the registry
 	l := generator.SnowflakeLayout()
 	err := db.Use(uidplugin.New(uidplugin.WithLayout(l), uidplugin.WithClock(plugintest.AtNoon)))
-	if !errors.Is(err, workernode.ErrLayoutMismatch) {
-		t.Fatalf("db.Use: %v", err)
-	}
-	saysAll(t, err.Error(), "uidplugin: ", l.String(), plugintest.FewLayout)
+	testkit.IsError(t, err, workernode.ErrLayoutMismatch, "uidplugin: ", l.String(), plugintest.FewLayout)
 	plugintest.Unregistered(t, db)
 }
 

@@ -104,10 +104,7 @@ func TestPluginForeignKey_ThatLosesIDsIsRefusedByName(t *testing.T) {
 
 			refused := func(err error) {
 				t.Helper()
-				if !errors.Is(err, uidplugin.ErrField) {
-					t.Fatalf("the error is %v", err)
-				}
-				saysAll(t, err.Error(), tt.says...)
+				testkit.IsError(t, err, uidplugin.ErrField, tt.says...)
 			}
 			db := plugintest.Bare(t)
 			refused(db.Use(uidplugin.New(uidplugin.WithWorkerID(7), uidplugin.WithModels(tt.model))))
@@ -129,10 +126,7 @@ func TestPluginForeignKey_OfAJoinTableThatLosesIDsIsRefused(t *testing.T) {
 	db := plugintest.Open(t)
 	must(t, db.SetupJoinTable(&fkPerson{}, "Parts", &fkMember[int32]{}))
 	err := uidplugin.From(db).AutoMigrate(&fkPerson{}, &plugintest.Part{}, &fkOwnKey{})
-	if !errors.Is(err, uidplugin.ErrField) {
-		t.Fatal(err)
-	}
-	saysAll(t, err.Error(), ".PartID is an int32 and refers to Part.ID")
+	testkit.IsError(t, err, uidplugin.ErrField, ".PartID is an int32 and refers to Part.ID")
 
 	db = plugintest.Open(t)
 	must(t, db.SetupJoinTable(&fkPerson{}, "Parts", &fkMember[int64]{}))
@@ -176,10 +170,7 @@ func TestPluginForeignKey_IsReportedOnceWithItsCause(t *testing.T) {
 	t.Parallel()
 
 	err := plugintest.Bare(t).Use(uidplugin.New(uidplugin.WithWorkerID(7), uidplugin.WithModels(&fkRoom{}, &fkDesk{})))
-	if !errors.Is(err, uidplugin.ErrField) {
-		t.Fatal(err)
-	}
-	saysAll(t, err.Error(), "fkDesk.RoomID has only 32 bits (size:32 in its tag", "remove the size from its tag")
+	testkit.IsError(t, err, uidplugin.ErrField, "fkDesk.RoomID has only 32 bits (size:32 in its tag", "remove the size from its tag")
 	if n := strings.Count(err.Error(), "RoomID"); n != 1 {
 		t.Errorf("named %d times: %v", n, err)
 	}

@@ -87,10 +87,7 @@ func TestField_KeysThatCannotHoldAnIDAreRefusedByName(t *testing.T) {
 
 			refused := func(err error) {
 				t.Helper()
-				if !errors.Is(err, uidplugin.ErrField) {
-					t.Fatalf("the error is %v", err)
-				}
-				saysAll(t, err.Error(), tt.name, ".ID", tt.says, "int64")
+				testkit.IsError(t, err, uidplugin.ErrField, tt.name, ".ID", tt.says, "int64")
 			}
 			db := plugintest.Bare(t)
 			refused(db.Use(uidplugin.New(uidplugin.WithWorkerID(7), uidplugin.WithModels(tt.model))))
@@ -126,10 +123,7 @@ func TestField_AStringNeedsOnlyTheDigitsOfTheLayout(t *testing.T) {
 	layout := uidplugin.WithLayout(generator.JSSafeLayout())
 	plugintest.Use(t, plugintest.Bare(t), uidplugin.WithWorkerID(7), layout, uidplugin.WithModels(&size16{}))
 	err := plugintest.Bare(t).Use(uidplugin.New(uidplugin.WithWorkerID(7), layout, uidplugin.WithModels(&size15{})))
-	if !errors.Is(err, uidplugin.ErrField) {
-		t.Fatal(err)
-	}
-	saysAll(t, err.Error(), "size15.ID", "15 characters", "16")
+	testkit.IsError(t, err, uidplugin.ErrField, "size15.ID", "15 characters", "16")
 }
 
 // A column with fewer than 64 bits is refused. On SQLite every integer column has 64.

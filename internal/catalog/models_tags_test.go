@@ -7,6 +7,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
 
@@ -228,10 +229,7 @@ func TestTag_AnUnknownGeneratorIsRefusedWithTheKnownOnes(t *testing.T) {
 	}
 	db := plugintest.Bare(t)
 	err := db.Use(uidplugin.New(uidplugin.WithModels(&odd{})))
-	if !errors.Is(err, uidplugin.ErrField) {
-		t.Fatal(err)
-	}
-	saysAll(t, err.Error(), "odd.ID", `"nosuch"`, "cached", "snowflake")
+	testkit.IsError(t, err, uidplugin.ErrField, "odd.ID", `"nosuch"`, "cached", "snowflake")
 	plugintest.Unregistered(t, db)
 
 	plugintest.Use(t, db)
@@ -253,10 +251,7 @@ func TestTag_WithWorkerIDThereIsOneGenerator(t *testing.T) {
 		ID int64 `gorm:"primaryKey;uid:snowflake"`
 	}
 	err := plugintest.Bare(t).Use(uidplugin.New(uidplugin.WithWorkerID(7), uidplugin.WithModels(&other{})))
-	if !errors.Is(err, uidplugin.ErrField) {
-		t.Fatal(err)
-	}
-	saysAll(t, err.Error(), "other.ID", "WithWorkerID", `"snowflake"`, `"cached"`)
+	testkit.IsError(t, err, uidplugin.ErrField, "other.ID", "WithWorkerID", `"snowflake"`, `"cached"`)
 	plugintest.Use(t, plugintest.Bare(t), uidplugin.WithWorkerID(7), uidplugin.WithModels(&other{}), uidplugin.WithDefaultGenerator(uidplugin.Snowflake))
 }
 

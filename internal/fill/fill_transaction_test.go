@@ -77,31 +77,6 @@ func TestTransaction_WithModelsATransactionNeedsNoOtherConnection(t *testing.T) 
 	plugintest.Links(t, db, "items", "purchase_id", "purchases", 1)
 }
 
-// A rollback must not revoke the worker id, because two rows could then get one id.
-func TestTransaction_ARollbackDoesNotTakeTheWorkerIDBack(t *testing.T) {
-	t.Parallel()
-
-	db := plugintest.Open(t)
-	plugintest.Migrate(t, db, &plugintest.Part{})
-	tx := db.Begin()
-	r := plugintest.Part{}
-	must(t, tx.Create(&r).Error)
-	must(t, tx.Rollback().Error)
-	nodes, err := plugintest.NodesOf(t, db).Nodes(t.Context(), 0, 10)
-	must(t, err)
-	if len(nodes) != 1 || nodes[0].WorkerID != 1025 || nodes[0].Table.Name != "parts" {
-		t.Errorf("worker nodes: %+v", nodes)
-	}
-	again := plugintest.Part{}
-	must(t, db.Create(&again).Error)
-	if again.ID <= r.ID {
-		t.Errorf("%d after %d", again.ID, r.ID)
-	}
-	if n := len(uidplugin.From(db).Stats().Tables); n != 1 {
-		t.Errorf("%d worker ids", n)
-	}
-}
-
 // bothConnections begins two transactions on a pool of two, so that no other connection is left.
 func bothConnections(t *testing.T, db *gorm.DB, mock sqlmock.Sqlmock) (one, two *gorm.DB) {
 	t.Helper()
@@ -187,17 +162,4 @@ func TestTransaction_AnUpdateInATransactionWaitsForNothing(t *testing.T) {
 		must(t, other.Rollback().Error)
 		must(t, tx.Rollback().Error)
 	})
-}
-
-// TestTransaction_AnUpdateInATransactionWorksFromTheStart also with a pool of one connection.
-func TestTransaction_AnUpdateInATransactionWorksFromTheStart(t *testing.T) {
-	t.Parallel()
-
-	db := plugintest.Open(t)
-	plugintest.Migrate(t, db, &plugintest.Part{})
-	must(t, db.Exec("INSERT INTO parts (id, name) VALUES (5, 'nail')").Error)
-	plugintest.Single(t, db)
-	must(t, db.Transaction(func(tx *gorm.DB) error {
-		return tx.Model(&plugintest.Part{ID: 5}).Update("name", "screw").Error
-	}))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
 
@@ -24,10 +25,7 @@ func TestCreate_ACreateStopsWaitingForAWorkerIDWhenItsContextEnds(t *testing.T) 
 	<-g.Arrived
 	cancel()
 	err := <-done
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("the error is %v", err)
-	}
-	saysAll(t, err.Error(), "uidplugin: waiting for a worker id")
+	testkit.IsError(t, err, context.Canceled, "uidplugin: waiting for a worker id")
 
 	// The wait of the source continues, and serves the next create.
 	go func() { done <- db.Create(&plugintest.Part{}).Error }()

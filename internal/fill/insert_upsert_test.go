@@ -2,7 +2,6 @@ package fill_test
 
 import (
 	"database/sql/driver"
-	"errors"
 	"testing"
 
 	"github.com/DATA-DOG/go-sqlmock"
@@ -190,10 +189,7 @@ func TestUpsert_AReadBackThatFailsIsAnError(t *testing.T) {
 	mock.ExpectQuery("SELECT `id`,`id` FROM `slogans` WHERE `id` IN (?,?)").WillReturnError(plugintest.ErrBroken)
 	mock.ExpectRollback()
 	err := db.Clauses(doNothing).Create(&[]plugintest.Slogan{{Text: "a"}, {Text: "b"}}).Error
-	if !errors.Is(err, plugintest.ErrBroken) {
-		t.Fatal(err)
-	}
-	saysAll(t, err.Error(), "uidplugin: read back the ids of slogans")
+	testkit.IsError(t, err, plugintest.ErrBroken, "uidplugin: read back the ids of slogans")
 }
 
 // The caller may use the clauses of an upsert again, so they must not change.

@@ -181,8 +181,5 @@ func TestPluginFind_ReportsTheDatabasesError(t *testing.T) {
 		asks.LooksUp(plugintest.Node(plugintest.NodeRows(), 7, 58, "invoices"), 58),
 		plugintest.Step{SQL: "SELECT * FROM `invoices` WHERE `invoices`.`id` = ?", Args: []driver.Value{plugintest.At(t, 58, 0)}, Err: plugintest.ErrBroken})
 	_, err := p.Find(t.Context(), uidplugin.ID(plugintest.At(t, 58, 0)))
-	if !errors.Is(err, plugintest.ErrBroken) {
-		t.Fatalf("Find: %v", err)
-	}
-	saysAll(t, err.Error(), "uidplugin: find", "invoices")
+	testkit.IsError(t, err, plugintest.ErrBroken, "uidplugin: find", "invoices")
 }

@@ -20,23 +20,6 @@ type product struct {
 	Name string
 }
 
-func TestPluginFind_LoadsTheRowOfAnID(t *testing.T) {
-	t.Parallel()
-
-	db := plugintest.Open(t)
-	must(t, uidplugin.From(db).AutoMigrate(&plugintest.Part{}, &product{}, &plugintest.Counter{}))
-	a, b, c := plugintest.Part{Name: "nail"}, product{Name: "box"}, plugintest.Counter{Name: "till"}
-	must(t, db.Create(&a).Error)
-	must(t, db.Create(&b).Error)
-	must(t, db.Create(&c).Error)
-	p := uidplugin.From(db)
-	finds(t, p, a.ID, a)
-	if row, err := p.Find(t.Context(), b.ID); err != nil || row.(*product).Name != "box" {
-		t.Errorf("Find: %v, %v", row, err)
-	}
-	finds(t, p, c.ID, c)
-}
-
 func TestPluginFind_OfARowThatIsNotThere(t *testing.T) {
 	t.Parallel()
 
@@ -178,16 +161,6 @@ type odd struct {
 }
 
 func (odd) TableName() string { return "order" }
-
-func TestPluginLocate_ItsErrorTellsTheID(t *testing.T) {
-	t.Parallel()
-
-	var id *uidplugin.IDError
-	_, err := uidplugin.From(plugintest.Open(t)).Locate(t.Context(), -5)
-	if !errors.As(err, &id) || id.ID != -5 {
-		t.Errorf("Locate: %v", err)
-	}
-}
 
 // An endpoint that is given any id answers 404 to all of these, and 500 to the database's own errors.
 func TestErrNoSuchID_IsWrappedByEveryErrorOfAnID(t *testing.T) {

@@ -115,29 +115,6 @@ func TestPluginLocate_RefusesBitsThatTheLayoutDoesNotHave(t *testing.T) {
 	}
 }
 
-func TestPluginLocate_OfARowThatWasCreated(t *testing.T) {
-	t.Parallel()
-
-	host := workernode.Host{Application: "shop", Name: "web-1", Port: "8080", Kind: workernode.Container}
-	db := plugintest.Open(t, uidplugin.WithHost(host), uidplugin.WithClock(plugintest.AtNoon))
-	plugintest.Migrate(t, db, &plugintest.Part{})
-	r := plugintest.Part{}
-	must(t, db.Create(&r).Error)
-	want := uidplugin.Location{ID: uidplugin.ID(r.ID), Time: plugintest.Noon, WorkerID: 1025, Table: "parts",
-		Session: workernode.Session{Slot: 1, Application: "shop", Host: "web-1", Port: "8080", Kind: workernode.Container, Launched: plugintest.Noon, From: plugintest.Noon}}
-	if got, err := uidplugin.From(db).Locate(t.Context(), uidplugin.ID(r.ID)); err != nil || got != want {
-		t.Errorf("Locate: %+v, %v", got, err)
-	}
-	// An id of a table whose model was not given resolves to the table, but to no row.
-	addNode(t, db, elsewhere(50, "elsewhere"))
-	addSlot(t, db, 50, generator.DefaultLayout().TickAt(plugintest.Noon), sessionRow{})
-	if got, err := uidplugin.From(db).Locate(t.Context(), uidplugin.ID(plugintest.At(t, 50, 0))); err != nil || got.Table != "elsewhere" {
-		t.Errorf("Locate: %+v, %v", got, err)
-	}
-	_, err := uidplugin.From(db).Find(t.Context(), uidplugin.ID(plugintest.At(t, 50, 0)))
-	plugintest.Only(t, err, uidplugin.ErrNoModel, "elsewhere", "WithModels")
-}
-
 // Locate named this process for each id with its number, also for ids of processes that had the number before.
 func TestPluginLocate_WithAFixedWorkerIDKnowsNoProcess(t *testing.T) {
 	t.Parallel()
@@ -350,9 +327,6 @@ func TestPluginLocate_KnowsIDsAboveAFloor(t *testing.T) {
 	must(t, db.Exec(`UPDATE "WORKER_REGISTRY" SET "FLOOR_TICK" = ?`, generator.DefaultLayout().TickAt(plugintest.Noon.Add(time.Hour))).Error)
 	other := plugintest.File(t, path, nil)
 	err = other.Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithClock(plugintest.AtNoon), uidplugin.WithModels(&plugintest.Part{})))
-	if !errors.Is(err, workernode.ErrClock) {
-		t.Fatalf("db.Use: %v", err)
-	}
-	saysAll(t, err.Error(), "FLOOR_TICK", "2026-06-01", "13:00:00", "10m0s")
+	testkit.IsError(t, err, workernode.ErrClock, "FLOOR_TICK", "2026-06-01", "13:00:00", "10m0s")
 	plugintest.Unregistered(t, other)
 }
