@@ -89,30 +89,6 @@ func TestPluginClose_WhatNeedsNoIDGoesOnAfterClose(t *testing.T) {
 	}
 }
 
-// TestPluginClose_EndsTheWaitForAWorkerID with the same error that later creates get.
-func TestPluginClose_EndsTheWaitForAWorkerID(t *testing.T) {
-	t.Parallel()
-
-	db := plugintest.Bare(t)
-	g := plugintest.Gated(db)
-	p := plugintest.Use(t, db)
-	plugintest.Migrate(t, db, &plugintest.Part{})
-	done := make(chan error)
-	for range 3 {
-		go func() { done <- db.Create(&plugintest.Part{}).Error }()
-	}
-	<-g.Arrived
-	must(t, p.Close(t.Context()))
-	for range 3 {
-		if err := <-done; !errors.Is(err, uidplugin.ErrClosed) {
-			t.Errorf("the create ended with %v", err)
-		}
-	}
-	if n := plugintest.Count(t, db, "parts"); n != 0 {
-		t.Errorf("%d rows", n)
-	}
-}
-
 // Close waits for goroutines in the background, or until its context ends, because a database may not notice that a
 // context has ended.
 func TestPluginClose_WaitsForTheBackgroundOrItsContext(t *testing.T) {

@@ -104,9 +104,16 @@ func TestBadInput_AutocommitOff(t *testing.T) {
 func TestBadInput_LayoutMismatch(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		harness.Use(t, d.Open(t, nil))
-		err := d.Open(t, nil).Use(uidplugin.New(harness.Quiet, uidplugin.WithLayout(generator.SnowflakeLayout())))
-		testkit.IsError(t, err, workernode.ErrLayoutMismatch, generator.DefaultLayout().String(), generator.SnowflakeLayout().String())
+		p := harness.Use(t, d.Open(t, nil), uidplugin.WithModels(&harness.T1{}))
+		later := generator.DefaultLayout()
+		later.Epoch = later.Epoch.Add(24 * time.Hour)
+		for _, other := range []generator.Layout{generator.SnowflakeLayout(), later} {
+			err := d.Open(t, nil).Use(uidplugin.New(harness.Quiet, uidplugin.WithLayout(other)))
+			testkit.IsError(t, err, workernode.ErrLayoutMismatch, generator.DefaultLayout().String(), other.String())
+		}
+		if _, err := harness.NextID(p); err != nil {
+			t.Errorf("the process that is there: %v", err)
+		}
 	})
 }
 

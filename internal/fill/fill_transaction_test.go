@@ -3,7 +3,6 @@ package fill_test
 import (
 	"database/sql/driver"
 	"errors"
-	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,42 +12,6 @@ import (
 	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"gorm.io/gorm"
 )
-
-// If a transaction has the only connection, its first create fails at once, and leaves the transaction to the caller.
-// The clock of a bubble moves only while all goroutines wait, so it shows that nothing has waited.
-func TestTransaction_TheFirstCreateInATransactionWithTheOnlyConnectionFailsAtOnce(t *testing.T) {
-	t.Parallel()
-
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		db := plugintest.File(t, filepath.Join(dir, "test.db"), &gorm.Config{})
-		plugintest.Use(t, db, uidplugin.WithTimeout(time.Hour), uidplugin.WithClock(plugintest.AtNoon))
-		plugintest.Migrate(t, db, &plugintest.Part{}, &plugintest.Ledger{})
-		plugintest.Single(t, db)
-		tx := db.Begin()
-		must(t, tx.Error)
-		r, started := plugintest.Part{}, time.Now()
-		for range 2 {
-			err := tx.Create(&r).Error
-			if waited := time.Since(started); !errors.Is(err, uidplugin.ErrInTransaction) || waited != 0 {
-				t.Fatalf("after %v: %v", waited, err)
-			}
-			saysAll(t, err.Error(), "WithModels", "before the transaction", "more")
-		}
-		if r.ID != 0 {
-			t.Errorf("the key is %d", r.ID)
-		}
-		must(t, tx.Create(&plugintest.Ledger{ID: 1}).Error)
-		must(t, tx.Commit().Error)
-		if n := plugintest.Count(t, db, "ledgers"); n != 1 {
-			t.Errorf("%d rows of the rest of the transaction", n)
-		}
-
-		must(t, db.Create(&r).Error)
-		plugintest.IsOurs(t, db, "parts", r.ID)
-		must(t, db.Transaction(func(tx *gorm.DB) error { return tx.Create(&plugintest.Part{}).Error }))
-	})
-}
 
 func TestTransaction_APreparedTransactionIsATransaction(t *testing.T) {
 	t.Parallel()
@@ -88,23 +51,6 @@ func bothConnections(t *testing.T, db *gorm.DB, mock sqlmock.Sqlmock) (one, two 
 	must(t, one.Error)
 	must(t, two.Error)
 	return one, two
-}
-
-// If a transaction gets no other connection in time, the error says what to do, and not only that the time has
-// passed.
-func TestTransaction_ATransactionThatGetsNoOtherConnectionInTimeIsToldSo(t *testing.T) {
-	t.Parallel()
-
-	synctest.Test(t, func(t *testing.T) {
-		db, mock := plugintest.MockedUse(t)
-		other, tx := bothConnections(t, db, mock)
-		if err := tx.Create(&plugintest.Invoice{}).Error; !errors.Is(err, uidplugin.ErrInTransaction) {
-			t.Errorf("the error is %v", err)
-		}
-		plugintest.Expect(mock, plugintest.Rollback, plugintest.Rollback)
-		must(t, other.Rollback().Error)
-		must(t, tx.Rollback().Error)
-	})
 }
 
 // Statements that create no id take no worker id. Otherwise a process that only updates, or whose rows have keys,

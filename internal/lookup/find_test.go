@@ -143,25 +143,6 @@ func TestPluginFind_SeesWhatItsTransactionSees(t *testing.T) {
 	plugintest.Only(t, err, gorm.ErrRecordNotFound)
 }
 
-func TestPluginFind_QuotesNames(t *testing.T) {
-	t.Parallel()
-
-	db := plugintest.Open(t)
-	must(t, uidplugin.From(db).AutoMigrate(&odd{}))
-	r := odd{Select: "a"}
-	must(t, db.Create(&r).Error)
-	plugintest.IsOurs(t, db, "order", r.From)
-	finds(t, uidplugin.From(db), r.From, r)
-}
-
-// odd has names that are words of SQL.
-type odd struct {
-	From   int64 `gorm:"primaryKey;autoIncrement:false;uid"`
-	Select string
-}
-
-func (odd) TableName() string { return "order" }
-
 // An endpoint that is given any id answers 404 to all of these, and 500 to the database's own errors.
 func TestErrNoSuchID_IsWrappedByEveryErrorOfAnID(t *testing.T) {
 	t.Parallel()

@@ -2,7 +2,6 @@ package lookup_test
 
 import (
 	"errors"
-	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -220,91 +219,6 @@ func TestIDError_SaysThatANumberMayHaveBeenRounded(t *testing.T) {
 	}
 }
 
-// Each process that held a slot is found for its ids, however many held it since, and also after Close. An id of the
-// first process once resolved to the last one, or to none.
-func TestPluginLocate_FindsEachHolderOfASlot(t *testing.T) {
-	t.Parallel()
-
-	const holders = 10
-	name, clock := plugintest.FileOf(t, plugintest.Bare(t)), testkit.NewClock(plugintest.Noon)
-	holder := func(i int) workernode.Host {
-		return workernode.Host{Application: "shop", Name: fmt.Sprint("web-", i), Port: fmt.Sprint(i), Kind: workernode.Actual}
-	}
-	made := map[int64]int{} // id to holder
-	check := func(p *uidplugin.Plugin, last int) {
-		t.Helper()
-		for id, i := range made {
-			l, err := p.Locate(t.Context(), uidplugin.ID(id))
-			must(t, err)
-			s := l.Session
-			got := workernode.Host{Application: s.Application, Name: s.Host, Port: s.Port, Kind: s.Kind}
-			if l.Table != "parts" || got != holder(i) || s.Slot != 1 || s.Launched != plugintest.Noon.Add(time.Duration(i)*time.Hour) {
-				t.Fatalf("the id %d of holder %d of %d resolves to %+v", id, i, last, l)
-			}
-			if l.Time.Before(s.From) || i < last && !l.Time.Before(s.Until) || i == last && !s.Until.IsZero() {
-				t.Errorf("the id %d of %v is outside of its session, %v to %v", id, l.Time, s.From, s.Until)
-			}
-		}
-	}
-	var first, last *uidplugin.Plugin
-	for i := range holders {
-		db := plugintest.File(t, name, nil)
-		p := plugintest.Use(t, db, uidplugin.WithHost(holder(i)), uidplugin.WithClock(clock.Now))
-		must(t, p.AutoMigrate(&plugintest.Part{}))
-		for range 5 {
-			rows := make([]plugintest.Part, 20) // more than a tick has
-			must(t, db.Create(&rows).Error)
-			made[rows[0].ID], made[rows[len(rows)-1].ID] = i, i
-			clock.Add(time.Minute)
-		}
-		if first == nil {
-			first = p
-		}
-		last = p
-		check(p, i)
-		must(t, p.Close(t.Context()))
-		check(p, i)
-		if s := p.Stats().Slot; i > 0 && (s.Reclaimed != 1 || s.Allocated != 0) {
-			t.Errorf("holder %d: %+v", i, s)
-		}
-		clock.Add(55 * time.Minute)
-	}
-	check(first, holders-1) // it has read the row of the worker id long ago
-
-	nodes := plugintest.NodesOf(t, plugintest.File(t, name, nil))
-	sessions, err := nodes.Sessions(t.Context(), last.Layout(), 1, time.Time{}, 100)
-	must(t, err)
-	if len(sessions) != holders {
-		t.Fatalf("%d sessions", len(sessions))
-	}
-	until, lead := time.Time{}, 10*time.Minute
-	for n, s := range sessions {
-		i := holders - 1 - n
-		begun := plugintest.Noon.Add(time.Duration(i) * time.Hour)
-		if s.Slot != 1 || s.Host != holder(i).Name || s.Launched != begun || s.From != begun || s.Until != until ||
-			s.Last != begun.Add(lead) {
-			t.Errorf("session %d: %+v", i, s)
-		}
-		until = s.From
-	}
-	earlier, err := nodes.Sessions(t.Context(), last.Layout(), 1, sessions[3].From, 2)
-	must(t, err)
-	if len(earlier) != 2 || earlier[0] != sessions[4] || earlier[1] != sessions[5] {
-		t.Errorf("two sessions before %v: %+v", sessions[3].From, earlier)
-	}
-	all, err := nodes.Sessions(t.Context(), last.Layout(), 0, time.Time{}, 100)
-	must(t, err)
-	if len(all) != holders || all[0].Host != sessions[0].Host || !all[1].Until.IsZero() || !all[1].Last.IsZero() {
-		t.Errorf("the sessions of all slots: %+v", all)
-	}
-	slots, err := nodes.Slots(t.Context(), last.Layout(), 0, 10)
-	must(t, err)
-	if len(slots) != 1 || slots[0].ID != 1 || slots[0].Held || !slots[0].Reusable || slots[0].Host != sessions[0].Host ||
-		slots[0].Fence.Before(sessions[0].From) {
-		t.Errorf("slots: %+v", slots)
-	}
-}
-
 // After a restore an operator sets the floor above the clock. Ids are stamped from there on.
 func TestPluginLocate_KnowsIDsAboveAFloor(t *testing.T) {
 	t.Parallel()
@@ -322,11 +236,4 @@ func TestPluginLocate_KnowsIDsAboveAFloor(t *testing.T) {
 		t.Fatalf("the id is stamped %v, %v", parts.Time, err)
 	}
 	plugintest.IsOurs(t, db, "parts", r.ID)
-
-	// A floor that is further ahead than ids are stamped is refused, and named.
-	must(t, db.Exec(`UPDATE "WORKER_REGISTRY" SET "FLOOR_TICK" = ?`, generator.DefaultLayout().TickAt(plugintest.Noon.Add(time.Hour))).Error)
-	other := plugintest.File(t, path, nil)
-	err = other.Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithClock(plugintest.AtNoon), uidplugin.WithModels(&plugintest.Part{})))
-	testkit.IsError(t, err, workernode.ErrClock, "FLOOR_TICK", "2026-06-01", "13:00:00", "10m0s")
-	plugintest.Unregistered(t, other)
 }

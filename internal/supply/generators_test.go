@@ -3,10 +3,8 @@ package supply_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
@@ -205,42 +203,6 @@ func TestGenerators_GeneratorsThatMakeNoSense(t *testing.T) {
 	fails = false
 	must(t, db.Create(&odd{}).Error)
 	if err := db.Create(&none{}).Error; !errors.Is(err, uidplugin.ErrOption) {
-		t.Errorf("%v", err)
-	}
-}
-
-// Rows are found by when they were made.
-func TestGenerators_CreatedBetween(t *testing.T) {
-	t.Parallel()
-
-	now := plugintest.Noon
-	db := plugintest.Open(t, uidplugin.WithClock(func() time.Time { return now }), uidplugin.WithWorkerID(5),
-		uidplugin.WithDefaultGenerator(uidplugin.Snowflake))
-	plugintest.Migrate(t, db, &plugintest.Part{}, &plugintest.Counter{})
-	p := uidplugin.From(db)
-	for i := range 5 {
-		now = plugintest.Noon.Add(time.Duration(i) * time.Hour)
-		must(t, db.Create(&plugintest.Part{Name: fmt.Sprint(i)}).Error)
-	}
-	for _, tt := range []struct {
-		from, to time.Duration
-		want     int
-	}{{0, 5 * time.Hour, 5}, {time.Hour, 3 * time.Hour, 2}, {30 * time.Minute, time.Hour, 0}, {4 * time.Hour, 100 * time.Hour, 1}, {-100 * time.Hour, time.Second, 1}} {
-		var parts []plugintest.Part
-		must(t, db.Scopes(p.CreatedBetween(plugintest.Noon.Add(tt.from), plugintest.Noon.Add(tt.to))).Find(&parts).Error)
-		var n int64
-		must(t, db.Model(&plugintest.Part{}).Scopes(p.CreatedBetween(plugintest.Noon.Add(tt.from), plugintest.Noon.Add(tt.to))).Count(&n).Error)
-		if len(parts) != tt.want || int(n) != tt.want {
-			t.Errorf("%v to %v: %d, %d, want %d", tt.from, tt.to, len(parts), n, tt.want)
-		}
-	}
-	first, last, err := p.Range(plugintest.Noon, plugintest.Noon.Add(time.Second))
-	if err != nil || last-first != 1000<<22-1 {
-		t.Errorf("%d to %d, %v", first, last, err)
-	}
-	type plain struct{ ID int64 }
-	var plains []plain
-	if err := db.Scopes(p.CreatedBetween(plugintest.Noon, plugintest.Noon.Add(time.Hour))).Find(&plains).Error; !errors.Is(err, uidplugin.ErrNoField) {
 		t.Errorf("%v", err)
 	}
 }
