@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm/schema"
 )
 
@@ -82,9 +83,7 @@ func TestID_ReadFromJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"302914527191040001":"a"}`), &m); err != nil || m[302914527191040001] != "a" {
 		t.Errorf("map: %v, %v", m, err)
 	}
-	if err := json.Unmarshal([]byte(`{"x":"a"}`), &m); !errors.Is(err, strconv.ErrSyntax) {
-		t.Errorf("map: %v", err)
-	}
+	testkit.IsError(t, json.Unmarshal([]byte(`{"x":"a"}`), &m), strconv.ErrSyntax)
 }
 
 func TestID_AsText(t *testing.T) {

@@ -228,7 +228,6 @@ func TestWithLead_IsPinnedByTheFirstProcess(t *testing.T) {
 	}
 }
 
-// With a fixed worker id the lead bounds how far ahead of the clock ids are.
 func TestWithLead_BoundsWhatAFixedWorkerIDMakesAhead(t *testing.T) {
 	t.Parallel()
 
@@ -278,9 +277,7 @@ func TestOptions_ALayoutThatEndsWithinAYearIsWarnedOf(t *testing.T) {
 		}
 	}
 	err := plugintest.Bare(t).Use(uidplugin.New(uidplugin.WithClock(func() time.Time { return ends })))
-	if !errors.Is(err, generator.ErrLayout) {
-		t.Errorf("at its end: %v", err)
-	}
+	testkit.IsError(t, err, generator.ErrLayout)
 }
 
 func TestOptions_WorkerIDsAreLoggedWithTheirTables(t *testing.T) {

@@ -23,12 +23,8 @@ func TestPluginInitialize_UseTwiceIsRefused(t *testing.T) {
 
 	db := plugintest.Bare(t)
 	p := plugintest.Use(t, db)
-	if err := db.Use(p); !errors.Is(err, gorm.ErrRegistered) {
-		t.Errorf("the same plugin: %v", err)
-	}
-	if err := db.Use(uidplugin.New()); !errors.Is(err, gorm.ErrRegistered) {
-		t.Errorf("another one: %v", err)
-	}
+	testkit.IsError(t, db.Use(p), gorm.ErrRegistered)
+	testkit.IsError(t, db.Use(uidplugin.New()), gorm.ErrRegistered)
 	plugintest.Migrate(t, db, &plugintest.Part{})
 	must(t, db.Create(&plugintest.Part{}).Error)
 }
@@ -64,10 +60,7 @@ func TestPluginInitialize_ATransactionIsNoHandleToRegisterWith(t *testing.T) {
 			tx := db.Begin()
 			defer tx.Rollback()
 			err := tx.Use(uidplugin.New(tt.options...))
-			if err == nil {
-				t.Fatal("accepted")
-			}
-			saysAll(t, err.Error(), "transaction")
+			testkit.IsError(t, err, nil, "transaction")
 			plugintest.Unregistered(t, db)
 		})
 	}
@@ -119,10 +112,7 @@ func TestPluginInitialize_WithoutAPoolThereAreOnlyFixedWorkerIDs(t *testing.T) {
 		return db
 	}
 	err := handle().Use(uidplugin.New())
-	if err == nil {
-		t.Fatal("accepted")
-	}
-	saysAll(t, err.Error(), "no connection pool")
+	testkit.IsError(t, err, nil, "no connection pool")
 
 	db := handle()
 	plugintest.Use(t, db, uidplugin.WithWorkerID(7))
@@ -139,9 +129,7 @@ func TestPluginInitialize_UseWrapsTheErrorsOfThePackagesBelow(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	plugintest.Use(t, plugintest.File(t, path, &gorm.Config{}))
 	err := plugintest.File(t, path, &gorm.Config{}).Use(uidplugin.New(uidplugin.WithLayout(generator.SnowflakeLayout())))
-	if !errors.Is(err, workernode.ErrLayoutMismatch) {
-		t.Errorf("another layout: %v", err)
-	}
+	testkit.IsError(t, err, workernode.ErrLayoutMismatch)
 
 	empty := plugintest.Bare(t)
 	err = empty.Use(uidplugin.New(uidplugin.WithoutMigration()))
@@ -156,19 +144,13 @@ func TestPluginInitialize_UseWrapsTheErrorsOfThePackagesBelow(t *testing.T) {
 	tiny.WorkerBits = 1
 	db := plugintest.Bare(t)
 	err = db.Use(uidplugin.New(uidplugin.WithLayout(tiny), uidplugin.WithModels(&plugintest.Part{}, &plugintest.Article{})))
-	if !errors.Is(err, workernode.ErrExhausted) {
-		t.Errorf("exhausted: %v", err)
-	}
+	testkit.IsError(t, err, workernode.ErrExhausted)
 	plugintest.Unregistered(t, db)
 
 	err = plugintest.Bare(t).Use(uidplugin.New(uidplugin.WithModels(&plugintest.Ledger{}, nil, 5)))
-	if err == nil {
-		t.Fatal("values that are no models were accepted")
-	}
-	saysAll(t, err.Error(), "<nil>", "int")
+	testkit.IsError(t, err, nil, "<nil>", "int")
 }
 
-// Without the plugin, each method returns an error that says so.
 func TestPluginInitialize_EveryMethodOfAMissingPluginSaysSo(t *testing.T) {
 	t.Parallel()
 

@@ -205,9 +205,7 @@ func TestGenerators_CloseEndsLongFills(t *testing.T) {
 		g.Close()
 		g.Close()
 		for range cap(errs) {
-			if err := <-errs; !errors.Is(err, generator.ErrClosed) {
-				t.Error(err)
-			}
+			testkit.IsError(t, <-errs, generator.ErrClosed)
 		}
 		if id, err := g.Next(t.Context()); id != 0 || !errors.Is(err, generator.ErrClosed) {
 			t.Errorf("%d, %v", id, err)

@@ -175,9 +175,7 @@ func refused(t *testing.T, g generator.Generator) {
 	if id, err := g.Next(t.Context()); id != 0 || !errors.Is(err, generator.ErrBorrowLimit) {
 		t.Fatalf("Next = %d, %v; want ErrBorrowLimit", id, err)
 	}
-	if err := g.Fill(t.Context(), make([]int64, 2)); !errors.Is(err, generator.ErrBorrowLimit) {
-		t.Fatalf("Fill = %v; want ErrBorrowLimit", err)
-	}
+	testkit.IsError(t, g.Fill(t.Context(), make([]int64, 2)), generator.ErrBorrowLimit)
 }
 
 // leases returns one for each worker id.

@@ -161,7 +161,6 @@ func TestPairedFill_Ascends(t *testing.T) {
 	})
 }
 
-// Both lanes continue with other leases.
 func TestPairedRenew_MovesBothLanes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 2)
@@ -210,9 +209,7 @@ func TestPairedRenew_MovesBothLanes(t *testing.T) {
 			t.Errorf("%v, asked %d times", err, asked)
 		}
 		g.Close()
-		if err := g.Renew(lease(2, 20), lease(4, 20)); !errors.Is(err, generator.ErrClosed) {
-			t.Error(err)
-		}
+		testkit.IsError(t, g.Renew(lease(2, 20), lease(4, 20)), generator.ErrClosed)
 	})
 }
 

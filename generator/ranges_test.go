@@ -174,9 +174,7 @@ func TestLayoutAbove_SaysFromWhenIDsAreAbove(t *testing.T) {
 			t.Errorf("at %v: %v", never, err)
 		}
 	}
-	if err := (generator.Layout{}).Above(-1, now); !errors.Is(err, generator.ErrLayout) {
-		t.Errorf("the zero Layout: %v", err)
-	}
+	testkit.IsError(t, (generator.Layout{}).Above(-1, now), generator.ErrLayout)
 }
 
 // FuzzAbove checks the answer against the smallest id that can be made.

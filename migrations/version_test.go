@@ -1,7 +1,6 @@
 package migrations_test
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -86,9 +85,7 @@ func TestCheck_PrintsTheStatementsOfTheUpgrade(t *testing.T) {
 	db, d, _ := open(t)
 	unversioned(t, db)
 	err := migrations.Check(t.Context(), d)
-	if !errors.Is(err, workernode.ErrTable) {
-		t.Fatal(err)
-	}
+	testkit.IsError(t, err, workernode.ErrTable)
 	if versionOf(db) != -1 {
 		t.Fatal("Check has changed the tables")
 	}

@@ -242,9 +242,7 @@ func TestManagerAssign_SaysWhoHasTheWorkerIDs(t *testing.T) {
 		second.use(t, table("t000"), 10)
 		w.check()
 		_, err = third.Assign(t.Context(), []workernode.Table{table("users")}, nil)
-		if !errors.Is(err, workernode.ErrExhausted) {
-			t.Errorf("%v", err)
-		}
+		testkit.IsError(t, err, workernode.ErrExhausted)
 		third.use(t, table("orders"), 10)
 	})
 }

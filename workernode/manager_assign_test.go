@@ -89,7 +89,6 @@ func TestManagerAssign_GivesManyCallersAtOnceDifferentWorkerIDs(t *testing.T) {
 	})
 }
 
-// New worker ids for many tables are added together.
 func TestManagerAssign_AddsManyTablesTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.start(nil)
@@ -137,9 +136,7 @@ func TestManagerAssign_EndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := p.Assign(ctx, []workernode.Table{table("orders")}, nil)
-		if !errors.Is(err, testkit.ErrLost) {
-			t.Errorf("%v", err)
-		}
+		testkit.IsError(t, err, testkit.ErrLost)
 		p.wire.Set(func(c *testkit.Crossing) error {
 			<-c.Context.Done()
 			return c.Context.Err()

@@ -80,7 +80,6 @@ func TestManagerClose_WhoseAnswerIsLostLosesNoSlot(t *testing.T) {
 	})
 }
 
-// Close of a process that never had a slot sends nothing.
 func TestManagerClose_WithoutASlotSendsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.start(nil)

@@ -91,7 +91,6 @@ func TestManager_StampsThePresent(t *testing.T) {
 	})
 }
 
-// Configurations that cannot work are refused, with what is wrong.
 func TestNewManager_RefusesWhatCannotWork(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for name, change := range map[string]func(*workernode.Config, *workernode.Host){

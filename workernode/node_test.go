@@ -14,7 +14,6 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// Lookup returns the existing nodes of all that are requested.
 func TestDBLookup_ReturnsTheNodesThatExist(t *testing.T) {
 	t.Parallel()
 

@@ -192,9 +192,7 @@ func FuzzPlan(f *testing.F) {
 			RestartsPerDay: restarts, CrashesPerDay: crashes, Grace: time.Duration(grace)}
 		f, err := capacity.Plan(l, d)
 		if err != nil {
-			if !errors.Is(err, generator.ErrConfig) {
-				t.Fatal(err)
-			}
+			testkit.IsError(t, err, generator.ErrConfig)
 			return
 		}
 		for _, x := range []float64{f.Years, f.PerWorker, f.Disposable.PerDay, f.Disposable.PerSecond, f.Disposable.Years, f.Leased.PerSecond} {
@@ -273,7 +271,6 @@ func TestForecastCarrier_HasEnoughWorkerIDs(t *testing.T) {
 	}
 }
 
-// TestForecastString_SaysOnlyWhatThereIs has what is written only if there is something to say.
 func TestForecastString_SaysOnlyWhatThereIs(t *testing.T) {
 	t.Parallel()
 

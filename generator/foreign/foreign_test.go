@@ -217,7 +217,6 @@ func TestUidGeneratorSampleLayout_OfAnotherTimeZone(t *testing.T) {
 	}
 }
 
-// TestSystems_HaveTheNumbersOfMigrating checks the numbers of docs/migrating.md.
 func TestSystems_HaveTheNumbersOfMigrating(t *testing.T) {
 	t.Parallel()
 

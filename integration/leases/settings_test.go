@@ -39,9 +39,7 @@ func TestRenewals_StayWhenATransactionIsRolledBack(t *testing.T) {
 				}
 				return rollback
 			})
-			if !errors.Is(err, rollback) {
-				t.Fatal(err)
-			}
+			testkit.IsError(t, err, rollback)
 			s := p.Stats().Slot
 			if s.Renewals < before+2 {
 				t.Errorf("no renewals during the transaction (prepared: %t): %+v", prepare, s)

@@ -135,13 +135,9 @@ func TestPluginClose_EndsTheWaitForTheClock(t *testing.T) {
 				go func() { cancelled <- db.WithContext(ctx).Create(&plugintest.Parcel{}).Error }()
 				synctest.Wait()
 				cancel()
-				if err := <-cancelled; !errors.Is(err, context.Canceled) {
-					t.Errorf("the cancelled create ended with %v", err)
-				}
+				testkit.IsError(t, <-cancelled, context.Canceled)
 				must(t, p.Close(t.Context()))
-				if err := <-closed; !errors.Is(err, uidplugin.ErrClosed) {
-					t.Errorf("the other one ended with %v", err)
-				}
+				testkit.IsError(t, <-closed, uidplugin.ErrClosed)
 			})
 		})
 	}
@@ -159,9 +155,7 @@ func TestPluginClose_WhileInUse(t *testing.T) {
 			for last := int64(0); ; {
 				r := plugintest.Parcel{}
 				if err := db.Create(&r).Error; err != nil {
-					if !errors.Is(err, uidplugin.ErrClosed) {
-						t.Error(err)
-					}
+					testkit.IsError(t, err, uidplugin.ErrClosed)
 					return
 				}
 				if r.ID <= last {
@@ -226,11 +220,7 @@ func TestPluginClose_AfterThePoolSaysToCloseThePluginFirst(t *testing.T) {
 	pool, err := db.DB()
 	must(t, err)
 	must(t, pool.Close())
-	if err := uidplugin.From(db).Close(t.Context()); err == nil {
-		t.Error("no error, but nothing can have been released")
-	} else {
-		saysAll(t, err.Error(), "call Close before the pool is closed", "sql: database is closed")
-	}
+	testkit.IsError(t, uidplugin.From(db).Close(t.Context()), nil, "call Close before the pool is closed", "sql: database is closed")
 }
 
 // A caller that gives Close an ended context must not look for a hanging generator.

@@ -52,18 +52,14 @@ func TestPluginStats_ShowsTheSlot(t *testing.T) {
 		t.Errorf("the id space is %q, and %q in the registry", s.Space, space)
 	}
 	must(t, p.Close(t.Context()))
-	if err := p.Health(); !errors.Is(err, uidplugin.ErrClosed) {
-		t.Errorf("after Close: %v", err)
-	}
+	testkit.IsError(t, p.Health(), uidplugin.ErrClosed)
 	if n := plugintest.Count(t, db, "WORKER_SLOT", `"HOLDER" <> ''`); n != 0 {
 		t.Errorf("%d slots were not released", n)
 	}
 	if l := p.Stats().Slot; l.ID != 0 {
 		t.Errorf("after Close: %+v", l)
 	}
-	if err := uidplugin.From(plugintest.Bare(t)).Health(); !errors.Is(err, uidplugin.ErrNotRegistered) {
-		t.Errorf("without a plugin: %v", err)
-	}
+	testkit.IsError(t, uidplugin.From(plugintest.Bare(t)).Health(), uidplugin.ErrNotRegistered)
 }
 
 // Ids count when they are handed out, whether a row gets them or not.
@@ -112,9 +108,7 @@ func TestPluginHealth_NamesATableThatGetsNoIDs(t *testing.T) {
 	plugintest.Migrate(t, db, &plugintest.Part{}, &plugintest.Article{})
 	broken.Store(true)
 	for range 2 {
-		if err := db.Create(&plugintest.Part{}).Error; !errors.Is(err, plugintest.ErrBroken) {
-			t.Fatalf("db.Create: %v", err)
-		}
+		testkit.IsError(t, db.Create(&plugintest.Part{}).Error, plugintest.ErrBroken)
 		err := p.Health()
 		testkit.IsError(t, err, plugintest.ErrBroken, "uidplugin: ", "parts", "since 20")
 		if strings.Contains(err.Error(), "table articles") {

@@ -195,9 +195,7 @@ func TestBadInput_RollbackKeepsWorkerIDs(t *testing.T) {
 			}
 			return rollback
 		})
-		if !errors.Is(err, rollback) {
-			t.Fatal(err)
-		}
+		testkit.IsError(t, err, rollback)
 		where, err := p.Locate(context.Background(), uidplugin.ID(row.ID.Int64()))
 		if err != nil || where.Table != "t1" {
 			t.Errorf("Locate = %+v, %v", where, err)

@@ -339,7 +339,6 @@ func TestMainJob_TablesThatTableNamesHavePlainKeys(t *testing.T) {
 	}, "mariadb", "mysql", "postgres") // the root folder has one for SQLite, which numbers every integer key
 }
 
-// Ids ascend over a restart of the process.
 func TestMainJob_AscendingOverRestarts(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

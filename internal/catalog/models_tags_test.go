@@ -1,7 +1,6 @@
 package catalog_test
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
@@ -174,9 +173,7 @@ func TestTag_FieldsThatAreSwitchedOffAreLeftAlone(t *testing.T) {
 	if tables := uidplugin.From(db).Stats().Tables; len(tables) != 0 {
 		t.Errorf("worker ids were taken: %+v", tables)
 	}
-	if _, err := uidplugin.From(db).NextID(t.Context(), &off{}); !errors.Is(err, uidplugin.ErrNoField) {
-		t.Errorf("NextID: %v", err)
-	}
+	testkit.IsError(t, plugintest.Second(uidplugin.From(db).NextID(t.Context(), &off{})), uidplugin.ErrNoField)
 }
 
 func TestTag_TheTagNamesTheGenerator(t *testing.T) {
@@ -234,9 +231,7 @@ func TestTag_AnUnknownGeneratorIsRefusedWithTheKnownOnes(t *testing.T) {
 
 	plugintest.Use(t, db)
 	plugintest.Migrate(t, db, &odd{})
-	if err := db.Create(&odd{}).Error; !errors.Is(err, uidplugin.ErrField) {
-		t.Error(err)
-	}
+	testkit.IsError(t, db.Create(&odd{}).Error, uidplugin.ErrField)
 	if n := plugintest.Count(t, db, "odds"); n != 0 {
 		t.Errorf("%d rows", n)
 	}

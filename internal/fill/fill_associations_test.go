@@ -119,7 +119,6 @@ func TestAssociations_AJoinTableThatIsSetUpAfterUseIsReachable(t *testing.T) {
 	}
 }
 
-// The update of a column saves the associations of its model, too.
 func TestAssociations_AnUpdateOfAColumnCreatesChildren(t *testing.T) {
 	t.Parallel()
 

@@ -2,12 +2,12 @@ package fill_test
 
 import (
 	"database/sql/driver"
-	"errors"
 	"testing"
 
 	"github.com/DATA-DOG/go-sqlmock"
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
 
@@ -84,9 +84,7 @@ func TestCreate_FailsWhereTheInsertFails(t *testing.T) {
 				plugintest.Expect(mock, plugintest.Rollback)
 			}
 			row := plugintest.Invoice{Total: 1}
-			if err := db.Create(&row).Error; !errors.Is(err, plugintest.ErrBroken) {
-				t.Fatalf("db.Create: %v", err)
-			}
+			testkit.IsError(t, db.Create(&row).Error, plugintest.ErrBroken)
 
 			plugintest.Expect(mock, inserted(sql, "(?,?)", plugintest.At(t, 58, 0), 1)...)
 			must(t, db.Create(&row).Error)

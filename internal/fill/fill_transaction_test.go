@@ -2,7 +2,6 @@ package fill_test
 
 import (
 	"database/sql/driver"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/DATA-DOG/go-sqlmock"
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
 
@@ -22,9 +22,7 @@ func TestTransaction_APreparedTransactionIsATransaction(t *testing.T) {
 	err := db.Session(&gorm.Session{PrepareStmt: true}).Transaction(func(tx *gorm.DB) error {
 		return tx.Transaction(func(tx *gorm.DB) error { return tx.Create(&plugintest.Part{}).Error })
 	})
-	if !errors.Is(err, uidplugin.ErrInTransaction) {
-		t.Errorf("the error is %v", err)
-	}
+	testkit.IsError(t, err, uidplugin.ErrInTransaction)
 }
 
 // TestTransaction_WithModelsATransactionNeedsNoOtherConnection is the advice of that error.

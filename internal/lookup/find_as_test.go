@@ -8,6 +8,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
 
@@ -63,16 +64,12 @@ func TestFindAs_RefusesWhatHasNoUIDKey(t *testing.T) {
 	t.Parallel()
 
 	db := plugintest.Open(t)
-	if _, err := uidplugin.FindAs[struct{ Name string }](t.Context(), db, 1); !errors.Is(err, uidplugin.ErrNoField) {
-		t.Errorf("no uid field: %v", err)
-	}
+	testkit.IsError(t, plugintest.Second(uidplugin.FindAs[struct{ Name string }](t.Context(), db, 1)), uidplugin.ErrNoField)
 	type line struct {
 		Number int64 `gorm:"primaryKey;autoIncrement:false"`
 		Row    int64 `gorm:"uid"`
 	}
-	if _, err := uidplugin.FindAs[line](t.Context(), db, 1); !errors.Is(err, uidplugin.ErrNotKey) {
-		t.Errorf("a uid field that is no key: %v", err)
-	}
+	testkit.IsError(t, plugintest.Second(uidplugin.FindAs[line](t.Context(), db, 1)), uidplugin.ErrNotKey)
 	if _, err := uidplugin.FindAs[int](t.Context(), db, 1); err == nil {
 		t.Error("int is no model")
 	}
@@ -90,9 +87,7 @@ func TestFindAs_RefusesWhatHasNoUIDKey(t *testing.T) {
 		}
 	}
 	for _, db := range []*gorm.DB{nil, plugintest.Bare(t)} {
-		if _, err := uidplugin.FindAs[crate](t.Context(), db, 1); !errors.Is(err, uidplugin.ErrNotRegistered) {
-			t.Errorf("no plugin: %v", err)
-		}
+		testkit.IsError(t, plugintest.Second(uidplugin.FindAs[crate](t.Context(), db, 1)), uidplugin.ErrNotRegistered)
 	}
 	if _, err := uidplugin.FindAs[slip](t.Context(), db, 1); err == nil || errors.Is(err, uidplugin.ErrNoSuchID) {
 		t.Errorf("without the table: %v", err)

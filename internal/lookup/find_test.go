@@ -98,9 +98,7 @@ func TestPluginFind_DoesNotLoadAModelThatWasRefused(t *testing.T) {
 		Trace int32 `gorm:"uid"`
 	}
 	db := plugintest.Open(t, uidplugin.WithClock(plugintest.AtNoon))
-	if err := uidplugin.From(db).Register(t.Context(), &parcelled{}); !errors.Is(err, uidplugin.ErrField) {
-		t.Fatalf("Register: %v", err)
-	}
+	testkit.IsError(t, uidplugin.From(db).Register(t.Context(), &parcelled{}), uidplugin.ErrField)
 	addNode(t, db, elsewhere(50, "parcelleds"))
 	_, err := uidplugin.From(db).Find(t.Context(), uidplugin.ID(plugintest.At(t, 50, 0)))
 	plugintest.Only(t, err, uidplugin.ErrNoModel, "parcelleds")

@@ -102,16 +102,12 @@ func TestPluginLocate_RefusesBitsThatTheLayoutDoesNotHave(t *testing.T) {
 	for _, id := range []int64{1 << 53, 1<<63 - 1} {
 		_, err := uidplugin.From(db).Locate(t.Context(), uidplugin.ID(id))
 		plugintest.Only(t, err, uidplugin.ErrUnknownID, "53 bits")
-		if !errors.Is(err, generator.ErrLayout) {
-			t.Errorf("Locate: %v", err)
-		}
+		testkit.IsError(t, err, generator.ErrLayout)
 		if _, err = uidplugin.From(db).Decode(uidplugin.ID(id)); !errors.Is(err, generator.ErrLayout) {
 			t.Errorf("Decode: %v", err)
 		}
 	}
-	if _, err := uidplugin.From(db).Decode(-1); !errors.Is(err, uidplugin.ErrNegativeID) {
-		t.Errorf("Decode: %v", err)
-	}
+	testkit.IsError(t, plugintest.Second(uidplugin.From(db).Decode(-1)), uidplugin.ErrNegativeID)
 }
 
 // Locate named this process for each id with its number, also for ids of processes that had the number before.

@@ -164,9 +164,7 @@ func TestUse_OpensASegmentAgainWhenTheDatabaseIsBack(t *testing.T) {
 		for range 3 {
 			err := plugin.Health()
 			testkit.IsError(t, err, errUnreachable, "the generator segment of table vouchers", "since 2026-06-01 12:00:00")
-			if err := db.Create(&voucher{}).Error; !errors.Is(err, errUnreachable) {
-				t.Fatalf("create: %v", err)
-			}
+			testkit.IsError(t, db.Create(&voucher{}).Error, errUnreachable)
 			time.Sleep(time.Minute)
 		}
 		p.passes()
@@ -209,9 +207,7 @@ func TestUse_ThatFailsLeavesNoSegmentOpen(t *testing.T) {
 		must(t, db.Exec("INSERT INTO slips VALUES (9223372036854775807, 1)").Error)
 		err := db.Use(uidplugin.New(uidplugin.WithWorkerID(1), uidplugin.WithClock(plugintest.AtNoon), uidplugin.WithLogger(nil),
 			uidplugin.WithModels(&voucher{}, &spelt{})))
-		if !errors.Is(err, segment.ErrExhausted) {
-			t.Errorf("db.Use: %v", err)
-		}
+		testkit.IsError(t, err, segment.ErrExhausted)
 	}) // all goroutines have to end
 }
 
@@ -239,9 +235,7 @@ func TestCreate_WaitsForASegmentForABoundedTime(t *testing.T) {
 			}
 		}
 		close(answered)
-		if err := db.Create(&voucher{}).Error; !errors.Is(err, errUnreachable) {
-			t.Errorf("while the database refuses: %v", err)
-		}
+		testkit.IsError(t, db.Create(&voucher{}).Error, errUnreachable)
 		p.passes()
 		time.Sleep(10 * time.Second)
 		must(t, db.Create(&voucher{}).Error)

@@ -12,6 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
 
@@ -58,8 +59,6 @@ func TestClose_EndsTheCallsOfOpeners(t *testing.T) {
 		if n := calls.Load(); before < 2 || n != before {
 			t.Errorf("%d calls before Close, %d after it", before, n-before)
 		}
-		if err := db.Create(&ticket{}).Error; !errors.Is(err, uidplugin.ErrClosed) {
-			t.Errorf("create: %v", err)
-		}
+		testkit.IsError(t, db.Create(&ticket{}).Error, uidplugin.ErrClosed)
 	})
 }

@@ -131,9 +131,7 @@ func TestGenerators_InOneModel(t *testing.T) {
 	if !evens["sheets"].closed {
 		t.Error("a source was not closed")
 	}
-	if err := db.Create(&sheet{}).Error; !errors.Is(err, uidplugin.ErrClosed) {
-		t.Errorf("after Close: %v", err)
-	}
+	testkit.IsError(t, db.Create(&sheet{}).Error, uidplugin.ErrClosed)
 }
 
 // With one worker id for all tables ids resolve to their process.
@@ -153,9 +151,7 @@ func TestGenerators_OneWorkerIDServesAllTables(t *testing.T) {
 	if la.WorkerID != lb.WorkerID || la.Table != "" || la.Session.Host == "" || b.ID.Int64() > 1<<53-1 {
 		t.Errorf("%+v, %+v", la, lb)
 	}
-	if _, err := p.Find(t.Context(), uidplugin.ID(a.ID)); !errors.Is(err, uidplugin.ErrNoModel) {
-		t.Errorf("Find: %v", err)
-	}
+	testkit.IsError(t, plugintest.Second(p.Find(t.Context(), uidplugin.ID(a.ID))), uidplugin.ErrNoModel)
 	if s := p.Stats().Tables; len(s) != 1 || s[0].Table != "*" {
 		t.Errorf("%+v", s)
 	}
@@ -174,13 +170,9 @@ func TestGenerators_GeneratorsThatMakeNoSense(t *testing.T) {
 		uidplugin.WithSource("cached", nothing), uidplugin.WithSource("y", nil),
 		uidplugin.WithSource("true", nothing), uidplugin.WithDefaultGenerator("nobody's"),
 	} {
-		if err := plugintest.Bare(t).Use(uidplugin.New(o)); !errors.Is(err, uidplugin.ErrOption) {
-			t.Errorf("%v", err)
-		}
+		testkit.IsError(t, plugintest.Bare(t).Use(uidplugin.New(o)), uidplugin.ErrOption)
 	}
-	if err := plugintest.Bare(t).Use(uidplugin.New(uidplugin.WithGenerator("twice", f), uidplugin.WithGenerator("twice", f))); !errors.Is(err, uidplugin.ErrOption) {
-		t.Errorf("%v", err)
-	}
+	testkit.IsError(t, plugintest.Bare(t).Use(uidplugin.New(uidplugin.WithGenerator("twice", f), uidplugin.WithGenerator("twice", f))), uidplugin.ErrOption)
 
 	// An error of the application's function is reported, and the function is called again.
 	type odd struct {
@@ -197,12 +189,8 @@ func TestGenerators_GeneratorsThatMakeNoSense(t *testing.T) {
 		return &even{}, nil
 	}), uidplugin.WithGenerator("none", func(uidplugin.GeneratorConfig) (generator.Renewable, error) { return nil, nil }))
 	plugintest.Migrate(t, db, &odd{}, &none{})
-	if err := db.Create(&odd{}).Error; !errors.Is(err, plugintest.ErrBroken) {
-		t.Errorf("%v", err)
-	}
+	testkit.IsError(t, db.Create(&odd{}).Error, plugintest.ErrBroken)
 	fails = false
 	must(t, db.Create(&odd{}).Error)
-	if err := db.Create(&none{}).Error; !errors.Is(err, uidplugin.ErrOption) {
-		t.Errorf("%v", err)
-	}
+	testkit.IsError(t, db.Create(&none{}).Error, uidplugin.ErrOption)
 }
