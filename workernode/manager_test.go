@@ -135,23 +135,6 @@ func TestNewManager_UsesThePinnedLead(t *testing.T) {
 	})
 }
 
-// A disposable slot is never reclaimed, and each start inserts another.
-func TestManager_DisposableSlotsAreNotReclaimed(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		for i := range int64(3) {
-			p := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Disposable = i < 2 })
-			p.assign(table("orders"))
-			p.make(table("orders"), 3)
-			if s := p.Stats(); s.ID != i+1 || s.Allocated != 1 {
-				t.Errorf("start %d: %+v", i, s)
-			}
-			p.end(t)
-			time.Sleep(2 * time.Minute)
-		}
-		w.check()
-	})
-}
-
 // Two processes that start at once never share a slot, however the database delays them.
 func TestManagerStart_GivesProcessesAtOnceDifferentSlots(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {

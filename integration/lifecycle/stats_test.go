@@ -121,46 +121,6 @@ func TestPluginHealth_NamesATableThatGetsNoIDs(t *testing.T) {
 	testkit.Eventually(t, "Health recovers", 10*time.Second, func() bool { return p.Health() == nil })
 }
 
-// The slot cannot be renewed: Health says since when and why, and recovers with the database.
-func TestPluginHealth_TellsThatTheSlotIsNotRenewed(t *testing.T) {
-	t.Parallel()
-
-	db, broken := breaking(t, "WORKER_SLOT")
-	clock := testkit.NewClock(plugintest.Noon) // so that no lease ends because the machine is busy
-	p := plugintest.Use(t, db, uidplugin.WithClock(clock.Now), uidplugin.WithLead(300*time.Millisecond), uidplugin.WithModels(&plugintest.Part{}))
-	plugintest.Migrate(t, db, &plugintest.Part{})
-	must(t, db.Create(&plugintest.Part{}).Error)
-	broken.Store(true)
-	clock.Add(200 * time.Millisecond) // so that a renewal grants something
-	var health error
-	var slot uidplugin.SlotStats
-	testkit.Eventually(t, "Health tells of it", time.Minute, func() bool {
-		health, slot = p.Health(), p.Stats().Slot
-		return errors.Is(health, plugintest.ErrBroken) && errors.Is(slot.LastError, plugintest.ErrBroken)
-	})
-	saysAll(t, health.Error(), "uidplugin: ", "lease of this process", "since 20")
-	if slot.Failures == 0 || slot.Since.Before(plugintest.Noon) || slot.Since.After(clock.Now()) {
-		t.Errorf("Stats: %+v", slot)
-	}
-	var last error
-	defer func() {
-		if t.Failed() {
-			t.Logf("the last error of a create: %v; %+v", last, p.Stats().Slot)
-		}
-	}()
-	testkit.Eventually(t, "ids run out, and the error has the reason", time.Minute, func() bool {
-		clock.Add(10 * time.Millisecond)
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
-		last = db.WithContext(ctx).Create(&plugintest.Part{}).Error
-		return errors.Is(last, plugintest.ErrBroken)
-	})
-	broken.Store(false)
-	testkit.Eventually(t, "Health recovers", time.Minute, func() bool {
-		return p.Health() == nil && p.Stats().Slot.LastError == nil && db.Create(&plugintest.Part{}).Error == nil
-	})
-}
-
 func TestPluginHealth_AClockThatIsFarFromTheDatabasesIsRefused(t *testing.T) {
 	t.Parallel()
 

@@ -157,24 +157,10 @@ func TestGenerators_OneWorkerIDServesAllTables(t *testing.T) {
 	}
 }
 
-func TestGenerators_GeneratorsThatMakeNoSense(t *testing.T) {
+// An error of the application's function is reported, and the function is called again.
+func TestGenerators_ErrorsOfTheApplicationsFunctions(t *testing.T) {
 	t.Parallel()
 
-	f := func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
-		return generator.NewCached(generator.CachedConfig{Layout: c.Layout, Lease: c.Leases[0]})
-	}
-	nothing := func(context.Context, *gorm.DB, string) (generator.Generator, error) { return nil, nil }
-	for _, o := range []uidplugin.Option{
-		uidplugin.WithGenerator("", f), uidplugin.WithGenerator("uid", f), uidplugin.WithGenerator("a b", f), uidplugin.WithGenerator("x", nil),
-		uidplugin.WithGenerator("segment", f), uidplugin.WithSource("segment", nothing), // wing: segment
-		uidplugin.WithSource("cached", nothing), uidplugin.WithSource("y", nil),
-		uidplugin.WithSource("true", nothing), uidplugin.WithDefaultGenerator("nobody's"),
-	} {
-		testkit.IsError(t, plugintest.Bare(t).Use(uidplugin.New(o)), uidplugin.ErrOption)
-	}
-	testkit.IsError(t, plugintest.Bare(t).Use(uidplugin.New(uidplugin.WithGenerator("twice", f), uidplugin.WithGenerator("twice", f))), uidplugin.ErrOption)
-
-	// An error of the application's function is reported, and the function is called again.
 	type odd struct {
 		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:odd"`
 	}
