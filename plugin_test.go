@@ -18,30 +18,6 @@ import (
 
 var must, saysAll = testkit.Must, testkit.SaysAll
 
-func TestPluginInitialize_UseTwiceIsRefused(t *testing.T) {
-	t.Parallel()
-
-	db := plugintest.Bare(t)
-	p := plugintest.Use(t, db)
-	testkit.IsError(t, db.Use(p), gorm.ErrRegistered)
-	testkit.IsError(t, db.Use(uidplugin.New()), gorm.ErrRegistered)
-	plugintest.Migrate(t, db, &plugintest.Part{})
-	must(t, db.Create(&plugintest.Part{}).Error)
-}
-
-func TestPluginInitialize_APluginServesOneHandle(t *testing.T) {
-	t.Parallel()
-
-	db, other := plugintest.Bare(t), plugintest.Bare(t)
-	p := plugintest.Use(t, db)
-	err := other.Use(p)
-	testkit.IsError(t, err, uidplugin.ErrOption, "already in use", "New")
-	plugintest.Unregistered(t, other)
-	plugintest.Use(t, other)
-	plugintest.Migrate(t, db, &plugintest.Part{})
-	must(t, db.Create(&plugintest.Part{}).Error)
-}
-
 // db.Use refuses a transaction, because it ends before the plugin does.
 func TestPluginInitialize_ATransactionIsNoHandleToRegisterWith(t *testing.T) {
 	t.Parallel()
@@ -64,31 +40,6 @@ func TestPluginInitialize_ATransactionIsNoHandleToRegisterWith(t *testing.T) {
 			plugintest.Unregistered(t, db)
 		})
 	}
-}
-
-// dbresolver opens each replica with a copy of the configuration, so GORM initializes its plugins again.
-func TestPluginInitialize_InitializeAgainDoesNothing(t *testing.T) {
-	t.Parallel()
-
-	path := filepath.Join(t.TempDir(), "test.db")
-	db := plugintest.File(t, path, &gorm.Config{})
-	plugintest.Use(t, db, uidplugin.WithModels(&plugintest.Part{}))
-	plugintest.Migrate(t, db, &plugintest.Part{})
-
-	config := *db.Config
-	s := &plugintest.Statements{}
-	config.Logger = s
-	replica := plugintest.File(t, path, &config)
-	if list := s.Take(); len(list) != 0 {
-		t.Errorf("statements: %q", list)
-	}
-	if replica.Plugins[uidplugin.Name] != db.Plugins[uidplugin.Name] {
-		t.Error("the replica has another plugin")
-	}
-	if tables := uidplugin.From(db).Stats().Tables; len(tables) != 1 {
-		t.Errorf("worker ids: %+v", tables)
-	}
-	must(t, db.Create(&plugintest.Part{}).Error)
 }
 
 // TestPluginInitialize_APluginInTheConfiguration is initialized by gorm.Open.
@@ -123,27 +74,14 @@ func TestPluginInitialize_WithoutAPoolThereAreOnlyFixedWorkerIDs(t *testing.T) {
 	}
 }
 
+// TestBadInput of integration/paths has the errors of other layouts and tables.
 func TestPluginInitialize_UseWrapsTheErrorsOfThePackagesBelow(t *testing.T) {
 	t.Parallel()
-
-	path := filepath.Join(t.TempDir(), "test.db")
-	plugintest.Use(t, plugintest.File(t, path, &gorm.Config{}))
-	err := plugintest.File(t, path, &gorm.Config{}).Use(uidplugin.New(uidplugin.WithLayout(generator.SnowflakeLayout())))
-	testkit.IsError(t, err, workernode.ErrLayoutMismatch)
-
-	empty := plugintest.Bare(t)
-	err = empty.Use(uidplugin.New(uidplugin.WithoutMigration()))
-	testkit.IsError(t, err, workernode.ErrTable, "WORKER_NODE", "sqlite.sql")
-
-	foreign := plugintest.Bare(t)
-	must(t, foreign.Exec(`CREATE TABLE "WORKER_NODE" (id integer, colour text)`).Error)
-	err = foreign.Use(uidplugin.New())
-	testkit.IsError(t, err, workernode.ErrTable, "WORKER_NODE", "HOST_NAME", "colour", "rename")
 
 	tiny := generator.DefaultLayout()
 	tiny.WorkerBits = 1
 	db := plugintest.Bare(t)
-	err = db.Use(uidplugin.New(uidplugin.WithLayout(tiny), uidplugin.WithModels(&plugintest.Part{}, &plugintest.Article{})))
+	err := db.Use(uidplugin.New(uidplugin.WithLayout(tiny), uidplugin.WithModels(&plugintest.Part{}, &plugintest.Article{})))
 	testkit.IsError(t, err, workernode.ErrExhausted)
 	plugintest.Unregistered(t, db)
 
