@@ -18,6 +18,23 @@ import (
 
 var must, saysAll = testkit.Must, testkit.SaysAll
 
+// dbresolver opens each replica with a copy of the configuration, so GORM initializes its plugins again.
+func TestPluginInitialize_APluginServesOneHandleAndItsReplicas(t *testing.T) {
+	t.Parallel()
+
+	path := filepath.Join(t.TempDir(), "test.db")
+	db, other, s := plugintest.File(t, path, &gorm.Config{}), plugintest.Bare(t), &plugintest.Statements{}
+	p := plugintest.Use(t, db, uidplugin.WithModels(&plugintest.Part{}))
+	config := *db.Config
+	config.Logger = s
+	replica := plugintest.File(t, path, &config)
+	if list := s.Take(); len(list) != 0 || replica.Plugins[uidplugin.Name] != db.Plugins[uidplugin.Name] || len(p.Stats().Tables) != 1 {
+		t.Errorf("statements: %q; worker ids: %+v", list, p.Stats().Tables)
+	}
+	testkit.IsError(t, other.Use(p), uidplugin.ErrOption, "already in use", "New")
+	plugintest.Unregistered(t, other)
+}
+
 // db.Use refuses a transaction, because it ends before the plugin does.
 func TestPluginInitialize_ATransactionIsNoHandleToRegisterWith(t *testing.T) {
 	t.Parallel()
@@ -81,8 +98,11 @@ func TestPluginInitialize_UseWrapsTheErrorsOfThePackagesBelow(t *testing.T) {
 	tiny := generator.DefaultLayout()
 	tiny.WorkerBits = 1
 	db := plugintest.Bare(t)
-	err := db.Use(uidplugin.New(uidplugin.WithLayout(tiny), uidplugin.WithModels(&plugintest.Part{}, &plugintest.Article{})))
+	err := db.Use(uidplugin.New(uidplugin.WithoutMigration()))
+	testkit.IsError(t, err, workernode.ErrTable, "WORKER_NODE", "sqlite.sql")
+	err = db.Use(uidplugin.New(uidplugin.WithLayout(tiny), uidplugin.WithModels(&plugintest.Part{}, &plugintest.Article{})))
 	testkit.IsError(t, err, workernode.ErrExhausted)
+	testkit.IsError(t, db.Use(uidplugin.New()), workernode.ErrLayoutMismatch) // the failed start has begun an id space
 	plugintest.Unregistered(t, db)
 
 	err = plugintest.Bare(t).Use(uidplugin.New(uidplugin.WithModels(&plugintest.Ledger{}, nil, 5)))

@@ -176,6 +176,18 @@ func TestTag_FieldsThatAreSwitchedOffAreLeftAlone(t *testing.T) {
 	testkit.IsError(t, plugintest.Second(uidplugin.From(db).NextID(t.Context(), &off{})), uidplugin.ErrNoField)
 }
 
+func TestTag_AnUnknownGeneratorIsRefusedByName(t *testing.T) {
+	t.Parallel()
+
+	type odd struct {
+		ID int64 `gorm:"primaryKey;uid:nosuch"`
+	}
+	db := plugintest.Bare(t)
+	testkit.IsError(t, db.Use(uidplugin.New(uidplugin.WithModels(&odd{}))), uidplugin.ErrField, "odd.ID", `"nosuch"`, "cached", "snowflake")
+	plugintest.Use(t, db)
+	testkit.IsError(t, db.Create(&odd{}).Error, uidplugin.ErrField)
+}
+
 // An ID that is not GORM's key gets no id, because it needs a tag then. Somebody who forgot that would find 0 in every
 // row.
 func TestTag_WarnsOfAnIDThatIsNotTheKey(t *testing.T) {
