@@ -19,42 +19,21 @@ import (
 	"gorm.io/gorm/logger"
 )
 
-// wrong are options that make no sense.
+// wrong are options that make no sense. Package config tests which values are right.
 var wrong = []struct {
 	name    string
 	options []uidplugin.Option
 	is      error
 	says    []string
 }{
-	{"zero layout", []uidplugin.Option{uidplugin.WithLayout(generator.Layout{})}, generator.ErrLayout, []string{"at least 1 bit"}},
 	{"future epoch", []uidplugin.Option{uidplugin.WithLayout(epoch(2999))}, generator.ErrLayout, []string{"2999", "future"}},
 	{"ended layout", []uidplugin.Option{uidplugin.WithLayout(epoch(1949))}, generator.ErrLayout, []string{"1949", "2018", "ended"}},
-	{"unknown generator", []uidplugin.Option{uidplugin.WithDefaultGenerator("nosuch")}, uidplugin.ErrOption,
-		[]string{"WithDefaultGenerator", `"nosuch"`, "cached", "snowflake"}},
-	{"no generator", []uidplugin.Option{uidplugin.WithDefaultGenerator("")}, uidplugin.ErrOption, []string{"WithDefaultGenerator", "cached"}},
-	{"zero timeout", []uidplugin.Option{uidplugin.WithTimeout(0)}, uidplugin.ErrOption, []string{"WithTimeout", "0s"}},
-	{"negative timeout", []uidplugin.Option{uidplugin.WithTimeout(-time.Second)}, uidplugin.ErrOption, []string{"WithTimeout", "-1s"}},
 	{"negative worker id", []uidplugin.Option{uidplugin.WithWorkerID(-1)}, uidplugin.ErrOption, []string{"WithWorkerID(-1)", "18 bits", "262143"}},
-	{"large worker id", []uidplugin.Option{uidplugin.WithWorkerID(1 << 18)}, uidplugin.ErrOption, []string{"WithWorkerID(262144)", "18 bits", "262143"}},
-	{"large worker id for the layout", []uidplugin.Option{uidplugin.WithWorkerID(32), uidplugin.WithLayout(generator.JSSafeLayout())},
-		uidplugin.ErrOption, []string{"WithWorkerID(32)", "5 bits", "31"}},
-	{"worker id and disposable", []uidplugin.Option{uidplugin.WithDisposable(), uidplugin.WithWorkerID(1)},
-		uidplugin.ErrOption, []string{"WithDisposable", "WithWorkerID"}},
 	{"a segment as a generator", []uidplugin.Option{uidplugin.WithGenerator("segment", snowflake(generator.SnowflakeConfig{}))}, // wing: segment
 		uidplugin.ErrOption, []string{`WithGenerator("segment")`, "WithSegments"}}, // wing: segment
-	{"a generator that is replaced twice", []uidplugin.Option{uidplugin.WithGenerator("Snowflake", snowflake(generator.SnowflakeConfig{})),
-		uidplugin.WithGenerator("snowflake", snowflake(generator.SnowflakeConfig{}))}, uidplugin.ErrOption, []string{`WithGenerator("snowflake")`, "already"}},
 	{"a source in place of a generator", []uidplugin.Option{uidplugin.WithSource("cached", nil)}, uidplugin.ErrOption, []string{`WithSource("cached")`, "already"}},
-	{"a worker id that is the backup of another", []uidplugin.Option{uidplugin.WithWorkerID(131075), uidplugin.WithDefaultGenerator(uidplugin.Paired)}, uidplugin.ErrOption, []string{"WithWorkerID(131075)", "131071"}},
 	{"a lead that is too short", []uidplugin.Option{uidplugin.WithLead(100*time.Millisecond - 1)}, uidplugin.ErrOption,
 		[]string{"WithLead(99.999999ms)", "100ms", "1h0m0s"}},
-	{"a lead that is too long", []uidplugin.Option{uidplugin.WithLead(time.Hour + 1)}, uidplugin.ErrOption, []string{"WithLead(1h0m0.000000001s)", "1h0m0s"}},
-	{"negative lead", []uidplugin.Option{uidplugin.WithLead(-time.Second)}, uidplugin.ErrOption, []string{"WithLead(-1s)", "100ms"}},
-	{"a lead that is too short, with a worker id", []uidplugin.Option{uidplugin.WithWorkerID(1), uidplugin.WithLead(time.Millisecond)}, uidplugin.ErrOption,
-		[]string{"WithLead(1ms)", "100ms"}},
-	{"a lead of less than three ticks", []uidplugin.Option{uidplugin.WithLayout(plugintest.Seconds()), uidplugin.WithLead(2 * time.Second)}, uidplugin.ErrOption,
-		[]string{"WithLead(2s)", "3 ticks", "1s each"}},
-	{"unknown kind", []uidplugin.Option{uidplugin.WithHost(workernode.Host{Kind: 3})}, uidplugin.ErrOption, []string{"WithHost", "3", "CONTAINER", "ACTUAL"}},
 }
 
 // epoch returns the default layout with the epoch at the beginning of a year.
@@ -73,10 +52,7 @@ func TestOptions_EachWrongOptionHasItsError(t *testing.T) {
 
 			db := plugintest.Bare(t)
 			err := db.Use(uidplugin.New(tt.options...))
-			if !errors.Is(err, tt.is) {
-				t.Fatalf("db.Use: %v", err)
-			}
-			saysAll(t, err.Error(), tt.says...)
+			testkit.IsError(t, err, tt.is, tt.says...)
 			plugintest.Unregistered(t, db)
 			if db.Migrator().HasTable("WORKER_NODE") {
 				t.Error("the table was made before the options were checked")
@@ -118,10 +94,7 @@ func TestWithGenerator_ConfiguresTheBuiltIn(t *testing.T) {
 	for _, name := range []string{" SNOWFLAKE", "snowflake"} {
 		err := plugintest.Bare(t).Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(&flaky{}),
 			uidplugin.WithGenerator(name, snowflake(generator.SnowflakeConfig{MaxClockBackwards: -1, RandomStart: 17}))))
-		if !errors.Is(err, generator.ErrConfig) {
-			t.Fatal(err)
-		}
-		saysAll(t, err.Error(), "MaxClockBackwards", "RandomStart", "17", "16")
+		testkit.IsError(t, err, generator.ErrConfig, "MaxClockBackwards", "RandomStart", "17", "16")
 		db := plugintest.Open(t, uidplugin.WithModels(&flaky{}), uidplugin.WithGenerator(name, snowflake(generator.SnowflakeConfig{RandomStart: 16})))
 		p, sequences := uidplugin.From(db), map[int64]bool{}
 		for range 200 {
@@ -178,92 +151,6 @@ func TestOptions_ThatMakeSense(t *testing.T) {
 	}
 }
 
-func TestOptions_TheHostIsWhatWithHostSaysAndElseFoundOut(t *testing.T) {
-	t.Parallel()
-
-	real := workernode.DetectHost()
-	with := func(change func(*workernode.Host)) workernode.Host {
-		h := real
-		change(&h)
-		return h
-	}
-	for _, tt := range []struct{ set, want workernode.Host }{
-		{workernode.Host{}, real},
-		{workernode.Host{Name: "web-1"}, with(func(h *workernode.Host) { h.Name = "web-1" })},
-		{workernode.Host{Port: "8080"}, with(func(h *workernode.Host) { h.Port = "8080" })},
-		{workernode.Host{Kind: workernode.Container}, with(func(h *workernode.Host) { h.Kind = workernode.Container })},
-		{workernode.Host{Kind: workernode.Actual}, with(func(h *workernode.Host) { h.Kind = workernode.Actual })},
-		{workernode.Host{Application: "shop"}, with(func(h *workernode.Host) { h.Application = "shop" })},
-	} {
-		db := plugintest.Open(t, uidplugin.WithHost(tt.set), uidplugin.WithModels(&plugintest.Part{}))
-		p := uidplugin.From(db)
-		sessions, err := plugintest.NodesOf(t, db).Sessions(t.Context(), p.Layout(), 0, time.Time{}, 10)
-		must(t, err)
-		if s := sessions[0]; len(sessions) != 1 || (workernode.Host{Name: s.Host, Port: s.Port, Kind: s.Kind, Application: s.Application}) != tt.want {
-			t.Errorf("WithHost(%+v): %+v", tt.set, s)
-		}
-		nodes, err := plugintest.NodesOf(t, db).Nodes(t.Context(), 0, 10)
-		must(t, err)
-		if n := nodes[0]; n.Host != tt.want.Name || n.Port != tt.want.Port || n.Kind != tt.want.Kind {
-			t.Errorf("WithHost(%+v): %+v", tt.set, n)
-		}
-	}
-}
-
-// The first process pins the lead. A later one with another uses the pinned one, and says so.
-func TestWithLead_IsPinnedByTheFirstProcess(t *testing.T) {
-	t.Parallel()
-
-	first := plugintest.Open(t, uidplugin.WithLead(time.Minute), uidplugin.WithModels(&plugintest.Part{}))
-	for _, tt := range []struct {
-		option   uidplugin.Option
-		warnings int
-	}{{uidplugin.WithLead(time.Minute), 0}, {uidplugin.WithLead(time.Second), 1}, {nil, 1}} {
-		j := &plugintest.Journal{}
-		p := plugintest.Use(t, plugintest.File(t, plugintest.FileOf(t, first), &gorm.Config{}), j.Option(), tt.option, uidplugin.WithModels(&plugintest.Part{}))
-		lines := j.Lines("a different lead")
-		if len(lines) != tt.warnings {
-			t.Errorf("warnings: %q", lines)
-		}
-		for _, l := range lines {
-			saysAll(t, l, "level=WARN", "database=1m0s", "process=1", "LEAD_TICKS")
-		}
-		if s := p.Stats().Slot; s.Until.Sub(s.From) < 59*time.Second || s.Until.Sub(s.From) > time.Minute+time.Second {
-			t.Errorf("granted: %v to %v", s.From, s.Until)
-		}
-	}
-}
-
-// With a fixed worker id the lead bounds how far ahead of the clock ids are.
-func TestWithLead_BoundsWhatAFixedWorkerIDMakesAhead(t *testing.T) {
-	t.Parallel()
-
-	const lead = 200 * time.Millisecond
-	for _, option := range []uidplugin.Option{uidplugin.WithLead(lead), nil} {
-		want := lead
-		if option == nil {
-			want = time.Second // the default
-		}
-		db := plugintest.Open(t, uidplugin.WithWorkerID(1), option, uidplugin.WithGenerator("cached", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
-			cached := c.Cached()
-			cached.NoWait = true
-			return generator.NewCached(cached)
-		}))
-		p := uidplugin.From(db)
-		var err error
-		for err == nil {
-			_, err = p.NextID(t.Context(), &plugintest.Part{})
-		}
-		if !errors.Is(err, generator.ErrBorrowLimit) {
-			t.Fatal(err)
-		}
-		saysAll(t, err.Error(), want.String())
-		if ahead := p.Stats().Tables[0].Lead; ahead > want+generator.DefaultLayout().Tick {
-			t.Errorf("%v ahead of the clock, want %v at most", ahead, want)
-		}
-	}
-}
-
 func TestOptions_ALayoutThatEndsWithinAYearIsWarnedOf(t *testing.T) {
 	t.Parallel()
 
@@ -287,9 +174,7 @@ func TestOptions_ALayoutThatEndsWithinAYearIsWarnedOf(t *testing.T) {
 		}
 	}
 	err := plugintest.Bare(t).Use(uidplugin.New(uidplugin.WithClock(func() time.Time { return ends })))
-	if !errors.Is(err, generator.ErrLayout) {
-		t.Errorf("at its end: %v", err)
-	}
+	testkit.IsError(t, err, generator.ErrLayout)
 }
 
 func TestOptions_WorkerIDsAreLoggedWithTheirTables(t *testing.T) {

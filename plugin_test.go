@@ -18,35 +18,21 @@ import (
 
 var must, saysAll = testkit.Must, testkit.SaysAll
 
-func TestPluginInitialize_UseTwiceIsRefused(t *testing.T) {
+// dbresolver opens each replica with a copy of the configuration, so GORM initializes its plugins again.
+func TestPluginInitialize_APluginServesOneHandleAndItsReplicas(t *testing.T) {
 	t.Parallel()
 
-	db := plugintest.Bare(t)
-	p := plugintest.Use(t, db)
-	if err := db.Use(p); !errors.Is(err, gorm.ErrRegistered) {
-		t.Errorf("the same plugin: %v", err)
+	path := filepath.Join(t.TempDir(), "test.db")
+	db, other, s := plugintest.File(t, path, &gorm.Config{}), plugintest.Bare(t), &plugintest.Statements{}
+	p := plugintest.Use(t, db, uidplugin.WithModels(&plugintest.Part{}))
+	config := *db.Config
+	config.Logger = s
+	replica := plugintest.File(t, path, &config)
+	if list := s.Take(); len(list) != 0 || replica.Plugins[uidplugin.Name] != db.Plugins[uidplugin.Name] || len(p.Stats().Tables) != 1 {
+		t.Errorf("statements: %q; worker ids: %+v", list, p.Stats().Tables)
 	}
-	if err := db.Use(uidplugin.New()); !errors.Is(err, gorm.ErrRegistered) {
-		t.Errorf("another one: %v", err)
-	}
-	plugintest.Migrate(t, db, &plugintest.Part{})
-	must(t, db.Create(&plugintest.Part{}).Error)
-}
-
-func TestPluginInitialize_APluginServesOneHandle(t *testing.T) {
-	t.Parallel()
-
-	db, other := plugintest.Bare(t), plugintest.Bare(t)
-	p := plugintest.Use(t, db)
-	err := other.Use(p)
-	if !errors.Is(err, uidplugin.ErrOption) {
-		t.Fatalf("the second handle: %v", err)
-	}
-	saysAll(t, err.Error(), "already in use", "New")
+	testkit.IsError(t, other.Use(p), uidplugin.ErrOption, "already in use", "New")
 	plugintest.Unregistered(t, other)
-	plugintest.Use(t, other)
-	plugintest.Migrate(t, db, &plugintest.Part{})
-	must(t, db.Create(&plugintest.Part{}).Error)
 }
 
 // db.Use refuses a transaction, because it ends before the plugin does.
@@ -67,38 +53,10 @@ func TestPluginInitialize_ATransactionIsNoHandleToRegisterWith(t *testing.T) {
 			tx := db.Begin()
 			defer tx.Rollback()
 			err := tx.Use(uidplugin.New(tt.options...))
-			if err == nil {
-				t.Fatal("accepted")
-			}
-			saysAll(t, err.Error(), "transaction")
+			testkit.IsError(t, err, nil, "transaction")
 			plugintest.Unregistered(t, db)
 		})
 	}
-}
-
-// dbresolver opens each replica with a copy of the configuration, so GORM initializes its plugins again.
-func TestPluginInitialize_InitializeAgainDoesNothing(t *testing.T) {
-	t.Parallel()
-
-	path := filepath.Join(t.TempDir(), "test.db")
-	db := plugintest.File(t, path, &gorm.Config{})
-	plugintest.Use(t, db, uidplugin.WithModels(&plugintest.Part{}))
-	plugintest.Migrate(t, db, &plugintest.Part{})
-
-	config := *db.Config
-	s := &plugintest.Statements{}
-	config.Logger = s
-	replica := plugintest.File(t, path, &config)
-	if list := s.Take(); len(list) != 0 {
-		t.Errorf("statements: %q", list)
-	}
-	if replica.Plugins[uidplugin.Name] != db.Plugins[uidplugin.Name] {
-		t.Error("the replica has another plugin")
-	}
-	if tables := uidplugin.From(db).Stats().Tables; len(tables) != 1 {
-		t.Errorf("worker ids: %+v", tables)
-	}
-	must(t, db.Create(&plugintest.Part{}).Error)
 }
 
 // TestPluginInitialize_APluginInTheConfiguration is initialized by gorm.Open.
@@ -122,10 +80,7 @@ func TestPluginInitialize_WithoutAPoolThereAreOnlyFixedWorkerIDs(t *testing.T) {
 		return db
 	}
 	err := handle().Use(uidplugin.New())
-	if err == nil {
-		t.Fatal("accepted")
-	}
-	saysAll(t, err.Error(), "no connection pool")
+	testkit.IsError(t, err, nil, "no connection pool")
 
 	db := handle()
 	plugintest.Use(t, db, uidplugin.WithWorkerID(7))
@@ -136,48 +91,24 @@ func TestPluginInitialize_WithoutAPoolThereAreOnlyFixedWorkerIDs(t *testing.T) {
 	}
 }
 
+// TestBadInput of integration/paths has the errors of other layouts and tables.
 func TestPluginInitialize_UseWrapsTheErrorsOfThePackagesBelow(t *testing.T) {
 	t.Parallel()
-
-	path := filepath.Join(t.TempDir(), "test.db")
-	plugintest.Use(t, plugintest.File(t, path, &gorm.Config{}))
-	err := plugintest.File(t, path, &gorm.Config{}).Use(uidplugin.New(uidplugin.WithLayout(generator.SnowflakeLayout())))
-	if !errors.Is(err, workernode.ErrLayoutMismatch) {
-		t.Errorf("another layout: %v", err)
-	}
-
-	empty := plugintest.Bare(t)
-	err = empty.Use(uidplugin.New(uidplugin.WithoutMigration()))
-	if !errors.Is(err, workernode.ErrTable) {
-		t.Fatalf("no tables: %v", err)
-	}
-	saysAll(t, err.Error(), "WORKER_NODE", "sqlite.sql")
-
-	foreign := plugintest.Bare(t)
-	must(t, foreign.Exec(`CREATE TABLE "WORKER_NODE" (id integer, colour text)`).Error)
-	err = foreign.Use(uidplugin.New())
-	if !errors.Is(err, workernode.ErrTable) {
-		t.Fatalf("another table: %v", err)
-	}
-	saysAll(t, err.Error(), "WORKER_NODE", "HOST_NAME", "colour", "rename")
 
 	tiny := generator.DefaultLayout()
 	tiny.WorkerBits = 1
 	db := plugintest.Bare(t)
+	err := db.Use(uidplugin.New(uidplugin.WithoutMigration()))
+	testkit.IsError(t, err, workernode.ErrTable, "WORKER_NODE", "sqlite.sql")
 	err = db.Use(uidplugin.New(uidplugin.WithLayout(tiny), uidplugin.WithModels(&plugintest.Part{}, &plugintest.Article{})))
-	if !errors.Is(err, workernode.ErrExhausted) {
-		t.Errorf("exhausted: %v", err)
-	}
+	testkit.IsError(t, err, workernode.ErrExhausted)
+	testkit.IsError(t, db.Use(uidplugin.New()), workernode.ErrLayoutMismatch) // the failed start has begun an id space
 	plugintest.Unregistered(t, db)
 
 	err = plugintest.Bare(t).Use(uidplugin.New(uidplugin.WithModels(&plugintest.Ledger{}, nil, 5)))
-	if err == nil {
-		t.Fatal("values that are no models were accepted")
-	}
-	saysAll(t, err.Error(), "<nil>", "int")
+	testkit.IsError(t, err, nil, "<nil>", "int")
 }
 
-// Without the plugin, each method returns an error that says so.
 func TestPluginInitialize_EveryMethodOfAMissingPluginSaysSo(t *testing.T) {
 	t.Parallel()
 
@@ -263,10 +194,7 @@ func TestPluginInitialize_LeavesGORMsSchemasAsTheyWereIfItFails(t *testing.T) {
 	p := uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(&leftover{}, &unmade{}),
 		uidplugin.WithGenerator("unmade", func(uidplugin.GeneratorConfig) (generator.Renewable, error) { return nil, notReady }))
 	err := db.Use(p)
-	if !errors.Is(err, notReady) {
-		t.Fatal(err)
-	}
-	saysAll(t, err.Error(), "uidplugin: ", "the generator unmade of table unmades cannot be made")
+	testkit.IsError(t, err, notReady, "uidplugin: ", "the generator unmade of table unmades cannot be made")
 	plugintest.Unregistered(t, db)
 	plugintest.Migrate(t, db, &leftover{})
 	r := leftover{Name: "a"}

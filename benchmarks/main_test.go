@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/xml"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -97,9 +96,7 @@ func TestMeasure_Interrupted(t *testing.T) {
 	to := in(t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := measure(ctx, tiny(t), "making,create,order", to); !errors.Is(err, context.Canceled) {
-		t.Errorf("it returned %v", err)
-	}
+	testkit.IsError(t, measure(ctx, tiny(t), "making,create,order", to), context.Canceled)
 	if files, err := os.ReadDir(to.results); err != nil || len(files) > 0 {
 		t.Errorf("there are %v, %v", files, err)
 	}

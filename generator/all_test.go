@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // A kind is a generator of this package with what it promises. It has a lease of worker id 9, and of a backup worker
@@ -60,9 +61,7 @@ func eachKind(t *testing.T, law func(t *testing.T, k kind)) {
 func (k kind) must(t testing.TB, l generator.Layout, lease generator.Lease, now func() time.Time) generator.Generator {
 	t.Helper()
 	g, err := k.open(l, lease, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(g.Close)
 	return g
 }
@@ -206,9 +205,7 @@ func TestGenerators_CloseEndsLongFills(t *testing.T) {
 		g.Close()
 		g.Close()
 		for range cap(errs) {
-			if err := <-errs; !errors.Is(err, generator.ErrClosed) {
-				t.Error(err)
-			}
+			testkit.IsError(t, <-errs, generator.ErrClosed)
 		}
 		if id, err := g.Next(t.Context()); id != 0 || !errors.Is(err, generator.ErrClosed) {
 			t.Errorf("%d, %v", id, err)

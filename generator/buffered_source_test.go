@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // After a source has failed or panicked, later refills are still tried, and waiting callers get the reason.
@@ -37,9 +38,7 @@ func TestBuffered_RecoversFromItsSource(t *testing.T) {
 				}
 				break
 			}
-			if !errors.Is(err, generator.ErrSource) {
-				t.Error(err)
-			}
+			testkit.IsError(t, err, generator.ErrSource)
 			said = append(said, err.Error())
 		}
 		if all := strings.Join(said, "; "); len(said) == 0 || len(said) > 4 || !strings.Contains(all, "it panicked: a bug") || !strings.Contains(all, "away") {

@@ -53,9 +53,7 @@ func (c *counter) called() int {
 func buffered(t *testing.T, c generator.BufferedConfig) *generator.Buffered {
 	t.Helper()
 	g, err := generator.NewBuffered(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(g.Close)
 	return g
 }
@@ -152,9 +150,7 @@ func TestBuffered_KeepsARunThatDoesNotFit(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		ids := make([]int64, 1<<20)
 		for last, got := int64(0), 0; got < 6<<24; got += len(ids) {
-			if err := g.Fill(t.Context(), ids); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, g.Fill(t.Context(), ids))
 			if ids[0] != last+1 {
 				t.Fatalf("%d after %d", ids[0], last)
 			}

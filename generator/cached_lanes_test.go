@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // manyWorkers is a layout for bubbles with room for all lanes.
@@ -49,9 +50,7 @@ func TestCachedLanes_AreUsedUpInOrder(t *testing.T) {
 				slices.Reverse(workers) // the same worker ids, so it continues within the tick
 				renew(t, g, leases(now.From, now.From+9, workers...)...)
 				ids, err := some(t.Context(), g, r, min(50, len(want)-len(got)))
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				got = append(got, ids...)
 			}
 			if !slices.Equal(got, want) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // At the limit, callers get their ids in the order in which they came, each when its id is due. Some give up, among
@@ -110,9 +111,7 @@ func keepsTheRate(t *testing.T, lanes int) {
 			for {
 				id, err := g.Next(ctx)
 				if err != nil {
-					if !errors.Is(err, context.DeadlineExceeded) {
-						t.Error(err)
-					}
+					testkit.IsError(t, err, context.DeadlineExceeded)
 					return
 				}
 				got[i] = append(got[i], id)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // Callers take ids without a pause, for hours of a bubble. None is stamped later than the clock plus MaxBorrow, and
@@ -92,9 +93,7 @@ func TestCached_CountsTimeOnceIfAVisitIsLate(t *testing.T) {
 		for {
 			id, err := g.Next(t.Context())
 			if err != nil {
-				if !errors.Is(err, generator.ErrBorrowLimit) {
-					t.Fatal(err)
-				}
+				testkit.IsError(t, err, generator.ErrBorrowLimit)
 				break
 			}
 			last = position(l, id)

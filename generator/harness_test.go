@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // An engine is a way to make ids. All engines obey the same laws. Snowflake is simple, so it shows what to expect of
@@ -37,9 +38,7 @@ func (e engine) must(tb testing.TB, l generator.Layout, lease generator.Lease, n
 func (e engine) renewable(tb testing.TB, l generator.Layout, lease generator.Lease, low func(), now func() time.Time) generator.Renewable {
 	tb.Helper()
 	g, err := e.open(l, lease, low, now)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, err)
 	tb.Cleanup(g.Close)
 	return g
 }
@@ -86,9 +85,7 @@ func cached(tb testing.TB, c generator.CachedConfig) *generator.Cached {
 		c.Lease = c.Layout.FullLease(9, time.Now())
 	}
 	g, err := generator.NewCached(c)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, err)
 	tb.Cleanup(g.Close)
 	return g
 }
@@ -96,9 +93,7 @@ func cached(tb testing.TB, c generator.CachedConfig) *generator.Cached {
 func next(tb testing.TB, g generator.Generator) int64 {
 	tb.Helper()
 	id, err := g.Next(context.Background())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, err)
 	return id
 }
 
@@ -116,18 +111,14 @@ func window(tb testing.TB, g *generator.Cached) (n int) {
 func fill(tb testing.TB, g generator.Generator, n int) []int64 {
 	tb.Helper()
 	ids := make([]int64, n)
-	if err := g.Fill(context.Background(), ids); err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, g.Fill(context.Background(), ids))
 	return ids
 }
 
 func decompose(tb testing.TB, l generator.Layout, id int64) generator.Parts {
 	tb.Helper()
 	parts, err := l.Decompose(id)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, err)
 	return parts
 }
 
@@ -172,9 +163,7 @@ func nobody() {}
 // renew gives g leases.
 func renew(tb testing.TB, g generator.Renewable, leases ...generator.Lease) {
 	tb.Helper()
-	if err := g.Renew(leases...); err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, g.Renew(leases...))
 }
 
 // tickOf returns the tick of an id.
@@ -186,9 +175,7 @@ func refused(t *testing.T, g generator.Generator) {
 	if id, err := g.Next(t.Context()); id != 0 || !errors.Is(err, generator.ErrBorrowLimit) {
 		t.Fatalf("Next = %d, %v; want ErrBorrowLimit", id, err)
 	}
-	if err := g.Fill(t.Context(), make([]int64, 2)); !errors.Is(err, generator.ErrBorrowLimit) {
-		t.Fatalf("Fill = %v; want ErrBorrowLimit", err)
-	}
+	testkit.IsError(t, g.Fill(t.Context(), make([]int64, 2)), generator.ErrBorrowLimit)
 }
 
 // leases returns one for each worker id.

@@ -28,9 +28,7 @@ func TestGenerators_DoNotAllocate(t *testing.T) {
 		for _, n := range []int{1, 100, 10000} {
 			ids := make([]int64, n)
 			if got := testing.AllocsPerRun(1000, func() {
-				if err := g.Fill(ctx, ids); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, g.Fill(ctx, ids))
 			}); got != 0 {
 				t.Errorf("%s: Fill of %d allocates %v times", e.name, n, got)
 			}
@@ -57,9 +55,7 @@ func liveBytes(tb testing.TB, n int) float64 {
 	for i := range all {
 		g, err := generator.NewCached(generator.CachedConfig{
 			Layout: l, Lease: generator.Lease{WorkerID: int64(i), Until: 1e6}, Clock: clock, OnLow: nobody})
-		if err != nil {
-			tb.Fatal(err)
-		}
+		testkit.Must(tb, err)
 		next(tb, g)
 		renew(tb, g, generator.Lease{WorkerID: int64(i), From: 3600, Until: 2e6})
 		next(tb, g)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // A lease is used up to its last id. Exactly its ids are made, each once, and then the error says whether the lease
@@ -65,9 +66,7 @@ func TestGenerators_MakeEachIDOfTheLeaseOnce(t *testing.T) {
 					if !errors.Is(err, tt.want) || tt.end && !strings.Contains(err.Error(), "no id is left") {
 						t.Fatalf("got %v, want %v", err, tt.want)
 					}
-					if err := g.Fill(t.Context(), make([]int64, 2)); !errors.Is(err, tt.want) {
-						t.Fatalf("Fill = %v after the end", err)
-					}
+					testkit.IsError(t, g.Fill(t.Context(), make([]int64, 2)), tt.want)
 					clock.step(time.Hour)
 					_, err = g.Next(t.Context())
 				}
@@ -153,7 +152,6 @@ func TestGenerators_CloseEndsWaits(t *testing.T) {
 	})
 }
 
-// Settings that cannot work are refused when a generator is made.
 func TestGenerators_RefuseWhatCannotWork(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // anyLayout turns any input of the fuzzer into a valid layout, so that no run is wasted on layouts that Validate
@@ -68,13 +69,9 @@ func FuzzLayoutOrder(f *testing.F) {
 		all := int64(1)<<(l.TimeBits+l.WorkerBits+l.SequenceBits) - 1
 		a, b = a&all, b&all
 		p, err := l.Decompose(a)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		q, err := l.Decompose(b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		order := cmp.Or(p.Time.Compare(q.Time), cmp.Compare(p.WorkerID, q.WorkerID), cmp.Compare(p.Sequence, q.Sequence))
 		if order != cmp.Compare(a, b) {
 			t.Fatalf("%d is %v and %d is %v with %+v", a, p, b, q, l)

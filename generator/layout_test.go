@@ -92,7 +92,6 @@ func TestLayout_ComposesTheLastValueOfEachField(t *testing.T) {
 	}
 }
 
-// TestLayoutDecompose_ReadsIDsOfOtherPrograms reads ids that other programs made.
 func TestLayoutDecompose_ReadsIDsOfOtherPrograms(t *testing.T) {
 	t.Parallel()
 

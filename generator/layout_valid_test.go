@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // with returns a layout with ticks of a second after a change.
@@ -78,9 +79,7 @@ func TestLayoutValidate_SaysWhatIsWrong(t *testing.T) {
 
 			err := tt.layout.Validate()
 			if tt.says == "" {
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
 				return
 			}
 			if !errors.Is(err, generator.ErrLayout) || !strings.Contains(err.Error(), tt.says) {

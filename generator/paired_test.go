@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // stopped is a clock that tests set.
@@ -34,9 +35,7 @@ func (c *stopped) set(t time.Time) {
 func paired(t *testing.T, c generator.PairedConfig) *generator.Paired {
 	t.Helper()
 	g, err := generator.NewPaired(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(g.Close)
 	return g
 }
@@ -162,7 +161,6 @@ func TestPairedFill_Ascends(t *testing.T) {
 	})
 }
 
-// Both lanes continue with other leases.
 func TestPairedRenew_MovesBothLanes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 2)
@@ -211,9 +209,7 @@ func TestPairedRenew_MovesBothLanes(t *testing.T) {
 			t.Errorf("%v, asked %d times", err, asked)
 		}
 		g.Close()
-		if err := g.Renew(lease(2, 20), lease(4, 20)); !errors.Is(err, generator.ErrClosed) {
-			t.Error(err)
-		}
+		testkit.IsError(t, g.Renew(lease(2, 20), lease(4, 20)), generator.ErrClosed)
 	})
 }
 
@@ -261,9 +257,7 @@ func TestPairedRenew_ReplacesItsWorkerIDs(t *testing.T) {
 	// guarded: the new lease of 12 begins later
 	n9, n12 := at(9), at(12)
 	n9.From, n12.From = tick+2, tick+2
-	if err := g.Renew(n9, n12); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, g.Renew(n9, n12))
 	for i := range 8192 * 3 {
 		id := next(t, g)
 		if seen[id] {
@@ -312,9 +306,7 @@ func TestPaired_UsesUpItsMainLaneAtTheEndOfTheLayout(t *testing.T) {
 		now := l.TickAt(time.Now()) // three ticks are left
 		g, err := generator.NewPaired(generator.PairedConfig{Layout: l,
 			Main: generator.Lease{WorkerID: 1, From: now, Until: l.MaxTick()}, Backup: generator.Lease{WorkerID: 9, From: now, Until: l.MaxTick()}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		seen := map[int64]bool{}
 		for len(seen) < 12 { // of both lanes
 			id, err := g.Next(t.Context())

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // JSSafe changes between 53 and 54 bits, because 2^53 is the first number with a neighbour that a float64 does not
@@ -95,9 +96,7 @@ func FuzzRange(f *testing.F) {
 		to := from.Add(time.Duration(a ^ b))
 		in := func(id int64) bool {
 			p, err := l.Decompose(id)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			return !p.Time.Before(from) && p.Time.Before(to)
 		}
 
@@ -175,9 +174,7 @@ func TestLayoutAbove_SaysFromWhenIDsAreAbove(t *testing.T) {
 			t.Errorf("at %v: %v", never, err)
 		}
 	}
-	if err := (generator.Layout{}).Above(-1, now); !errors.Is(err, generator.ErrLayout) {
-		t.Errorf("the zero Layout: %v", err)
-	}
+	testkit.IsError(t, (generator.Layout{}).Above(-1, now), generator.ErrLayout)
 }
 
 // FuzzAbove checks the answer against the smallest id that can be made.
@@ -188,9 +185,7 @@ func FuzzAbove(f *testing.F) {
 		l := anyLayout(t, timeBits, workerBits, sequenceBits, tick, epochSeconds, epochNano)
 		now := l.TimeOf(at & l.MaxTick())
 		smallest, err := l.Compose(generator.Parts{Time: now})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if err := l.Above(largest, now); (err == nil) != (smallest > largest) {
 			t.Fatalf("Above(%d, %v) = %v with %v; the smallest id is %d", largest, now, err, l, smallest)
 		}

@@ -107,7 +107,6 @@ func TestRenewableOnLow_IsCalledBelowHalfOfWhatLiesAhead(t *testing.T) {
 	})
 }
 
-// TestRenewableUsage_TellsWhatWasTakenAndWhatIsLeft tells what was taken and what is left.
 func TestRenewableUsage_TellsWhatWasTakenAndWhatIsLeft(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)

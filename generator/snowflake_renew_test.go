@@ -6,17 +6,15 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// TestSnowflakeRenew_RefusesLanes refuses more leases.
 func TestSnowflakeRenew_RefusesLanes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 4)
 		now := lease(l, 10)
 		g := defaults(t, generator.SnowflakeConfig{Layout: l, Lease: now})
-		if err := g.Renew(leases(now.From, now.Until, 9, 10)...); !errors.Is(err, generator.ErrConfig) {
-			t.Errorf("two leases: %v", err)
-		}
+		testkit.IsError(t, g.Renew(leases(now.From, now.Until, 9, 10)...), generator.ErrConfig)
 		ascending(t, l, -1, fill(t, g, 16)...)
 	})
 }

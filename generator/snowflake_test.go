@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 func defaults(t *testing.T, c generator.SnowflakeConfig) *generator.Snowflake {
@@ -15,9 +16,7 @@ func defaults(t *testing.T, c generator.SnowflakeConfig) *generator.Snowflake {
 		c.Lease = c.Layout.FullLease(9, time.Now())
 	}
 	g, err := generator.NewSnowflake(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(g.Close)
 	return g
 }

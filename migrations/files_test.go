@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/migrations"
 )
 
@@ -152,8 +153,5 @@ func TestFiles_OfAnUnknownDialectAreRefused(t *testing.T) {
 	t.Parallel()
 
 	_, err := migrations.Parse("oracle")
-	if !errors.Is(err, errors.ErrUnsupported) {
-		t.Fatal(err)
-	}
-	saysAll(t, err.Error(), `"oracle"`, "sqlite.sql", "WithoutMigration")
+	testkit.IsError(t, err, errors.ErrUnsupported, `"oracle"`, "sqlite.sql", "WithoutMigration")
 }

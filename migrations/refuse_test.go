@@ -33,10 +33,7 @@ func TestUp_RefusesATableOfAnotherKind(t *testing.T) {
 			must(t, db.Exec(tt.create).Error)
 			before := shape(t, db)
 			err := migrations.Up(t.Context(), d)
-			if !errors.Is(err, workernode.ErrTable) {
-				t.Fatal(err)
-			}
-			saysAll(t, err.Error(), append(tt.says, "migrations: WORKER_NODE", "rename")...)
+			testkit.IsError(t, err, workernode.ErrTable, append(tt.says, "migrations: WORKER_NODE", "rename")...)
 			if !slices.Equal(shape(t, db), before) || slices.ContainsFunc(p.list, func(s string) bool { return !strings.HasPrefix(s, "SELECT") }) {
 				t.Errorf("statements %q", p.list)
 			}
@@ -62,10 +59,7 @@ func TestUp_RefusesARegistryOfAnotherKind(t *testing.T) {
 	db, d, _ := open(t)
 	must(t, db.Exec(`CREATE TABLE "WORKER_REGISTRY" (EMPLOYEE text, WAGE int)`).Error)
 	err := migrations.Up(t.Context(), d)
-	if !errors.Is(err, workernode.ErrTable) {
-		t.Fatal(err)
-	}
-	saysAll(t, err.Error(), "migrations: WORKER_REGISTRY", "NAME", "LAYOUT", "NEXT_ID", "EMPLOYEE", "rename")
+	testkit.IsError(t, err, workernode.ErrTable, "migrations: WORKER_REGISTRY", "NAME", "LAYOUT", "NEXT_ID", "EMPLOYEE", "rename")
 }
 
 // expectMode expects the query for modes of MySQL in which the plugin cannot work.
@@ -187,10 +181,7 @@ func TestCheck_NamesTheFileAndTheColumns(t *testing.T) {
 		t.Helper()
 		before := shape(t, db)
 		err := migrations.Check(t.Context(), d)
-		if !errors.Is(err, workernode.ErrTable) {
-			t.Fatal(err)
-		}
-		saysAll(t, err.Error(), append(says, "migrations: ")...)
+		testkit.IsError(t, err, workernode.ErrTable, append(says, "migrations: ")...)
 		if !slices.Equal(shape(t, db), before) {
 			t.Error("Check has changed something")
 		}
@@ -222,10 +213,7 @@ func TestCheck_PrintsTheStatementThatExtendsTheTable(t *testing.T) {
 	mock.ExpectQuery("SELECT * FROM `shop`.`WORKER_NODE` WHERE 1 = 0").WillReturnRows(columns(sevenColumns...))
 	mock.ExpectQuery("SELECT * FROM `shop`.`WORKER_SLOT` WHERE 1 = 0").WillReturnError(errors.New("no such table"))
 	err = migrations.Check(t.Context(), d)
-	if !errors.Is(err, workernode.ErrTable) {
-		t.Fatal(err)
-	}
-	saysAll(t, err.Error(), "TABLE_NAME", alter, "WORKER_SLOT cannot be read", "mysql.sql creates it")
+	testkit.IsError(t, err, workernode.ErrTable, "TABLE_NAME", alter, "WORKER_SLOT cannot be read", "mysql.sql creates it")
 }
 
 // Check must accept what the driver's parameter columnsWithAlias=true makes of column names, or no process
@@ -268,10 +256,7 @@ func TestUp_RefusesTheTablesOfAnEarlierVersion(t *testing.T) {
 			before := shape(t, db)
 			for _, do := range []func(context.Context, *gorm.DB, ...migrations.Option) error{migrations.Up, migrations.Check} {
 				err := do(t.Context(), d)
-				if !errors.Is(err, workernode.ErrTable) {
-					t.Fatal(err)
-				}
-				saysAll(t, err.Error(), "migrations: "+name, "created by an unreleased version of uidplugin", "_SECOND", "use another database")
+				testkit.IsError(t, err, workernode.ErrTable, "migrations: "+name, "created by an unreleased version of uidplugin", "_SECOND", "use another database")
 			}
 			if name == "WORKER_NODE" && !slices.Equal(shape(t, db), before) {
 				t.Errorf("the tables were changed: %q", p.list)
@@ -289,8 +274,5 @@ func TestCheck_SaysWhatToDoWithoutARight(t *testing.T) {
 	expectMode(mock)
 	mock.ExpectQuery("SELECT * FROM `shop`.`WORKER_NODE` WHERE 1 = 0").WillReturnError(errors.New("SELECT command denied"))
 	err := migrations.Check(t.Context(), d)
-	if !errors.Is(err, workernode.ErrTable) {
-		t.Fatal(err)
-	}
-	saysAll(t, err.Error(), "WORKER_NODE", "SELECT command denied", "mysql.sql", "grant this user the rights")
+	testkit.IsError(t, err, workernode.ErrTable, "WORKER_NODE", "SELECT command denied", "mysql.sql", "grant this user the rights")
 }

@@ -180,10 +180,7 @@ func TestUp_NeedsOnlyTheRightToReadWhereNothingIsMissing(t *testing.T) {
 	must(t, handle(t, path).Exec("CREATE TABLE t (a)").Error)
 	d, _ = node(t, handle(t, path, "mode=ro"))
 	err := migrations.Up(t.Context(), d)
-	if !errors.Is(err, workernode.ErrTable) {
-		t.Fatal(err)
-	}
-	saysAll(t, err.Error(), "migrations: WORKER_NODE", "manually", "sqlite.sql", "right", "readonly")
+	testkit.IsError(t, err, workernode.ErrTable, "migrations: WORKER_NODE", "manually", "sqlite.sql", "right", "readonly")
 }
 
 func TestUp_ExtendsTheTableOfUidGenerator(t *testing.T) {
@@ -272,9 +269,7 @@ func TestUp_DoesNotForgetAnIndexThatItCouldNotCreate(t *testing.T) {
 				}
 				return nil
 			}
-			if err := migrations.Up(t.Context(), d); !errors.Is(err, broken) {
-				t.Errorf("Up: %v", err)
-			}
+			testkit.IsError(t, migrations.Up(t.Context(), d), broken)
 			p.fail = nil
 			must(t, migrations.Up(t.Context(), d))
 			if !slices.ContainsFunc(shape(t, db), func(l string) bool { return strings.Contains(l, "IDX_WORKER_NODE_SLOT") }) {
@@ -300,43 +295,10 @@ func TestUp_AcceptsWhatAnotherProcessHasCreated(t *testing.T) {
 	must(t, migrations.Up(t.Context(), d))
 }
 
-func TestUp_ByManyProcessesAtOnce(t *testing.T) {
-	t.Parallel()
-
-	for _, start := range []string{"empty", "UidGenerator"} {
-		t.Run(start, func(t *testing.T) {
-			t.Parallel()
-
-			path := filepath.Join(t.TempDir(), "test.db")
-			first := handle(t, path)
-			if start == "UidGenerator" {
-				uidGenerator(t, first)
-			}
-			var group sync.WaitGroup
-			gun := make(chan struct{})
-			for range 8 {
-				d, _ := node(t, handle(t, path))
-				group.Go(func() {
-					<-gun
-					if err := migrations.Up(context.Background(), d); err != nil {
-						t.Error(err)
-					}
-				})
-			}
-			close(gun)
-			group.Wait()
-			d, _ := node(t, handle(t, path))
-			must(t, migrations.Check(t.Context(), d))
-		})
-	}
-}
-
 func TestUp_RefusesAnUnknownDialect(t *testing.T) {
 	t.Parallel()
 
 	db, err := gorm.Open(tests.DummyDialector{}, &gorm.Config{ConnPool: &pool{}})
 	must(t, err)
-	if err := migrations.Up(t.Context(), db); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("Up: %v", err)
-	}
+	testkit.IsError(t, migrations.Up(t.Context(), db), errors.ErrUnsupported)
 }

@@ -1,13 +1,13 @@
 package migrations_test
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/migrations"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
@@ -70,10 +70,7 @@ func TestUp_RecordsTheVersionThatAnOlderProgramOmits(t *testing.T) {
 		t.Fatalf("version %d", v)
 	}
 	err := migrations.Check(t.Context(), d)
-	if !errors.Is(err, workernode.ErrTable) {
-		t.Fatal(err)
-	}
-	saysAll(t, err.Error(), "SCHEMA_VERSION in WORKER_REGISTRY is 0", "UPDATE ")
+	testkit.IsError(t, err, workernode.ErrTable, "SCHEMA_VERSION in WORKER_REGISTRY is 0", "UPDATE ")
 	must(t, migrations.Up(t.Context(), d))
 	if v := versionOf(db); v != workernode.SchemaVersion {
 		t.Errorf("version %d", v)
@@ -88,9 +85,7 @@ func TestCheck_PrintsTheStatementsOfTheUpgrade(t *testing.T) {
 	db, d, _ := open(t)
 	unversioned(t, db)
 	err := migrations.Check(t.Context(), d)
-	if !errors.Is(err, workernode.ErrTable) {
-		t.Fatal(err)
-	}
+	testkit.IsError(t, err, workernode.ErrTable)
 	if versionOf(db) != -1 {
 		t.Fatal("Check has changed the tables")
 	}
@@ -138,10 +133,7 @@ func TestUp_RefusesTheTablesOfALaterMajorVersion(t *testing.T) {
 	must(t, db.Exec(`ALTER TABLE "WORKER_NODE" DROP COLUMN "START_TICK"`).Error)
 	before := shape(t, db)
 	for _, err := range []error{migrations.Up(t.Context(), d), migrations.Check(t.Context(), d)} {
-		if !errors.Is(err, workernode.ErrTable) {
-			t.Fatal(err)
-		}
-		saysAll(t, err.Error(), "too old", fmt.Sprintf("uidplugin %d.2 has upgraded", major),
+		testkit.IsError(t, err, workernode.ErrTable, "too old", fmt.Sprintf("uidplugin %d.2 has upgraded", major),
 			fmt.Sprintf("build it with uidplugin %d.0 or later", major))
 	}
 	if !slices.Equal(shape(t, db), before) {

@@ -27,13 +27,9 @@ func key(first byte) []byte {
 func codec(tb testing.TB, prefix string, keys ...[]byte) *publicid.Codec {
 	tb.Helper()
 	k, err := publicid.NewKeys(keys...)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	c, err := k.Codec(prefix)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return c
 }
 
@@ -116,13 +112,9 @@ func TestKeys_AreNotPrinted(t *testing.T) {
 	t.Parallel()
 
 	keys, err := publicid.NewKeys(bytes.Repeat([]byte("secret-!"), 4), bytes.Repeat([]byte("hushhush?"), 4)[:32])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	codec, err := keys.Codec("ord")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	type config struct {
 		Keys  *publicid.Keys
 		Copy  publicid.Keys
@@ -164,9 +156,7 @@ func TestKeys_RefusesKeysAndPrefixesThatCannotBeUsed(t *testing.T) {
 		}
 	}
 	k, err := publicid.NewKeys(key(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, prefix := range []string{"", "_", "a_", "1a", "_a", "A", "a-b", "ä", "a b", strings.Repeat("a", 33)} {
 		if _, err := k.Codec(prefix); !errors.Is(err, publicid.ErrConfig) {
 			t.Errorf("the prefix %q: %v", prefix, err)
@@ -186,14 +176,10 @@ func TestNewKeys_CopiesTheKeys(t *testing.T) {
 
 	k := key(0)
 	keys, err := publicid.NewKeys(k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	clear(k)
 	c, err := keys.Codec("ord")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := c.Encode(1); got != "ord_3j18fry0k68r08vqynda778rs7" {
 		t.Error(got)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/publicid"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -46,9 +47,7 @@ func TestColumns_RefusePublicIDsForNumbers(t *testing.T) {
 			}
 		}
 	}
-	if err := of().Updates(struct{ Public string }{public}).Error; !errors.Is(err, uidplugin.ErrField) {
-		t.Errorf("another struct: %v", err)
-	}
+	testkit.IsError(t, of().Updates(struct{ Public string }{public}).Error, uidplugin.ErrField)
 	must(t, of().Updates(map[string]any{"public": row.Public, "ref": public, "name": public}).Error)
 	var got mixed
 	must(t, db.First(&got, row.ID).Error)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/publicid"
 	"gorm.io/gorm"
 )
@@ -33,9 +34,7 @@ func TestFind(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := publicid.Find(t.Context(), plugintest.Bare(t), row.ID.String()); !errors.Is(err, uidplugin.ErrNotRegistered) {
-		t.Errorf("without the plugin: %v", err)
-	}
+	testkit.IsError(t, plugintest.Second(publicid.Find(t.Context(), plugintest.Bare(t), row.ID.String())), uidplugin.ErrNotRegistered)
 }
 
 // The number of a text may be that of a row of another type, because something wrote the key of one as the key of the
@@ -108,9 +107,7 @@ func TestFindAs(t *testing.T) {
 	if _, err := publicid.FindAs[bookView](t.Context(), db, text); !errors.Is(err, uidplugin.ErrNotKey) || errors.Is(err, uidplugin.ErrNoSuchID) {
 		t.Errorf("the key is of another type: %v", err)
 	}
-	if _, err := publicid.FindAs[plugintest.Pass](t.Context(), plugintest.Bare(t), text); !errors.Is(err, uidplugin.ErrNotRegistered) {
-		t.Errorf("without the plugin: %v", err)
-	}
+	testkit.IsError(t, plugintest.Second(publicid.FindAs[plugintest.Pass](t.Context(), plugintest.Bare(t), text)), uidplugin.ErrNotRegistered)
 }
 
 // Rows from before the plugin have small keys, which do not contain their table. The prefix of the text does.

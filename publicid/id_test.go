@@ -78,9 +78,7 @@ func TestID_IsATextOutsideAndANumberInside(t *testing.T) {
 	if err := plugintest.Bare(t).Create(&row).Error; err == nil || errors.Is(err, uidplugin.ErrZeroKey) { // there is no table
 		t.Errorf("a key that is set: %v", err)
 	}
-	if err := plugintest.Bare(t).Create(&plugintest.Pass{}).Error; !errors.Is(err, uidplugin.ErrZeroKey) {
-		t.Errorf("a handle without the plugin: %v", err)
-	}
+	testkit.IsError(t, plugintest.Bare(t).Create(&plugintest.Pass{}).Error, uidplugin.ErrZeroKey)
 }
 
 // What users send is a text of this type, made with these keys, or an error. In particular it is no number, which could be
@@ -221,9 +219,7 @@ func TestSetKeys_Once(t *testing.T) {
 		t.Errorf("of an interface: %s, %v", text, err)
 	}
 	var none *gorm.DB
-	if _, err := publicid.Find(t.Context(), none, ""); !errors.Is(err, uidplugin.ErrNotRegistered) {
-		t.Errorf("without a handle: %v", err)
-	}
+	testkit.IsError(t, plugintest.Second(publicid.Find(t.Context(), none, "")), uidplugin.ErrNotRegistered)
 }
 
 // Without keys nothing may show the number instead. It runs in a process of its own, because keys can be set only once.
@@ -243,9 +239,7 @@ func TestID_WithoutKeys(t *testing.T) {
 	if text, err := json.Marshal(id); !errors.Is(err, publicid.ErrConfig) {
 		t.Errorf("%s, %v", text, err)
 	}
-	if err := json.Unmarshal([]byte(`"tkt_7bhznb3dzqhphb87gmm2kvym2c"`), &id); !errors.Is(err, publicid.ErrConfig) {
-		t.Errorf("read: %v", err)
-	}
+	testkit.IsError(t, json.Unmarshal([]byte(`"tkt_7bhznb3dzqhphb87gmm2kvym2c"`), &id), publicid.ErrConfig)
 	if _, err := publicid.ParseAny("tkt_7bhznb3dzqhphb87gmm2kvym2c"); !errors.Is(err, publicid.ErrConfig) || errors.Is(err, uidplugin.ErrNoSuchID) {
 		t.Errorf("parsed: %v", err)
 	}

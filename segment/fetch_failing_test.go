@@ -42,9 +42,7 @@ func TestGenerator_GoesOnWhenTheDatabaseIsBack(t *testing.T) {
 		if s := g.State(); s.Failed < 3 || !errors.Is(s.LastError, away) || s.Left != 0 {
 			t.Errorf("%+v", s)
 		}
-		if err := g.Fill(t.Context(), make([]int64, 10)); !errors.Is(err, away) {
-			t.Errorf("Fill: %v", err)
-		}
+		testkit.IsError(t, g.Fill(t.Context(), make([]int64, 10)), away)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		if _, err := g.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -92,7 +90,6 @@ func TestGenerator_HidesAShortOutage(t *testing.T) {
 	})
 }
 
-// A driver that panics is a failure as any other.
 func TestGenerator_SurvivesADriverThatPanics(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -46,9 +46,7 @@ func TestGenerator_IDsBeginAtStartAndAscend(t *testing.T) {
 	if _, err := g.Next(t.Context()); !errors.Is(err, generator.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
-	if err := g.Fill(t.Context(), make([]int64, 3)); !errors.Is(err, generator.ErrClosed) {
-		t.Errorf("after Close: %v", err)
-	}
+	testkit.IsError(t, g.Fill(t.Context(), make([]int64, 3)), generator.ErrClosed)
 	// The next process leaves a hole.
 	last := g.State().Last
 	h := open(t, db, segment.Config{})
@@ -237,9 +235,7 @@ func TestGeneratorHealth_TellsOfFetchesThatFail(t *testing.T) {
 		synctest.Wait()
 		for range 3 {
 			err := g.Health()
-			if !errors.Is(err, refused) {
-				t.Fatalf("while the database refuses: %v", err)
-			}
+			testkit.IsError(t, err, refused)
 			for _, says := range []string{`"orders"`, "leaf_alloc", since.UTC().Format(time.DateTime), "85 are left"} {
 				if !strings.Contains(err.Error(), says) {
 					t.Errorf("%v does not say %s", err, says)

@@ -3,7 +3,6 @@
 package uidprom_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -22,9 +21,7 @@ func TestCollectorCollect_ShowsFollowedTables(t *testing.T) {
 	testkit.Must(t, db.Create(&order{}).Error)
 	for _, err := range follow.Rows[order](t.Context(), db, 0) {
 		testkit.Must(t, err)
-		if err := db.Create(&old).Error; !errors.Is(err, follow.ErrTooLate) {
-			t.Error(err)
-		}
+		testkit.IsError(t, db.Create(&old).Error, follow.ErrTooLate)
 		s := gather(t, r)
 		s.is(t, scrape{"followers orders": 1, "too_late_total orders": 1})
 		if delay, ok := s["follow_delay_seconds orders"]; !ok || delay < 0.02 || delay > 60 {

@@ -2,7 +2,6 @@ package uidtest_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -286,9 +285,7 @@ func TestFixed_LocatesWhatProductionLocates(t *testing.T) {
 	} {
 		_, err := l.Locate(t.Context(), id)
 		testkit.IsError(t, err, want)
-		if !errors.Is(err, uidplugin.ErrNoSuchID) {
-			t.Errorf("%v is not ErrNoSuchID", err)
-		}
+		testkit.IsError(t, err, uidplugin.ErrNoSuchID)
 	}
 }
 

@@ -231,10 +231,7 @@ func TestManagerAssign_SaysWhoHasTheWorkerIDs(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		_, err := second.Assign(ctx, []workernode.Table{table("orders")}, nil)
-		if !errors.Is(err, workernode.ErrExhausted) {
-			t.Fatal(err)
-		}
-		saysAll(t, err.Error(), "1 to 7", "items 1", "orders 1", "no free slot has a worker id of one of these tables")
+		testkit.IsError(t, err, workernode.ErrExhausted, "1 to 7", "items 1", "orders 1", "no free slot has a worker id of one of these tables")
 		time.Sleep(3 * time.Second)
 		third := w.start(func(_ *workernode.Config, h *workernode.Host) { h.Application = "new" })
 		third.use(t, table("orders"), 10)
@@ -245,9 +242,7 @@ func TestManagerAssign_SaysWhoHasTheWorkerIDs(t *testing.T) {
 		second.use(t, table("t000"), 10)
 		w.check()
 		_, err = third.Assign(t.Context(), []workernode.Table{table("users")}, nil)
-		if !errors.Is(err, workernode.ErrExhausted) {
-			t.Errorf("%v", err)
-		}
+		testkit.IsError(t, err, workernode.ErrExhausted)
 		third.use(t, table("orders"), 10)
 	})
 }
@@ -292,10 +287,7 @@ func TestManagerAssign_WithoutTheRightToInsertUsesUpNoWorkerIDs(t *testing.T) {
 			})
 			for range 3 {
 				_, err := p.Assign(t.Context(), []workernode.Table{table("orders")}, nil)
-				if !errors.Is(err, denied) {
-					t.Fatal(err)
-				}
-				saysAll(t, err.Error(), "WORKER_NODE", "INSERT privilege")
+				testkit.IsError(t, err, denied, "WORKER_NODE", "INSERT privilege")
 			}
 			must(t, p.Close(t.Context()))
 			time.Sleep(3 * time.Second)

@@ -154,9 +154,7 @@ func TestDBClock_ReturnsTheErrorOfTheDatabase(t *testing.T) {
 
 	d, mock := mocked(t, testkit.OnPostgres)
 	mock.ExpectQuery(`SELECT CAST(EXTRACT(EPOCH FROM CURRENT_TIMESTAMP) AS BIGINT)`).WillReturnError(sql.ErrConnDone)
-	if err := d.CheckClock(context.Background(), time.Now, time.Minute); !errors.Is(err, sql.ErrConnDone) {
-		t.Error(err)
-	}
+	testkit.IsError(t, d.CheckClock(context.Background(), time.Now, time.Minute), sql.ErrConnDone)
 	if _, ok, err := open(t, tables(t)).Clock(t.Context()); ok || err != nil {
 		t.Errorf("SQLite has a clock: %v", err)
 	}

@@ -91,7 +91,6 @@ func TestManager_StampsThePresent(t *testing.T) {
 	})
 }
 
-// Configurations that cannot work are refused, with what is wrong.
 func TestNewManager_RefusesWhatCannotWork(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for name, change := range map[string]func(*workernode.Config, *workernode.Host){
@@ -133,23 +132,6 @@ func TestNewManager_UsesThePinnedLead(t *testing.T) {
 			t.Errorf("%+v, now is %d", s, w.tick())
 		}
 		w.logs("a different lead", "LEAD_TICKS", "1s", "1m0s")
-	})
-}
-
-// A disposable slot is never reclaimed, and each start inserts another.
-func TestManager_DisposableSlotsAreNotReclaimed(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		for i := range int64(3) {
-			p := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Disposable = i < 2 })
-			p.assign(table("orders"))
-			p.make(table("orders"), 3)
-			if s := p.Stats(); s.ID != i+1 || s.Allocated != 1 {
-				t.Errorf("start %d: %+v", i, s)
-			}
-			p.end(t)
-			time.Sleep(2 * time.Minute)
-		}
-		w.check()
 	})
 }
 

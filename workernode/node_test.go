@@ -17,7 +17,6 @@ import (
 // columns begins statements that read nodes on MySQL.
 const columns = "SELECT `ID`, `SLOT`, `DATABASE_NAME`, `TABLE_NAME`, `LAYOUT`, `START_TICK`, `HOST_NAME`, `PORT`, `TYPE`, `LAUNCH_DATE` FROM `WORKER_NODE`"
 
-// Lookup returns the existing nodes of all that are requested.
 func TestDBLookup_ReturnsTheNodesThatExist(t *testing.T) {
 	t.Parallel()
 

@@ -251,10 +251,7 @@ func TestManagerAssign_SaysThatTheClockStandsStill(t *testing.T) {
 			t.Fatalf("%v; the answer was lost: %t", err, lost.Load())
 		}
 		_, err = p.Assign(ctx, []workernode.Table{table("b")}, nil) // the caller tries again
-		if err == nil {
-			t.Fatal("a worker id although no tick can be granted")
-		}
-		saysAll(t, err.Error(), "the clock stands still at ")
+		testkit.IsError(t, err, nil, "the clock stands still at ")
 
 		frozen.Store(nil)
 		p.wire.Set(nil)

@@ -46,6 +46,19 @@ func shop(t testing.TB, db *gorm.DB, host string, texts ...string) (ids []uidplu
 	return ids
 }
 
+// exec runs statements that name columns in double quotes.
+func exec(statements ...string) func(*testing.T, *gorm.DB) {
+	return func(t *testing.T, db *gorm.DB) {
+		t.Helper()
+		for _, s := range statements {
+			if db.Dialector.Name() == "mysql" {
+				s = strings.ReplaceAll(s, `"`, "`")
+			}
+			must(t, db.Exec(s).Error)
+		}
+	}
+}
+
 // A result has the output and exit code of a run of the program.
 type result struct {
 	code     int

@@ -142,7 +142,6 @@ func TestLists_WriteNoYearAfter9999(t *testing.T) {
 	}
 }
 
-// Each slot is in the list of one state.
 func TestSlots_OfEachState(t *testing.T) {
 	t.Parallel()
 

@@ -45,7 +45,6 @@ func TestStatus_CountsSlotsAndWorkerIDs(t *testing.T) {
 	})
 }
 
-// status of a registry names its other databases.
 func TestStatus_NamesOtherDatabases(t *testing.T) {
 	t.Parallel()
 	sqlite := testkit.Engine{Name: "sqlite"}

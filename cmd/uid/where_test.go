@@ -48,7 +48,6 @@ func reader(t *testing.T, d *testkit.Database, db *gorm.DB) string {
 	return name + ":r3ad@" + address
 }
 
-// Commands that read need the right SELECT and no other.
 func TestCommands_ReadWithTheRightSelectOnly(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

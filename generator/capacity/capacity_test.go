@@ -10,6 +10,7 @@ import (
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/generator/capacity"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 var date = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -23,9 +24,7 @@ func plan(t *testing.T, l generator.Layout, d capacity.Demand) capacity.Forecast
 	t.Helper()
 
 	f, err := capacity.Plan(l, d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return f
 }
 
@@ -193,9 +192,7 @@ func FuzzPlan(f *testing.F) {
 			RestartsPerDay: restarts, CrashesPerDay: crashes, Grace: time.Duration(grace)}
 		f, err := capacity.Plan(l, d)
 		if err != nil {
-			if !errors.Is(err, generator.ErrConfig) {
-				t.Fatal(err)
-			}
+			testkit.IsError(t, err, generator.ErrConfig)
 			return
 		}
 		for _, x := range []float64{f.Years, f.PerWorker, f.Disposable.PerDay, f.Disposable.PerSecond, f.Disposable.Years, f.Leased.PerSecond} {
@@ -274,7 +271,6 @@ func TestForecastCarrier_HasEnoughWorkerIDs(t *testing.T) {
 	}
 }
 
-// TestForecastString_SaysOnlyWhatThereIs has what is written only if there is something to say.
 func TestForecastString_SaysOnlyWhatThereIs(t *testing.T) {
 	t.Parallel()
 

@@ -41,8 +41,6 @@ func ExamplePicture_unused() {
 	// time   2019-01-01 00:00:00 UTC + 3221225472 x 1s = 2121-01-28 16:51:12 UTC
 }
 
-// TestPicture_DrawsNarrowFieldsAndLongInstants looks at fields that are too narrow for their names, and at
-// instants that are too long for a line.
 func TestPicture_DrawsNarrowFieldsAndLongInstants(t *testing.T) {
 	t.Parallel()
 

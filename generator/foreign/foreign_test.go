@@ -9,6 +9,7 @@ import (
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/generator/foreign"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // foreignIDs are ids that the systems made, with parts that are known independently: from a publication, or from the
@@ -206,9 +207,7 @@ func TestUidGeneratorSampleLayout_OfAnotherTimeZone(t *testing.T) {
 	layout := foreign.UidGeneratorSampleLayout()
 	layout.Epoch = time.Date(2016, 9, 20, 0, 0, 0, 0, zone)
 	id, err := layout.Compose(generator.Parts{Time: made, WorkerID: 21, Sequence: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if got := foreign.Identify(id, made, time.Hour); len(got) != 0 {
 		t.Errorf("Identify finds %v", got)
 	}
@@ -218,7 +217,6 @@ func TestUidGeneratorSampleLayout_OfAnotherTimeZone(t *testing.T) {
 	}
 }
 
-// TestSystems_HaveTheNumbersOfMigrating checks the numbers of docs/migrating.md.
 func TestSystems_HaveTheNumbersOfMigrating(t *testing.T) {
 	t.Parallel()
 
@@ -229,9 +227,7 @@ func TestSystems_HaveTheNumbersOfMigrating(t *testing.T) {
 	}
 	newest := func(l generator.Layout, at time.Time) int64 {
 		_, last, err := l.Range(l.Epoch, at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return last
 	}
 	for at := date(2026, 1, 1); at.Year() < 2078; at = at.AddDate(0, 1, 0) {
@@ -239,9 +235,7 @@ func TestSystems_HaveTheNumbersOfMigrating(t *testing.T) {
 			t.Errorf("a day before %v: %v", at, err)
 		}
 		first, _, err := next.Range(at, at.Add(time.Second))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if old := newest(twitter, at.AddDate(0, 0, 119)); old >= first {
 			t.Errorf("119 days after %v an old id is %d, the first new one %d", at, old, first)
 		}

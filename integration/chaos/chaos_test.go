@@ -133,9 +133,7 @@ func TestChaos(t *testing.T) {
 		}
 		if long && time.Since(progress) > 5*time.Second {
 			progress = time.Now()
-			if err := c.count.update(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, c.count.update())
 			t.Logf("%v: %d ids, %d worker ids, %d processes started, %d killed, %d stopped, %d server crashes",
 				time.Since(begin).Round(time.Second),
 				c.count.ids, len(c.count.workers), c.starts, c.kills, c.stops, c.crashes())

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // A chaosProxy is between processes and a MySQL server. It delays, repeats and drops statements about worker ids, as
@@ -45,9 +47,7 @@ func (r delayedReader) Read(p []byte) (int, error) {
 
 func newChaosProxy(t *testing.T, target string, delay time.Duration) *chaosProxy {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	p := &chaosProxy{Listener: listener, target: target, delay: delay, conns: map[net.Conn]bool{}}
 	p.quiet.Store(true)
 	p.group.Go(func() {

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // A logLine is a message that the source passes to a logger. In the text, "…" stands for the parts of run time.
@@ -44,9 +46,7 @@ func logLines(t *testing.T) map[logLine]bool {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return lines
 }
 

@@ -172,7 +172,6 @@ func named(flag []string, kind, file string) error {
 	return nil
 }
 
-// The control: commands that cannot work are noticed.
 func TestCode_WrongCommandsAreNoticed(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("it was run")

@@ -110,7 +110,6 @@ func TestHostile_FenceThatIsNotKept(t *testing.T) {
 	})
 }
 
-// Options of the driver that change what it returns.
 func TestHostile_OptionsOfTheDriver(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

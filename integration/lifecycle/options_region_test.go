@@ -21,9 +21,7 @@ func TestWithRegion_RefusesRegionsThatCannotBe(t *testing.T) {
 		}
 	}
 	err := testkit.SQLite{}.Open(t).Use(uidplugin.New(uidplugin.WithRegion(0, 2), uidplugin.WithWorkerID(3)))
-	if !errors.Is(err, uidplugin.ErrOption) {
-		t.Error(err)
-	}
+	testkit.IsError(t, err, uidplugin.ErrOption)
 }
 
 // A registry keeps its region, so a process that sets another one is refused.
@@ -41,9 +39,7 @@ func TestWithRegion_MustBeThatOfTheRegistry(t *testing.T) {
 	}
 	undivided := testkit.SQLite{Path: testkit.SQLitePath(t)}
 	plugintest.Use(t, undivided.Open(t))
-	if err := undivided.Open(t).Use(uidplugin.New(uidplugin.WithRegion(0, 2))); !errors.Is(err, uidplugin.ErrRegion) {
-		t.Error(err)
-	}
+	testkit.IsError(t, undivided.Open(t).Use(uidplugin.New(uidplugin.WithRegion(0, 2))), uidplugin.ErrRegion)
 }
 
 // Plugins that share a registry, and its slot, must agree.
@@ -53,9 +49,7 @@ func TestWithRegion_OfPluginsWithOneRegistry(t *testing.T) {
 	plugintest.Use(t, testkit.SQLite{}.Open(t), uidplugin.WithRegistry(registry), uidplugin.WithRegion(1, 2))
 	plugintest.Use(t, testkit.SQLite{}.Open(t), uidplugin.WithRegistry(registry))
 	err := testkit.SQLite{}.Open(t).Use(uidplugin.New(uidplugin.WithRegistry(registry), uidplugin.WithRegion(0, 2)))
-	if !errors.Is(err, uidplugin.ErrRegion) {
-		t.Error(err)
-	}
+	testkit.IsError(t, err, uidplugin.ErrRegion)
 	plugintest.Use(t, testkit.SQLite{}.Open(t), uidplugin.WithRegistry(registry), uidplugin.WithRegion(1, 2))
 }
 
@@ -109,15 +103,11 @@ func TestWithRegion_RefusesSegments(t *testing.T) {
 	db := testkit.SQLite{}.Open(t)
 	must(t, db.AutoMigrate(&regionUsed{}))
 	err := db.Use(uidplugin.New(uidplugin.WithRegion(1, 2), uidplugin.WithModels(&regionUsed{})))
-	if !errors.Is(err, uidplugin.ErrOption) {
-		t.Errorf("at db.Use: %v", err)
-	}
+	testkit.IsError(t, err, uidplugin.ErrOption)
 	db = testkit.SQLite{}.Open(t)
 	must(t, db.AutoMigrate(&regionUsed{}))
 	plugintest.Use(t, db, uidplugin.WithRegion(1, 2))
-	if err := db.Create(&regionUsed{}).Error; !errors.Is(err, uidplugin.ErrOption) {
-		t.Errorf("at the first create: %v", err)
-	}
+	testkit.IsError(t, db.Create(&regionUsed{}).Error, uidplugin.ErrOption)
 }
 
 // A layout with few worker ids ends earlier in a region, and says so.

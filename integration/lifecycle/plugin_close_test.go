@@ -89,30 +89,6 @@ func TestPluginClose_WhatNeedsNoIDGoesOnAfterClose(t *testing.T) {
 	}
 }
 
-// TestPluginClose_EndsTheWaitForAWorkerID with the same error that later creates get.
-func TestPluginClose_EndsTheWaitForAWorkerID(t *testing.T) {
-	t.Parallel()
-
-	db := plugintest.Bare(t)
-	g := plugintest.Gated(db)
-	p := plugintest.Use(t, db)
-	plugintest.Migrate(t, db, &plugintest.Part{})
-	done := make(chan error)
-	for range 3 {
-		go func() { done <- db.Create(&plugintest.Part{}).Error }()
-	}
-	<-g.Arrived
-	must(t, p.Close(t.Context()))
-	for range 3 {
-		if err := <-done; !errors.Is(err, uidplugin.ErrClosed) {
-			t.Errorf("the create ended with %v", err)
-		}
-	}
-	if n := plugintest.Count(t, db, "parts"); n != 0 {
-		t.Errorf("%d rows", n)
-	}
-}
-
 // Close waits for goroutines in the background, or until its context ends, because a database may not notice that a
 // context has ended.
 func TestPluginClose_WaitsForTheBackgroundOrItsContext(t *testing.T) {
@@ -130,10 +106,7 @@ func TestPluginClose_WaitsForTheBackgroundOrItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
 	err := p.Close(ctx)
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("Close: %v", err)
-	}
-	saysAll(t, err.Error(), "uidplugin: close", "worker id")
+	testkit.IsError(t, err, context.DeadlineExceeded, "uidplugin: close", "worker id")
 
 	close(g.Opened)
 	must(t, p.Close(t.Context()))
@@ -162,13 +135,9 @@ func TestPluginClose_EndsTheWaitForTheClock(t *testing.T) {
 				go func() { cancelled <- db.WithContext(ctx).Create(&plugintest.Parcel{}).Error }()
 				synctest.Wait()
 				cancel()
-				if err := <-cancelled; !errors.Is(err, context.Canceled) {
-					t.Errorf("the cancelled create ended with %v", err)
-				}
+				testkit.IsError(t, <-cancelled, context.Canceled)
 				must(t, p.Close(t.Context()))
-				if err := <-closed; !errors.Is(err, uidplugin.ErrClosed) {
-					t.Errorf("the other one ended with %v", err)
-				}
+				testkit.IsError(t, <-closed, uidplugin.ErrClosed)
 			})
 		})
 	}
@@ -186,9 +155,7 @@ func TestPluginClose_WhileInUse(t *testing.T) {
 			for last := int64(0); ; {
 				r := plugintest.Parcel{}
 				if err := db.Create(&r).Error; err != nil {
-					if !errors.Is(err, uidplugin.ErrClosed) {
-						t.Error(err)
-					}
+					testkit.IsError(t, err, uidplugin.ErrClosed)
 					return
 				}
 				if r.ID <= last {
@@ -253,11 +220,7 @@ func TestPluginClose_AfterThePoolSaysToCloseThePluginFirst(t *testing.T) {
 	pool, err := db.DB()
 	must(t, err)
 	must(t, pool.Close())
-	if err := uidplugin.From(db).Close(t.Context()); err == nil {
-		t.Error("no error, but nothing can have been released")
-	} else {
-		saysAll(t, err.Error(), "call Close before the pool is closed", "sql: database is closed")
-	}
+	testkit.IsError(t, uidplugin.From(db).Close(t.Context()), nil, "call Close before the pool is closed", "sql: database is closed")
 }
 
 // A caller that gives Close an ended context must not look for a hanging generator.

@@ -5,18 +5,15 @@ import (
 	"database/sql/driver"
 	"errors"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/DATA-DOG/go-sqlmock"
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/internal/testkit"
-	"github.com/uidplugin/uidplugin/migrations"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
@@ -133,46 +130,6 @@ func TestPluginInitialize_TakesWorkerIDsForAllModelsInOneStatement(t *testing.T)
 	})
 }
 
-// How many statements a start takes does not depend on the number of tables: neither the first start nor one that
-// reclaims a slot.
-func TestPluginInitialize_SendsAsManyStatementsForAllTablesAsForOne(t *testing.T) {
-	t.Parallel()
-
-	starts := func(models ...any) (sent []int) {
-		name, clock := plugintest.FileOf(t, plugintest.Bare(t)), testkit.NewClock(plugintest.Noon)
-		must(t, migrations.Up(t.Context(), plugintest.File(t, name, nil)))
-		for range 3 {
-			n, db := 0, plugintest.File(t, name, nil)
-			var mu sync.Mutex
-			plugintest.Tapped(db, func(context.Context, string) error {
-				mu.Lock()
-				defer mu.Unlock()
-				n++
-				return nil
-			})
-			p := plugintest.Use(t, db, uidplugin.WithClock(clock.Now), uidplugin.WithModels(models...))
-			if tables := p.Stats().Tables; len(tables) != len(models) {
-				t.Errorf("%d tables, want %d", len(tables), len(models))
-			}
-			mu.Lock()
-			sent = append(sent, n)
-			mu.Unlock()
-			must(t, p.Close(t.Context()))
-			clock.Add(time.Hour)
-		}
-		return sent
-	}
-	one, many := starts(&plugintest.Part{}), starts(&plugintest.Part{}, &plugintest.Counter{}, &plugintest.Article{}, &plugintest.Invoice{}, &plugintest.Parcel{}, &plugintest.Slogan{}, &twinless{})
-	if !slices.Equal(one, many) || one[1] >= one[0] || one[1] != one[2] {
-		t.Errorf("statements of the first start and the next two: %d with one table, %d with seven", one, many)
-	}
-}
-
-// twinless is one more table.
-type twinless struct {
-	ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
-}
-
 // faults fails the n-th statement, and only that, and notes which one it was.
 type faults struct {
 	mu     sync.Mutex
@@ -222,9 +179,7 @@ func TestPluginInitialize_FailsAtEveryStatementAndCanBeRepeated(t *testing.T) {
 			}
 			saysAll(t, err.Error(), "uidplugin: ")
 			plugintest.Unregistered(t, db)
-			if err := p.Register(t.Context(), &plugintest.Part{}); !errors.Is(err, uidplugin.ErrNotRegistered) {
-				t.Errorf("a plugin that db.Use has refused: %v", err)
-			}
+			testkit.IsError(t, p.Register(t.Context(), &plugintest.Part{}), uidplugin.ErrNotRegistered)
 			must(t, db.Use(p))
 		}
 		if db.Callback().Create().Get("uidplugin:fill") == nil {
@@ -282,20 +237,6 @@ func TestCreate_FailsWhereTheStatementsForAWorkerIDFail(t *testing.T) {
 	if refused < 15 {
 		t.Errorf("only %d statements were broken", refused)
 	}
-}
-
-func TestPluginInitialize_ReportsOtherLayoutOfTheDatabase(t *testing.T) {
-	t.Parallel()
-
-	db, mock := testkit.Mock(t, plugintest.Dialects[0].Dial)
-	plugintest.Expect(mock, plugintest.Migrated(plugintest.Dialects[0].SQL)...) // it comes no further than the registry
-	l := generator.SnowflakeLayout()
-	err := db.Use(uidplugin.New(uidplugin.WithLayout(l), uidplugin.WithClock(plugintest.AtNoon)))
-	if !errors.Is(err, workernode.ErrLayoutMismatch) {
-		t.Fatalf("db.Use: %v", err)
-	}
-	saysAll(t, err.Error(), "uidplugin: ", l.String(), plugintest.FewLayout)
-	plugintest.Unregistered(t, db)
 }
 
 // An application on a database that may forget commits is told so, with what the database is set to.

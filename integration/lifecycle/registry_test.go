@@ -116,9 +116,7 @@ func TestWithRegistry_TheLastPluginReleasesTheSlot(t *testing.T) {
 		t.Errorf("%d slots are held", n)
 	}
 	create(b)
-	if err := a.Create(&plugintest.Part{}).Error; !errors.Is(err, uidplugin.ErrClosed) {
-		t.Errorf("after Close: %v", err)
-	}
+	testkit.IsError(t, a.Create(&plugintest.Part{}).Error, uidplugin.ErrClosed)
 	again, third := shard(t, registry, paths[0]) // shares the slot of the second
 	create(again)
 	create(b)

@@ -189,9 +189,7 @@ func TestPluginHealth_OfASourceThatWasClosed(t *testing.T) {
 		must(t, p.Health())
 		g.Close()
 		if name == "no method" {
-			if err := probe(t, p); !errors.Is(err, uidplugin.ErrClosed) {
-				t.Error(err)
-			}
+			testkit.IsError(t, probe(t, p), uidplugin.ErrClosed)
 		}
 		testkit.IsError(t, p.Health(), generator.ErrClosed, "mine")
 	}

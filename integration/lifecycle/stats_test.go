@@ -52,18 +52,14 @@ func TestPluginStats_ShowsTheSlot(t *testing.T) {
 		t.Errorf("the id space is %q, and %q in the registry", s.Space, space)
 	}
 	must(t, p.Close(t.Context()))
-	if err := p.Health(); !errors.Is(err, uidplugin.ErrClosed) {
-		t.Errorf("after Close: %v", err)
-	}
+	testkit.IsError(t, p.Health(), uidplugin.ErrClosed)
 	if n := plugintest.Count(t, db, "WORKER_SLOT", `"HOLDER" <> ''`); n != 0 {
 		t.Errorf("%d slots were not released", n)
 	}
 	if l := p.Stats().Slot; l.ID != 0 {
 		t.Errorf("after Close: %+v", l)
 	}
-	if err := uidplugin.From(plugintest.Bare(t)).Health(); !errors.Is(err, uidplugin.ErrNotRegistered) {
-		t.Errorf("without a plugin: %v", err)
-	}
+	testkit.IsError(t, uidplugin.From(plugintest.Bare(t)).Health(), uidplugin.ErrNotRegistered)
 }
 
 // Ids count when they are handed out, whether a row gets them or not.
@@ -112,14 +108,9 @@ func TestPluginHealth_NamesATableThatGetsNoIDs(t *testing.T) {
 	plugintest.Migrate(t, db, &plugintest.Part{}, &plugintest.Article{})
 	broken.Store(true)
 	for range 2 {
-		if err := db.Create(&plugintest.Part{}).Error; !errors.Is(err, plugintest.ErrBroken) {
-			t.Fatalf("db.Create: %v", err)
-		}
+		testkit.IsError(t, db.Create(&plugintest.Part{}).Error, plugintest.ErrBroken)
 		err := p.Health()
-		if !errors.Is(err, plugintest.ErrBroken) {
-			t.Fatalf("Health: %v", err)
-		}
-		saysAll(t, err.Error(), "uidplugin: ", "parts", "since 20")
+		testkit.IsError(t, err, plugintest.ErrBroken, "uidplugin: ", "parts", "since 20")
 		if strings.Contains(err.Error(), "table articles") {
 			t.Errorf("Health: %v", err)
 		}
@@ -128,46 +119,6 @@ func TestPluginHealth_NamesATableThatGetsNoIDs(t *testing.T) {
 	broken.Store(false)
 	must(t, db.Create(&plugintest.Part{}).Error)
 	testkit.Eventually(t, "Health recovers", 10*time.Second, func() bool { return p.Health() == nil })
-}
-
-// The slot cannot be renewed: Health says since when and why, and recovers with the database.
-func TestPluginHealth_TellsThatTheSlotIsNotRenewed(t *testing.T) {
-	t.Parallel()
-
-	db, broken := breaking(t, "WORKER_SLOT")
-	clock := testkit.NewClock(plugintest.Noon) // so that no lease ends because the machine is busy
-	p := plugintest.Use(t, db, uidplugin.WithClock(clock.Now), uidplugin.WithLead(300*time.Millisecond), uidplugin.WithModels(&plugintest.Part{}))
-	plugintest.Migrate(t, db, &plugintest.Part{})
-	must(t, db.Create(&plugintest.Part{}).Error)
-	broken.Store(true)
-	clock.Add(200 * time.Millisecond) // so that a renewal grants something
-	var health error
-	var slot uidplugin.SlotStats
-	testkit.Eventually(t, "Health tells of it", time.Minute, func() bool {
-		health, slot = p.Health(), p.Stats().Slot
-		return errors.Is(health, plugintest.ErrBroken) && errors.Is(slot.LastError, plugintest.ErrBroken)
-	})
-	saysAll(t, health.Error(), "uidplugin: ", "lease of this process", "since 20")
-	if slot.Failures == 0 || slot.Since.Before(plugintest.Noon) || slot.Since.After(clock.Now()) {
-		t.Errorf("Stats: %+v", slot)
-	}
-	var last error
-	defer func() {
-		if t.Failed() {
-			t.Logf("the last error of a create: %v; %+v", last, p.Stats().Slot)
-		}
-	}()
-	testkit.Eventually(t, "ids run out, and the error has the reason", time.Minute, func() bool {
-		clock.Add(10 * time.Millisecond)
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
-		last = db.WithContext(ctx).Create(&plugintest.Part{}).Error
-		return errors.Is(last, plugintest.ErrBroken)
-	})
-	broken.Store(false)
-	testkit.Eventually(t, "Health recovers", time.Minute, func() bool {
-		return p.Health() == nil && p.Stats().Slot.LastError == nil && db.Create(&plugintest.Part{}).Error == nil
-	})
 }
 
 func TestPluginHealth_AClockThatIsFarFromTheDatabasesIsRefused(t *testing.T) {

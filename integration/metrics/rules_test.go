@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/promqltest"
 	"github.com/prometheus/prometheus/template"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 
 	"github.com/uidplugin/uidplugin/uidprom"
 )
@@ -202,14 +203,10 @@ func query(t *testing.T, expression string, series map[string]string) promql.Vec
 	defer storage.Close()
 	engine := promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery)
 	query, err := engine.NewInstantQuery(context.Background(), storage, nil, expression, time.Unix(0, 0).Add(time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer query.Close()
 	vector, err := query.Exec(context.Background()).Vector()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return vector
 }
 
@@ -229,13 +226,9 @@ func TestDashboard_ShowsEveryMetricAndNoOther(t *testing.T) {
 	t.Parallel()
 
 	text, err := os.ReadFile(folder + "dashboard.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var d dashboard
-	if err := json.Unmarshal(text, &d); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(text, &d))
 	exist, shown, ids := described(t), map[string]bool{}, map[int]bool{}
 	variables := strings.NewReplacer("$__rate_interval", "1m", "$job", ".*", "$instance", ".*")
 	covered := map[[2]int]string{}

@@ -149,7 +149,6 @@ func TestVisible_FailedStartsUseUpNoWorkerIDs(t *testing.T) {
 	}, "mariadb", "mysql", "postgres")
 }
 
-// The pool is closed under the plugin.
 func TestVisible_ClosedPool(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

@@ -23,9 +23,7 @@ func TestBadInput_UnreachableDatabase(t *testing.T) {
 	t.Parallel()
 	// A port that nobody listens on.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	address := l.Addr().(*net.TCPAddr)
 	_ = l.Close()
 
@@ -48,15 +46,11 @@ func TestBadInput_UnreachableDatabase(t *testing.T) {
 func TestBadInput_SilentDatabase(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() { _ = l.Close() }()
 	db, err := gorm.Open(mysql.New(mysql.Config{DSN: "u:p@tcp(" + l.Addr().String() + ")/x", SkipInitializeWithVersion: true}),
 		&gorm.Config{DisableAutomaticPing: true, Logger: logger.Discard})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	testkit.IsError(t, db.Use(uidplugin.New(harness.Quiet, uidplugin.WithTimeout(50*time.Millisecond))), context.DeadlineExceeded, "uidplugin: ")
 }
 
@@ -88,9 +82,7 @@ func TestBadInput_ForeignWorkerNodeTable(t *testing.T) {
 		if d.IsMySQL() {
 			q = "`"
 		}
-		if err := db.Exec("CREATE TABLE " + q + "WORKER_NODE" + q + " (node_key INT, label VARCHAR(10))").Error; err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, db.Exec("CREATE TABLE "+q+"WORKER_NODE"+q+" (node_key INT, label VARCHAR(10))").Error)
 		testkit.IsError(t, db.Use(uidplugin.New(harness.Quiet)), workernode.ErrTable, "HOST_NAME", "node_key, label", "rename")
 		if got := harness.Columns(t, db, "WORKER_NODE"); len(got) != 2 {
 			t.Errorf("the table was changed: %s", got)
@@ -112,9 +104,16 @@ func TestBadInput_AutocommitOff(t *testing.T) {
 func TestBadInput_LayoutMismatch(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		harness.Use(t, d.Open(t, nil))
-		err := d.Open(t, nil).Use(uidplugin.New(harness.Quiet, uidplugin.WithLayout(generator.SnowflakeLayout())))
-		testkit.IsError(t, err, workernode.ErrLayoutMismatch, generator.DefaultLayout().String(), generator.SnowflakeLayout().String())
+		p := harness.Use(t, d.Open(t, nil), uidplugin.WithModels(&harness.T1{}))
+		later := generator.DefaultLayout()
+		later.Epoch = later.Epoch.Add(24 * time.Hour)
+		for _, other := range []generator.Layout{generator.SnowflakeLayout(), later} {
+			err := d.Open(t, nil).Use(uidplugin.New(harness.Quiet, uidplugin.WithLayout(other)))
+			testkit.IsError(t, err, workernode.ErrLayoutMismatch, generator.DefaultLayout().String(), other.String())
+		}
+		if _, err := harness.NextID(p); err != nil {
+			t.Errorf("the process that is there: %v", err)
+		}
 	})
 }
 
@@ -134,9 +133,7 @@ func TestBadInput_BadModelsAndCreates(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
 		p := harness.Use(t, db)
-		if err := p.AutoMigrate(&Customer{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, p.AutoMigrate(&Customer{}))
 		testkit.IsError(t, db.Create(&Narrow{}).Error, uidplugin.ErrField, "Narrow.ID", "int32", "32 bits")
 		testkit.IsError(t, db.Create(&Float{}).Error, uidplugin.ErrField, "Float.ID", "float64")
 		testkit.IsError(t, db.Create(&Nowhere{}).Error, uidplugin.ErrField, `"nowhere"`, "cached, paired")
@@ -161,18 +158,12 @@ func TestBadInput_PoolOfOne(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
 		pool, err := db.DB()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		pool.SetMaxOpenConns(1)
 		harness.Use(t, db)
-		if err := db.AutoMigrate(&harness.T1{}, &harness.T2{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, db.AutoMigrate(&harness.T1{}, &harness.T2{}))
 		// Outside a transaction there is a connection: GORM's own comes later.
-		if err := db.Create(&harness.T1{}).Error; err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, db.Create(&harness.T1{}).Error)
 		err = db.Transaction(func(tx *gorm.DB) error {
 			if err := tx.Create(&harness.T1{}).Error; err != nil {
 				t.Error(err)
@@ -195,9 +186,7 @@ func TestBadInput_RollbackKeepsWorkerIDs(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
 		p := harness.Use(t, db)
-		if err := db.AutoMigrate(&harness.T1{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, db.AutoMigrate(&harness.T1{}))
 		var row harness.T1
 		rollback := errors.New("rollback")
 		err := db.Transaction(func(tx *gorm.DB) error {
@@ -206,9 +195,7 @@ func TestBadInput_RollbackKeepsWorkerIDs(t *testing.T) {
 			}
 			return rollback
 		})
-		if !errors.Is(err, rollback) {
-			t.Fatal(err)
-		}
+		testkit.IsError(t, err, rollback)
 		where, err := p.Locate(context.Background(), uidplugin.ID(row.ID.Int64()))
 		if err != nil || where.Table != "t1" {
 			t.Errorf("Locate = %+v, %v", where, err)
@@ -223,9 +210,7 @@ func TestBadInput_MySQLWithoutParseTime(t *testing.T) {
 		db := d.Open(t, nil, "parseTime=false", "clientFoundRows=true")
 		p := harness.Use(t, db, uidplugin.WithModels(&harness.T2{}))
 		id, err := p.NextID(context.Background(), &harness.T2{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if where, err := p.Locate(context.Background(), id); err != nil || where.Table != "t2" {
 			t.Errorf("Locate = %+v, %v", where, err)
 		}

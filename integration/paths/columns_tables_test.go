@@ -28,9 +28,7 @@ func TestColumns_AReadThatFailedHidesNoLimits(t *testing.T) {
 		_ = db.Transaction(func(tx *gorm.DB) error {
 			return tx.WithContext(ctx).Model(&Sale{ID: 1}).Update("total", 2).Error
 		})
-		if err := db.Create(&Sale{BuyerID: &big}).Error; !errors.Is(err, uidplugin.ErrField) {
-			t.Errorf("the error is %v", err)
-		}
+		testkit.IsError(t, db.Create(&Sale{BuyerID: &big}).Error, uidplugin.ErrField)
 	})
 }
 
@@ -73,9 +71,7 @@ func TestColumns_OfATemporaryTableAreCompared(t *testing.T) {
 		harness.Use(t, db)
 		testkit.Must(t, db.Connection(func(tx *gorm.DB) error {
 			testkit.Must(t, tx.Exec("CREATE TEMPORARY TABLE clubs (id INT PRIMARY KEY)").Error)
-			if err := tx.Create(&Club{}).Error; !errors.Is(err, uidplugin.ErrField) {
-				t.Errorf("the error is %v", err)
-			}
+			testkit.IsError(t, tx.Create(&Club{}).Error, uidplugin.ErrField)
 			return nil
 		}))
 	})
@@ -148,9 +144,7 @@ func TestColumns_ThatAMigrationNarrowsAreNoticed(t *testing.T) {
 		}
 		testkit.Must(t, db.Table("sales").Migrator().AlterColumn(&OldSale{}, "BuyerID"))
 		err := db.Create(&Sale{BuyerID: &big}).Error
-		if !errors.Is(err, uidplugin.ErrField) {
-			t.Fatalf("the error is %v", err)
-		}
+		testkit.IsError(t, err, uidplugin.ErrField)
 		testkit.Must(t, db.Exec(fix(err)).Error)
 		testkit.Must(t, db.Create(&Sale{BuyerID: &big}).Error)
 	})

@@ -271,9 +271,7 @@ func TestColumns_TheStatementOfTheErrorHelpsWithoutARestart(t *testing.T) {
 		other := d.Open(t, nil) // of an operator
 		for range 3 {
 			err := db.Create(&Ticket{Buyer: 1 << 50}).Error
-			if !errors.Is(err, uidplugin.ErrField) {
-				t.Fatalf("the error is %v", err)
-			}
+			testkit.IsError(t, err, uidplugin.ErrField)
 			testkit.Must(t, other.Exec(fix(err)).Error)
 			time.Sleep(time.Second) // because refusals make the plugin read the columns again once a second
 		}
@@ -327,9 +325,7 @@ func TestColumns_WithAFixedWorkerID(t *testing.T) {
 	inEachMode(t, func(t *testing.T, d *testkit.Database, db *gorm.DB) {
 		testkit.Must(t, db.Exec("CREATE TABLE clubs (id INT PRIMARY KEY)").Error)
 		harness.Use(t, db, uidplugin.WithWorkerID(3), uidplugin.WithModels(&Club{}))
-		if err := db.Create(&Club{}).Error; !errors.Is(err, uidplugin.ErrField) {
-			t.Errorf("the error is %v", err)
-		}
+		testkit.IsError(t, db.Create(&Club{}).Error, uidplugin.ErrField)
 		testkit.Must(t, db.Create(&Club{ID: 5}).Error)
 	})
 }

@@ -48,21 +48,15 @@ func TestMainJob(t *testing.T) {
 		ctx := context.Background()
 		db := d.Open(t, nil)
 		p := harness.Use(t, db)
-		if err := p.AutoMigrate(shop...); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, p.AutoMigrate(shop...))
 
 		c := Customer{Name: "Ada", Orders: []Order{
 			{Items: []Item{{Title: "pen"}, {Title: "ink"}}, Tags: []Tag{{Name: "gift"}}},
 			{},
 		}}
-		if err := db.Create(&c).Error; err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, db.Create(&c).Error)
 		many := make([]Customer, 2500)
-		if err := db.CreateInBatches(&many, 1000).Error; err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, db.CreateInBatches(&many, 1000).Error)
 		last := c.ID
 		for i, m := range many {
 			if m.ID <= last {
@@ -111,9 +105,7 @@ func TestMainJob(t *testing.T) {
 		if got, ok := row.(*Customer); !ok || got.Name != "Ada" {
 			t.Errorf("Find = %#v, %v", row, err)
 		}
-		if err := db.Delete(&Order{}, c.Orders[1].ID).Error; err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, db.Delete(&Order{}, c.Orders[1].ID).Error)
 		if _, err := p.Find(ctx, uidplugin.ID(c.Orders[1].ID.Int64())); !errors.Is(err, gorm.ErrRecordNotFound) {
 			t.Errorf("Find of a deleted row: %v", err)
 		}
@@ -127,16 +119,12 @@ func TestMainJob_PlainKeys(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
 		p := harness.Use(t, db)
-		if err := p.AutoMigrate(shop...); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, p.AutoMigrate(shop...))
 		if err := db.Exec("INSERT INTO customers (name) VALUES ('manually')").Error; err == nil {
 			t.Error("an INSERT without a key went through")
 		}
 		columns, err := db.Migrator().ColumnTypes(&Customer{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, c := range columns {
 			if auto, ok := c.AutoIncrement(); c.Name() == "id" && ok && auto {
 				t.Error("customers.id is AUTO_INCREMENT")
@@ -159,18 +147,12 @@ func TestMainJob_AutoIncrementKeyStillWorks(t *testing.T) {
 		}
 		db := d.Open(t, nil)
 		p := harness.Use(t, db)
-		if err := db.AutoMigrate(&Legacy{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, db.AutoMigrate(&Legacy{}))
 		testkit.Must(t, p.Register(t.Context(), &Legacy{}))
 		rows := []Legacy{{Name: "a"}, {Name: "b"}}
-		if err := db.Create(&rows).Error; err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, db.Create(&rows).Error)
 		maps := []map[string]any{{"name": "c"}, {"name": "d"}}
-		if err := db.Model(&Legacy{}).Create(&maps).Error; err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, db.Model(&Legacy{}).Create(&maps).Error)
 		ids := []int64{rows[0].ID, rows[1].ID, maps[0]["id"].(int64), maps[1]["id"].(int64)}
 		for _, id := range ids {
 			if _, err := p.Find(context.Background(), uidplugin.ID(id)); err != nil {
@@ -194,33 +176,21 @@ func TestMainJob_TablesThatDoNotFitAreToldOf(t *testing.T) {
 		if d.Name == "postgres" {
 			create = "CREATE TABLE adopteds (id BIGSERIAL PRIMARY KEY, name TEXT)"
 		}
-		if err := db.Exec(create).Error; err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, db.Exec(create).Error)
 		var log testkit.Log
 		p := uidplugin.New(uidplugin.WithModels(&Adopted{}), uidplugin.WithLogger(log.Logger()))
-		if err := db.Use(p); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, db.Use(p))
 		if text := log.String(); !strings.Contains(text, "adopteds") || !strings.Contains(text, "numbers keys too") {
 			t.Errorf("logged %s", text)
 		}
 		before := len(log.Lines("WARN"))
-		if err := db.Exec("DROP TABLE adopteds").Error; err != nil {
-			t.Fatal(err)
-		}
-		if err := p.AutoMigrate(&Adopted{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, db.Exec("DROP TABLE adopteds").Error)
+		testkit.Must(t, p.AutoMigrate(&Adopted{}))
 		if n := len(log.Lines("WARN")); n != before {
 			t.Errorf("logged %s", log.String())
 		}
-		if err := db.Exec("DROP TABLE adopteds").Error; err != nil {
-			t.Fatal(err)
-		}
-		if err := db.Exec("CREATE TABLE adopteds (id INT NOT NULL PRIMARY KEY)").Error; err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, db.Exec("DROP TABLE adopteds").Error)
+		testkit.Must(t, db.Exec("CREATE TABLE adopteds (id INT NOT NULL PRIMARY KEY)").Error)
 		if err := p.Register(context.Background(), &Adopted{}); err != nil || !strings.Contains(log.String(), "too narrow") {
 			t.Errorf("%v, logged %s", err, log.String())
 		}
@@ -367,7 +337,6 @@ func TestMainJob_TablesThatTableNamesHavePlainKeys(t *testing.T) {
 	}, "mariadb", "mysql", "postgres") // the root folder has one for SQLite, which numbers every integer key
 }
 
-// Ids ascend over a restart of the process.
 func TestMainJob_AscendingOverRestarts(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -375,14 +344,10 @@ func TestMainJob_AscendingOverRestarts(t *testing.T) {
 		for start := range 5 {
 			db := d.Open(t, nil)
 			p := harness.Use(t, db)
-			if err := p.AutoMigrate(&Customer{}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, p.AutoMigrate(&Customer{}))
 			for range 20 {
 				c := Customer{}
-				if err := db.Create(&c).Error; err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, db.Create(&c).Error)
 				if c.ID <= last {
 					t.Fatalf("start %d: id %d after %d", start, c.ID, last)
 				}
@@ -398,13 +363,9 @@ func TestMainJob_NamesThatNeedQuotes(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
 		p := harness.Use(t, db)
-		if err := p.AutoMigrate(&Select{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, p.AutoMigrate(&Select{}))
 		s := Select{From: "here"}
-		if err := db.Create(&s).Error; err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, db.Create(&s).Error)
 		where, err := p.Locate(context.Background(), uidplugin.ID(s.Key))
 		if err != nil || where.Table != s.TableName() {
 			t.Errorf("Locate = %+v, %v", where, err)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 	"gorm.io/gorm/schema"
@@ -64,9 +65,7 @@ func (l *lane[K]) count(t *testing.T) []int64 {
 		scan[i] = &counts[i]
 		query = append(query, "(SELECT count(*) FROM "+l.without.Statement.Quote(table)+")")
 	}
-	if err := l.without.Raw("SELECT " + strings.Join(query, ", ")).Row().Scan(scan...); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.without.Raw("SELECT "+strings.Join(query, ", ")).Row().Scan(scan...))
 	return counts
 }
 

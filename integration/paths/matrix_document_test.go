@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // matrixFile is the document. It has the paths that are not ok everywhere. okFile lists the others, because users need
@@ -88,18 +90,14 @@ func (m *matrix) document(t *testing.T) {
 			}
 		}
 		for file, text := range m.render() {
-			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(file, []byte(text), 0o644))
 		}
 		return
 	}
 	was, now := map[string][]string{}, map[string][]string{}
 	for file, text := range m.render() {
 		written, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		maps.Copy(was, readMatrix(string(written)))
 		maps.Copy(now, readMatrix(text))
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
 )
@@ -300,27 +301,19 @@ func (l *lane[K]) prepare(t *testing.T) {
 	db := l.without
 	// 2025 is a table of orders that its model does not name.
 	for table, model := range map[string]any{"orders_2025": &mOrder[K]{}, "Orders 2025": &mOrder[K]{}} {
-		if err := db.Table(l.quoted(table)).Migrator().CreateTable(model); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, db.Table(l.quoted(table)).Migrator().CreateTable(model))
 		l.tables = append(l.tables, table)
 	}
-	if err := db.AutoMigrate(&mUntagged[K]{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, db.AutoMigrate(&mUntagged[K]{}))
 	index := "CREATE UNIQUE INDEX partials_name ON partials (name)"
 	if !l.IsMySQL() {
 		index += " WHERE value > 0"
 	}
-	if err := db.Exec(index).Error; err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, db.Exec(index).Error)
 	_, isText := any(*new(K)).(string)
 	for _, m := range append(matrixModels[K](), &mUntagged[K]{}) {
 		stmt := &gorm.Statement{DB: l.with}
-		if err := stmt.Parse(m); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, stmt.Parse(m))
 		l.tables = append(l.tables, stmt.Schema.Table)
 		if l.kind.auto || l.Name == "sqlite" && !isText && stmt.Schema.PrioritizedPrimaryField != nil {
 			key := stmt.Schema.PrimaryFieldDBNames[0]

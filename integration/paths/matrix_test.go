@@ -174,9 +174,7 @@ func newLane[K key](t *testing.T, column matrixColumn, kind keyKind) *lane[K] {
 	}
 	l.with = l.handle(t, &gorm.Config{})
 	l.plugin = harness.Use(t, l.with, options...)
-	if err := l.with.AutoMigrate(matrixModels[K]()...); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, l.with.AutoMigrate(matrixModels[K]()...))
 	for _, m := range matrixModels[K]() {
 		if _, err := l.plugin.NextID(context.Background(), m); err != nil {
 			t.Fatal(err)
@@ -211,17 +209,13 @@ func (l *lane[K]) handle(t *testing.T, config *gorm.Config) *gorm.DB {
 		dialector = l.Dialector(l.DSN())
 	}
 	db, err := gorm.Open(dialector, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() {
 		if pool, err := db.DB(); err == nil {
 			_ = pool.Close()
 		}
 	})
-	if err := db.SetupJoinTable(owner(&mMember[K]{}), "Tags", &mMemberTag[K]{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, db.SetupJoinTable(owner(&mMember[K]{}), "Tags", &mMemberTag[K]{}))
 	return db
 }
 
@@ -233,14 +227,10 @@ func withoutCallbacks(t *testing.T, db *gorm.DB) {
 		if create.Get("uidplugin:"+name) == nil {
 			t.Fatalf("there is no callback %s", name)
 		}
-		if err := create.Remove("uidplugin:" + name); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, create.Remove("uidplugin:"+name))
 	}
 	for _, name := range []string{"prepare", "before_update"} {
-		if err := update.Remove("uidplugin:" + name); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, update.Remove("uidplugin:"+name))
 	}
 }
 
@@ -354,9 +344,7 @@ func (l *lane[K]) run(t *testing.T, p path[K], db *gorm.DB, reference bool) (o o
 		p.run(c)
 	}()
 	pool, err := db.DB()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	// What ends a transaction with its context does so in the background, and a renewal may be under way.
 	patience := 10 * time.Second
 	if o.panicked { // its connection is left open for sure

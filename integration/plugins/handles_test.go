@@ -2,13 +2,13 @@ package plugins_test
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
@@ -22,9 +22,7 @@ func TestUse_Twice(t *testing.T) {
 		p := plugin(t)
 		must(t, db.Use(p))
 		for _, again := range []gorm.Plugin{p, plugin(t)} {
-			if err := db.Use(again); !errors.Is(err, gorm.ErrRegistered) {
-				t.Errorf("db.Use again: %v", err)
-			}
+			testkit.IsError(t, db.Use(again), gorm.ErrRegistered)
 		}
 		c := Customer{Orders: make([]Order, 1)}
 		must(t, db.Create(&c).Error)
@@ -40,9 +38,7 @@ func TestUse_OnePluginOnTwoDatabases(t *testing.T) {
 		db, other := first.open(t, nil), second.open(t, nil)
 		p := plugin(t)
 		must(t, db.Use(p))
-		if err := other.Use(p); !errors.Is(err, uidplugin.ErrOption) {
-			t.Errorf("db.Use on a second handle: %v", err)
-		}
+		testkit.IsError(t, other.Use(p), uidplugin.ErrOption)
 		untouched(t, second)
 		must(t, db.Create(&Customer{}).Error)
 		// The refused handle is as it was, and takes a plugin of its own.
@@ -106,9 +102,7 @@ func TestUse_TwoPluginsOnOneDatabase(t *testing.T) {
 		layout := generator.DefaultLayout()
 		layout.Epoch = layout.Epoch.Add(24 * time.Hour)
 		third := d.open(t, nil)
-		if err := third.Use(plugin(t, uidplugin.WithLayout(layout))); !errors.Is(err, workernode.ErrLayoutMismatch) {
-			t.Errorf("db.Use with another layout: %v", err)
-		}
+		testkit.IsError(t, third.Use(plugin(t, uidplugin.WithLayout(layout))), workernode.ErrLayoutMismatch)
 		c := Customer{}
 		must(t, third.Create(&c).Error)
 		if c.ID > 1 {
@@ -169,9 +163,7 @@ func TestUse_ConfigurationsOpenedAgain(t *testing.T) {
 
 				must(t, uidplugin.From(db).Close(context.Background()))
 				for _, handle := range []*gorm.DB{db, other} {
-					if err := handle.Create(&Customer{}).Error; !errors.Is(err, uidplugin.ErrClosed) {
-						t.Errorf("after Close: %v", err)
-					}
+					testkit.IsError(t, handle.Create(&Customer{}).Error, uidplugin.ErrClosed)
 				}
 			})
 		}

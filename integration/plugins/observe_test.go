@@ -2,7 +2,6 @@ package plugins_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/sdk/metric"
@@ -109,9 +109,7 @@ func TestObserve_OpenTelemetrySpans(t *testing.T) {
 
 			// An id that cannot be made is an error of the span, too.
 			must(t, uidplugin.From(db).Close(context.Background()))
-			if err := db.Create(&Customer{}).Error; !errors.Is(err, uidplugin.ErrClosed) {
-				t.Errorf("after Close: %v", err)
-			}
+			testkit.IsError(t, db.Create(&Customer{}).Error, uidplugin.ErrClosed)
 			ended := recorder.Ended()
 			if last := ended[len(ended)-1]; len(ended) != len(want)+1 || last.Status().Code != codes.Error || !strings.Contains(last.Status().Description, "closed") {
 				t.Errorf("%d spans, the last is %s, %+v", len(ended), last.Name(), last.Status())

@@ -2,7 +2,6 @@ package regions_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -141,9 +140,7 @@ func TestRegions_ALostServerIsReplaced(t *testing.T) {
 	lost.create(t, late)
 
 	db := other.Open(t, nil)
-	if err := db.Use(uidplugin.New(writerTask{Region: [2]int{0, 2}}.options()...)); !errors.Is(err, uidplugin.ErrRegion) {
-		t.Error(err)
-	}
+	testkit.IsError(t, db.Use(uidplugin.New(writerTask{Region: [2]int{0, 2}}.options()...)), uidplugin.ErrRegion)
 	moved := newSite(t, other.Database, "moved", [2]int{1, 2})
 	moved.create(t, ledger)
 	others := divide(t, db, 4)

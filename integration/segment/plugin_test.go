@@ -56,9 +56,7 @@ func TestSegment_ThroughThePluginOnAPoolOfOne(t *testing.T) {
 				break
 			}
 		}
-		if !errors.Is(err, generator.ErrSource) {
-			t.Errorf("without ids: %v", err)
-		}
+		testkit.IsError(t, err, generator.ErrSource)
 		if failed := p.Health(); failed == nil || !strings.Contains(failed.Error(), `ids of the tag "vouchers" could not be fetched`) {
 			t.Errorf("Health of a segment that cannot fetch: %v", failed)
 		}

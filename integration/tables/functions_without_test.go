@@ -9,7 +9,6 @@ import (
 	"github.com/uidplugin/uidplugin/migrations"
 )
 
-// The statements for a database that is not at hand are those that a database at hand gets.
 func TestFunctionStatementsFor_AreThoseOfADatabase(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

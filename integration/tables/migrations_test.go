@@ -48,9 +48,7 @@ func TestMigrations_ExtensionByHand(t *testing.T) {
 		other, third := d.New(t), d.New(t)
 		hand, plugin, new := d.Open(t, nil), other.Open(t, nil), third.Open(t, nil)
 		for _, db := range []*gorm.DB{hand, plugin} {
-			if err := db.Exec(create).Error; err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, db.Exec(create).Error)
 		}
 		harness.Migrate(t, hand, "mysql_uidgenerator.sql")
 		harness.Use(t, plugin)
@@ -75,9 +73,7 @@ func TestMigrations_AtOnce(t *testing.T) {
 			d := d.New(t)
 			if round%3 == 1 && d.IsMySQL() {
 				create := strings.ReplaceAll(uidGeneratorTable, "TIMESTAMP NOT NULL", "TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP")
-				if err := d.Open(t, nil).Exec(create).Error; err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, d.Open(t, nil).Exec(create).Error)
 			}
 			if round%3 == 2 {
 				restore(t, d.Open(t, nil), filepath.Join(dumps, "0.0.0", d.Name+".sql"))

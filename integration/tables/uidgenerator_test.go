@@ -77,9 +77,7 @@ func TestUidGenerator_NextToUidGenerator(t *testing.T) {
 		var before []int64
 		for range 3 {
 			worker, err := begin(java)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			before = append(before, worker)
 		}
 
@@ -139,9 +137,7 @@ func TestUidGenerator_NextToUidGenerator(t *testing.T) {
 		parts, _ := p.Decode(0)
 		parts.Time, parts.WorkerID = time.Now(), before[0]
 		id, err := p.Layout().Compose(parts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if _, err := p.Locate(ctx, uidplugin.ID(id)); !errors.Is(err, uidplugin.ErrOtherLayout) {
 			t.Errorf("Locate of an id of UidGenerator: %v", err)
 		}
@@ -155,9 +151,7 @@ func TestUidGenerator_NextToUidGenerator(t *testing.T) {
 			t.Errorf("%d rows have no slot, %v; %d are Java's", free, err, java1)
 		}
 		var ddl [2]string
-		if err := java.Raw("SHOW CREATE TABLE WORKER_NODE").Row().Scan(&ddl[0], &ddl[1]); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, java.Raw("SHOW CREATE TABLE WORKER_NODE").Row().Scan(&ddl[0], &ddl[1]))
 		for _, keep := range []string{"`ID` bigint", "AUTO_INCREMENT", "'DB WorkerID Assigner for UID Generator'", "'node type: ACTUAL or CONTAINER'"} {
 			if !strings.Contains(ddl[1], keep) {
 				t.Errorf("the table has lost %s:\n%s", keep, ddl[1])
@@ -171,12 +165,8 @@ func TestUidGenerator_RegistryBeginsAboveExistingRows(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		java := d.Open(t, nil)
-		if err := java.Exec(strings.ReplaceAll(uidGeneratorTable, "TIMESTAMP NOT NULL", "TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP")).Error; err != nil {
-			t.Fatal(err)
-		}
-		if err := java.Exec(strings.Replace(fmt.Sprintf(strings.ReplaceAll(uidGeneratorInsert, "?", "%s"), "7000, 'j'", "'p'", "1", "'2020-01-01'"), "(HOST_NAME", "(ID, HOST_NAME", 1)).Error; err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, java.Exec(strings.ReplaceAll(uidGeneratorTable, "TIMESTAMP NOT NULL", "TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP")).Error)
+		testkit.Must(t, java.Exec(strings.Replace(fmt.Sprintf(strings.ReplaceAll(uidGeneratorInsert, "?", "%s"), "7000, 'j'", "'p'", "1", "'2020-01-01'"), "(HOST_NAME", "(ID, HOST_NAME", 1)).Error)
 		p := harness.Use(t, d.Open(t, nil), uidplugin.WithModels(&harness.T1{}))
 		if got := p.Stats().Tables[0].WorkerIDs[0]; got != 7001 {
 			t.Errorf("worker id %d, want 7001", got)

@@ -146,7 +146,6 @@ func TestUpsert_OfColumnsUnderOtherNames(t *testing.T) {
 	})
 }
 
-// Callbacks of others see the model that they know.
 func TestUpsert_AsOtherCallbacksSeeThem(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -185,7 +184,6 @@ func TestUpsert_AsOtherCallbacksSeeThem(t *testing.T) {
 	})
 }
 
-// A uid that a hook has set is the application's own.
 func TestUpsert_OfAUidThatAHookSets(t *testing.T) {
 	t.Parallel()
 	to := func(id int64) func() int64 { return func() int64 { return id } }
@@ -322,7 +320,6 @@ func setAndOthers[T any](t *testing.T, d *testkit.Database, db *gorm.DB, variant
 	}
 }
 
-// A handle that is used again has forgotten the rows that it created.
 func TestUpsert_WithAHandleThatIsUsedAgain(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {

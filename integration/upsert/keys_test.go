@@ -36,9 +36,7 @@ func (*UniqueH) BeforeCreate(tx *gorm.DB) error {
 func TestUpsert_OfRowsWithOddKeys(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
-		if err := db.AutoMigrate(&UniqueB{}, &UniqueC{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, db.AutoMigrate(&UniqueB{}, &UniqueC{}))
 		update := clause.OnConflict{Columns: []clause.Column{{Name: "name"}}, DoUpdates: clause.AssignmentColumns([]string{"value"})}
 		for _, conflict := range []clause.OnConflict{{DoNothing: true}, update} {
 			for _, key := range []int64{-5, 0, 1, 2, 1<<63 - 1} {

@@ -300,7 +300,6 @@ func TestUpsert_InsertOrIgnoreThatUpdates(t *testing.T) {
 	}, "sqlite")
 }
 
-// A uid key that is written and never read.
 func TestUpsert_OfAKeyThatIsNotRead(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {

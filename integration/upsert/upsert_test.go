@@ -74,9 +74,7 @@ func variants(t *testing.T, d *testkit.Database) map[string]*gorm.DB {
 	}
 	if d.Name == "mariadb" {
 		db, err := gorm.Open(mysql.New(mysql.Config{DSN: d.DSN(), DisableWithReturning: true}), &gorm.Config{Logger: logger.Discard})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		t.Cleanup(func() {
 			pool, _ := db.DB()
 			_ = pool.Close()
@@ -202,17 +200,11 @@ func TestUpsert_AssociationsThatAreThereAlready(t *testing.T) {
 	)
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
 		_ = db.Migrator().DropTable(&User{}, &Phone{}, &Company{})
-		if err := db.AutoMigrate(&Company{}, &User{}, &Phone{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, db.AutoMigrate(&Company{}, &User{}, &Phone{}))
 		old := Company{Name: "there"}
-		if err := db.Create(&old).Error; err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, db.Create(&old).Error)
 		u := User{Company: Company{Name: "there"}}
-		if err := db.Create(&u).Error; err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, db.Create(&u).Error)
 		if u.Company.ID != 0 && u.Company.ID != old.ID || u.CompanyID != u.Company.ID {
 			t.Errorf("%s: the company is %d, the struct has %d and %d", variant, old.ID, u.Company.ID, u.CompanyID)
 		}
@@ -224,13 +216,9 @@ func TestUpsert_AssociationsThatAreThereAlready(t *testing.T) {
 			return // a has many with an existing row fails because of its unique key
 		}
 		first := User{Phones: []Phone{{Number: "1"}, {Number: "2"}}}
-		if err := db.Create(&first).Error; err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, db.Create(&first).Error)
 		second := User{Phones: []Phone{{Number: "3"}, {Number: "1"}}}
-		if err := db.Create(&second).Error; err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, db.Create(&second).Error)
 		for _, p := range second.Phones {
 			var there Phone
 			if err := db.Take(&there, "number = ?", p.Number).Error; err != nil {

@@ -175,7 +175,6 @@ func TestUpsert_WithAResult(t *testing.T) {
 	})
 }
 
-// INSERT IGNORE is an upsert, too.
 func TestUpsert_InsertIgnore(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

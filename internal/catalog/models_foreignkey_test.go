@@ -59,14 +59,6 @@ type (
 		ID        int64 `gorm:"primaryKey;uid"`
 		PersonRef int32
 	}
-	fkSize10 struct {
-		ID    string       `gorm:"primaryKey;uid;size:20"`
-		Lines []fkSizeLine `gorm:"foreignKey:InvoiceID"`
-	}
-	fkSizeLine struct {
-		ID        int64  `gorm:"primaryKey;uid"`
-		InvoiceID string `gorm:"size:10"`
-	}
 )
 
 func (fkInvoice[K, F]) TableName() string { return "fk_invoices" }
@@ -89,11 +81,9 @@ func TestPluginForeignKey_ThatLosesIDsIsRefusedByName(t *testing.T) {
 		{&fkInvoice[int64, int32]{}, []string{".InvoiceID is an int32 and refers to fkInvoice",
 			".ID, whose ids have 64 bits: make it int64 or uidplugin.ID"}},
 		{&fkInvoice[int64, int32]{}, []string{".FirstID is an int32"}},
-		{&fkInvoice[int64, uint32]{}, []string{".InvoiceID is a uint32"}},
 		{&fkInvoice[int64, float64]{}, []string{".InvoiceID is a float64"}},
 		{&fkInvoice[int64, *int32]{}, []string{".InvoiceID is a *int32"}},
 		{&fkInvoice[int64, sql.NullInt32]{}, []string{".InvoiceID is a sql.NullInt32"}},
-		{&fkInvoice[string, int16]{}, []string{".InvoiceID is an int16", "make it a string of 19 characters"}},
 		{&fkInvoice[uidplugin.ID, int32]{}, []string{".InvoiceID is an int32"}},
 		{&fkHasOne[int32]{}, []string{".InvoiceID is an int32 and refers to fkHasOne"}},
 		{&fkBelongsTo[int32]{}, []string{".PartID is an int32 and refers to Part.ID"}},
@@ -104,10 +94,7 @@ func TestPluginForeignKey_ThatLosesIDsIsRefusedByName(t *testing.T) {
 
 			refused := func(err error) {
 				t.Helper()
-				if !errors.Is(err, uidplugin.ErrField) {
-					t.Fatalf("the error is %v", err)
-				}
-				saysAll(t, err.Error(), tt.says...)
+				testkit.IsError(t, err, uidplugin.ErrField, tt.says...)
 			}
 			db := plugintest.Bare(t)
 			refused(db.Use(uidplugin.New(uidplugin.WithWorkerID(7), uidplugin.WithModels(tt.model))))
@@ -129,32 +116,13 @@ func TestPluginForeignKey_OfAJoinTableThatLosesIDsIsRefused(t *testing.T) {
 	db := plugintest.Open(t)
 	must(t, db.SetupJoinTable(&fkPerson{}, "Parts", &fkMember[int32]{}))
 	err := uidplugin.From(db).AutoMigrate(&fkPerson{}, &plugintest.Part{}, &fkOwnKey{})
-	if !errors.Is(err, uidplugin.ErrField) {
-		t.Fatal(err)
-	}
-	saysAll(t, err.Error(), ".PartID is an int32 and refers to Part.ID")
+	testkit.IsError(t, err, uidplugin.ErrField, ".PartID is an int32 and refers to Part.ID")
 
 	db = plugintest.Open(t)
 	must(t, db.SetupJoinTable(&fkPerson{}, "Parts", &fkMember[int64]{}))
 	must(t, uidplugin.From(db).AutoMigrate(&fkPerson{}, &plugintest.Part{}, &fkOwnKey{}))
 	must(t, db.Create(&fkPerson{Number: 5, Parts: []*plugintest.Part{{}}, Other: []fkOwnKey{{}}}).Error)
 	plugintest.Links(t, db, "fk_members", "part_id", "parts", 1)
-}
-
-// A size in the tag is the size of the column. SQLite ignores it, but tests on SQLite are to find what production
-// refuses. One error for each foreign key is enough, also if the models of both ends are listed.
-func TestPluginForeignKey_WithTooSmallASizeIsRefused(t *testing.T) {
-	t.Parallel()
-
-	options := []uidplugin.Option{uidplugin.WithWorkerID(7), uidplugin.WithModels(&fkSize10{}), uidplugin.WithLogger(nil)}
-	for _, d := range plugintest.Dialects {
-		db, _ := testkit.Mock(t, d.Dial)
-		if err := db.Use(uidplugin.New(options...)); !errors.Is(err, uidplugin.ErrField) {
-			t.Errorf("%s: %v", d.Name, err)
-		} else {
-			saysAll(t, err.Error(), "fkSizeLine.InvoiceID has only 10 characters", "fkSize10.ID", "make the size 19 or more")
-		}
-	}
 }
 
 // fkRoom and fkDesk have an association at both ends of a foreign key.
@@ -176,10 +144,7 @@ func TestPluginForeignKey_IsReportedOnceWithItsCause(t *testing.T) {
 	t.Parallel()
 
 	err := plugintest.Bare(t).Use(uidplugin.New(uidplugin.WithWorkerID(7), uidplugin.WithModels(&fkRoom{}, &fkDesk{})))
-	if !errors.Is(err, uidplugin.ErrField) {
-		t.Fatal(err)
-	}
-	saysAll(t, err.Error(), "fkDesk.RoomID has only 32 bits (size:32 in its tag", "remove the size from its tag")
+	testkit.IsError(t, err, uidplugin.ErrField, "fkDesk.RoomID has only 32 bits (size:32 in its tag", "remove the size from its tag")
 	if n := strings.Count(err.Error(), "RoomID"); n != 1 {
 		t.Errorf("named %d times: %v", n, err)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 	"testing"
-	"time"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
@@ -35,23 +34,8 @@ type (
 	size32 struct {
 		ID int64 `gorm:"primaryKey;uid;size:32"`
 	}
-	mediumint struct {
-		ID int64 `gorm:"primaryKey;uid;type:mediumint"`
-	}
-	unsignedSmallint struct {
-		ID uint64 `gorm:"primaryKey;uid;type:SMALLINT(5) unsigned"`
-	}
-	floatType struct {
-		ID int64 `gorm:"primaryKey;uid;type:float"`
-	}
 	serialized struct {
 		ID int64 `gorm:"primaryKey;uid;serializer:json"`
-	}
-	size10 struct {
-		ID string `gorm:"primaryKey;uid;size:10"`
-	}
-	size18 struct { // one digit less than the largest id has
-		ID string `gorm:"primaryKey;uid;size:18"`
 	}
 )
 
@@ -64,33 +48,20 @@ func TestField_KeysThatCannotHoldAnIDAreRefusedByName(t *testing.T) {
 		says  string
 	}{
 		{&keyed[int32]{}, "keyed[int32]", "32 bits"},
-		{&keyed[uint16]{}, "keyed[uint16]", "16 bits"},
-		{&keyed[*int32]{}, "keyed[*int32]", "32 bits"},
 		{&size32{}, "size32", "32 bits"},
-		{&mediumint{}, "mediumint", "mediumint"},
-		{&unsignedSmallint{}, "unsignedSmallint", "SMALLINT"},
-		{&floatType{}, "floatType", "float"},
 		{&keyed[float64]{}, "keyed[float64]", "float"},
-		{&keyed[float32]{}, "keyed[float32]", "float"},
-		{&keyed[[]byte]{}, "keyed[[]uint8]", "[]uint8"},
-		{&keyed[time.Time]{}, "keyed[time.Time]", "time.Time"},
 		{&keyed[bool]{}, "keyed[bool]", "bool"},
 		{&keyed[explosive]{}, "keyed", "boom"},
 		{&keyed[labelled]{}, "keyed", "ord_"},
 		{&keyed[**int64]{}, "keyed[**int64]", "**int64"},
 		{&serialized{}, "serialized", "serializer"},
-		{&size10{}, "size10", "10 characters"},
-		{&size18{}, "size18", "18 characters"},
 	} {
 		t.Run(fmt.Sprintf("%T", tt.model), func(t *testing.T) {
 			t.Parallel()
 
 			refused := func(err error) {
 				t.Helper()
-				if !errors.Is(err, uidplugin.ErrField) {
-					t.Fatalf("the error is %v", err)
-				}
-				saysAll(t, err.Error(), tt.name, ".ID", tt.says, "int64")
+				testkit.IsError(t, err, uidplugin.ErrField, tt.name, ".ID", tt.says, "int64")
 			}
 			db := plugintest.Bare(t)
 			refused(db.Use(uidplugin.New(uidplugin.WithWorkerID(7), uidplugin.WithModels(tt.model))))
@@ -126,10 +97,7 @@ func TestField_AStringNeedsOnlyTheDigitsOfTheLayout(t *testing.T) {
 	layout := uidplugin.WithLayout(generator.JSSafeLayout())
 	plugintest.Use(t, plugintest.Bare(t), uidplugin.WithWorkerID(7), layout, uidplugin.WithModels(&size16{}))
 	err := plugintest.Bare(t).Use(uidplugin.New(uidplugin.WithWorkerID(7), layout, uidplugin.WithModels(&size15{})))
-	if !errors.Is(err, uidplugin.ErrField) {
-		t.Fatal(err)
-	}
-	saysAll(t, err.Error(), "size15.ID", "15 characters", "16")
+	testkit.IsError(t, err, uidplugin.ErrField, "size15.ID", "15 characters", "16")
 }
 
 // A column with fewer than 64 bits is refused. On SQLite every integer column has 64.

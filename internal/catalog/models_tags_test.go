@@ -1,12 +1,12 @@
 package catalog_test
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
 
@@ -173,91 +173,19 @@ func TestTag_FieldsThatAreSwitchedOffAreLeftAlone(t *testing.T) {
 	if tables := uidplugin.From(db).Stats().Tables; len(tables) != 0 {
 		t.Errorf("worker ids were taken: %+v", tables)
 	}
-	if _, err := uidplugin.From(db).NextID(t.Context(), &off{}); !errors.Is(err, uidplugin.ErrNoField) {
-		t.Errorf("NextID: %v", err)
-	}
+	testkit.IsError(t, plugintest.Second(uidplugin.From(db).NextID(t.Context(), &off{})), uidplugin.ErrNoField)
 }
 
-func TestTag_TheTagNamesTheGenerator(t *testing.T) {
-	t.Parallel()
-
-	type (
-		plain struct {
-			ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
-		}
-		yes struct {
-			ID int64 `gorm:"primaryKey;autoIncrement:false;uid:true"`
-		}
-		named struct {
-			ID int64 `gorm:"primaryKey;autoIncrement:false;uid:snowflake"`
-		}
-		spaced struct {
-			ID int64 `gorm:"primaryKey;autoIncrement:false;UID : Cached "`
-		}
-		inherited struct {
-			gorm.Model `gorm:"uid:snowflake"`
-		}
-	)
-	for _, standard := range []string{uidplugin.Cached, uidplugin.Snowflake} {
-		t.Run(standard, func(t *testing.T) {
-			t.Parallel()
-
-			db := plugintest.Open(t, uidplugin.WithDefaultGenerator(" "+standard+" "),
-				uidplugin.WithModels(&plain{}, &yes{}, &named{}, &spaced{}, &inherited{}))
-			want := map[string]string{
-				"plains": standard, "yes": standard, "nameds": uidplugin.Snowflake, "spaceds": uidplugin.Cached, "inheriteds": uidplugin.Snowflake,
-			}
-			for _, s := range uidplugin.From(db).Stats().Tables {
-				if s.Generator != want[s.Table] {
-					t.Errorf("%s has the generator %q, want %q", s.Table, s.Generator, want[s.Table])
-				}
-				delete(want, s.Table)
-			}
-			if len(want) != 0 {
-				t.Errorf("missing: %v", want)
-			}
-		})
-	}
-}
-
-func TestTag_AnUnknownGeneratorIsRefusedWithTheKnownOnes(t *testing.T) {
+func TestTag_AnUnknownGeneratorIsRefusedByName(t *testing.T) {
 	t.Parallel()
 
 	type odd struct {
 		ID int64 `gorm:"primaryKey;uid:nosuch"`
 	}
 	db := plugintest.Bare(t)
-	err := db.Use(uidplugin.New(uidplugin.WithModels(&odd{})))
-	if !errors.Is(err, uidplugin.ErrField) {
-		t.Fatal(err)
-	}
-	saysAll(t, err.Error(), "odd.ID", `"nosuch"`, "cached", "snowflake")
-	plugintest.Unregistered(t, db)
-
+	testkit.IsError(t, db.Use(uidplugin.New(uidplugin.WithModels(&odd{}))), uidplugin.ErrField, "odd.ID", `"nosuch"`, "cached", "snowflake")
 	plugintest.Use(t, db)
-	plugintest.Migrate(t, db, &odd{})
-	if err := db.Create(&odd{}).Error; !errors.Is(err, uidplugin.ErrField) {
-		t.Error(err)
-	}
-	if n := plugintest.Count(t, db, "odds"); n != 0 {
-		t.Errorf("%d rows", n)
-	}
-}
-
-// With WithWorkerID there is one generator for all tables, because two generators with one worker id would make the
-// same ids.
-func TestTag_WithWorkerIDThereIsOneGenerator(t *testing.T) {
-	t.Parallel()
-
-	type other struct {
-		ID int64 `gorm:"primaryKey;uid:snowflake"`
-	}
-	err := plugintest.Bare(t).Use(uidplugin.New(uidplugin.WithWorkerID(7), uidplugin.WithModels(&other{})))
-	if !errors.Is(err, uidplugin.ErrField) {
-		t.Fatal(err)
-	}
-	saysAll(t, err.Error(), "other.ID", "WithWorkerID", `"snowflake"`, `"cached"`)
-	plugintest.Use(t, plugintest.Bare(t), uidplugin.WithWorkerID(7), uidplugin.WithModels(&other{}), uidplugin.WithDefaultGenerator(uidplugin.Snowflake))
+	testkit.IsError(t, db.Create(&odd{}).Error, uidplugin.ErrField)
 }
 
 // An ID that is not GORM's key gets no id, because it needs a tag then. Somebody who forgot that would find 0 in every

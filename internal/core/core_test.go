@@ -46,9 +46,7 @@ func TestOf_AHandleWithoutThePlugin(t *testing.T) {
 	t.Parallel()
 
 	refused := testkit.SQLite{}.Open(t)
-	if err := refused.Use(uidplugin.New(uidplugin.WithWorkerID(-1))); !errors.Is(err, uidplugin.ErrOption) {
-		t.Fatal(err)
-	}
+	testkit.IsError(t, refused.Use(uidplugin.New(uidplugin.WithWorkerID(-1))), uidplugin.ErrOption)
 	for name, db := range map[string]*gorm.DB{"nil": nil, "not connected": {}, "plain": testkit.SQLite{}.Open(t), "refused": refused} {
 		_, err := core.Of(db)
 		if !errors.Is(err, uidplugin.ErrNotRegistered) {

@@ -77,9 +77,7 @@ func TestAssociations_AJoinTableThatIsSetUpLate(t *testing.T) {
 	plugintest.Migrate(t, db, &bank{})
 	must(t, db.Create(&bank{}).Error)
 	must(t, db.SetupJoinTable(&bank{}, "Sides", &bridge{}))
-	pool, err := db.DB()
-	must(t, err)
-	pool.SetMaxOpenConns(1)
+	plugintest.Single(t, db)
 	row := bank{Sides: []side{{}}}
 	must(t, db.Create(&row).Error)
 	plugintest.IsOurs(t, db, "sides", row.Sides[0].ID)
@@ -108,9 +106,7 @@ func TestAssociations_AJoinTableThatIsSetUpAfterUseIsReachable(t *testing.T) {
 	plugintest.Use(t, db, uidplugin.WithModels(&wheel{}))
 	must(t, db.Create(&wheel{Spokes: []spoke{}}).Error)
 	must(t, db.SetupJoinTable(&wheel{}, "Spokes", &axle{}))
-	pool, err := db.DB()
-	must(t, err)
-	pool.SetMaxOpenConns(1)
+	plugintest.Single(t, db)
 	row := wheel{Spokes: []spoke{{}}}
 	must(t, db.Create(&row).Error)
 	plugintest.IsOurs(t, db, "spokes", row.Spokes[0].ID)
@@ -123,7 +119,6 @@ func TestAssociations_AJoinTableThatIsSetUpAfterUseIsReachable(t *testing.T) {
 	}
 }
 
-// The update of a column saves the associations of its model, too.
 func TestAssociations_AnUpdateOfAColumnCreatesChildren(t *testing.T) {
 	t.Parallel()
 
@@ -144,9 +139,7 @@ func TestAssociations_AnUpdateGetsWorkerIDsForItsChildrenBeforeItsTransaction(t 
 
 	db := shop(t)
 	must(t, db.Exec("INSERT INTO customers (id, name) VALUES (5, 'Hal')").Error)
-	pool, err := db.DB()
-	must(t, err)
-	pool.SetMaxOpenConns(1)
+	plugintest.Single(t, db)
 	c := plugintest.Customer{ID: 5, Purchases: []plugintest.Purchase{{}}}
 	must(t, db.Updates(&c).Error)
 	plugintest.IsOurs(t, db, "purchases", c.Purchases[0].ID)
@@ -165,9 +158,7 @@ func TestAssociations_AModelWithoutTagCreatesTaggedChildren(t *testing.T) {
 	}
 	db := plugintest.Open(t)
 	plugintest.Migrate(t, db, &table{}, &leg{})
-	pool, err := db.DB()
-	must(t, err)
-	pool.SetMaxOpenConns(1)
+	plugintest.Single(t, db)
 	row := table{Legs: make([]leg, 4)}
 	must(t, db.Create(&row).Error)
 	if row.ID != 1 {

@@ -13,9 +13,7 @@ import (
 // statement returns a handle as GORM gives it to the callbacks of Create.
 func statement(tb testing.TB, db *gorm.DB, dest any) *gorm.DB {
 	tx := db.Session(&gorm.Session{NewDB: true, Context: context.Background()}).Model(dest)
-	if err := tx.Statement.Parse(dest); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, tx.Statement.Parse(dest))
 	tx.Statement.Dest = dest
 	tx.Statement.ReflectValue = reflect.ValueOf(dest).Elem()
 	return tx

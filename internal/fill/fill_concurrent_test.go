@@ -152,8 +152,6 @@ func TestCreate_ManyGoroutinesCreateWithoutDuplicates(t *testing.T) {
 	}
 }
 
-// TestCreate_ManyHandlesStartOnAnEmptyDatabaseAtOnce is many handles, each with a plugin of its own, on an
-// empty database.
 func TestCreate_ManyHandlesStartOnAnEmptyDatabaseAtOnce(t *testing.T) {
 	t.Parallel()
 

@@ -1,11 +1,11 @@
 package fill_test
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
 
@@ -107,9 +107,7 @@ func TestHooks_NextIDIsTheKeyOfARowToCome(t *testing.T) {
 			t.Errorf("NextID of %T: no error", model)
 		}
 	}
-	if _, err := p.NextID(t.Context(), &gorm.Model{}); !errors.Is(err, uidplugin.ErrNoField) {
-		t.Errorf("NextID: %v", err)
-	}
+	testkit.IsError(t, plugintest.Second(p.NextID(t.Context(), &gorm.Model{})), uidplugin.ErrNoField)
 }
 
 // forgetful has no hook but BeforeSave, which zeroes the key.

@@ -2,8 +2,6 @@ package fill_test
 
 import (
 	"database/sql/driver"
-	"errors"
-	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,44 +9,9 @@ import (
 	"github.com/DATA-DOG/go-sqlmock"
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
-
-// If a transaction has the only connection, its first create fails at once, and leaves the transaction to the caller.
-// The clock of a bubble moves only while all goroutines wait, so it shows that nothing has waited.
-func TestTransaction_TheFirstCreateInATransactionWithTheOnlyConnectionFailsAtOnce(t *testing.T) {
-	t.Parallel()
-
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		db := plugintest.File(t, filepath.Join(dir, "test.db"), &gorm.Config{})
-		plugintest.Use(t, db, uidplugin.WithTimeout(time.Hour), uidplugin.WithClock(plugintest.AtNoon))
-		plugintest.Migrate(t, db, &plugintest.Part{}, &plugintest.Ledger{})
-		plugintest.Single(t, db)
-		tx := db.Begin()
-		must(t, tx.Error)
-		r, started := plugintest.Part{}, time.Now()
-		for range 2 {
-			err := tx.Create(&r).Error
-			if waited := time.Since(started); !errors.Is(err, uidplugin.ErrInTransaction) || waited != 0 {
-				t.Fatalf("after %v: %v", waited, err)
-			}
-			saysAll(t, err.Error(), "WithModels", "before the transaction", "more")
-		}
-		if r.ID != 0 {
-			t.Errorf("the key is %d", r.ID)
-		}
-		must(t, tx.Create(&plugintest.Ledger{ID: 1}).Error)
-		must(t, tx.Commit().Error)
-		if n := plugintest.Count(t, db, "ledgers"); n != 1 {
-			t.Errorf("%d rows of the rest of the transaction", n)
-		}
-
-		must(t, db.Create(&r).Error)
-		plugintest.IsOurs(t, db, "parts", r.ID)
-		must(t, db.Transaction(func(tx *gorm.DB) error { return tx.Create(&plugintest.Part{}).Error }))
-	})
-}
 
 func TestTransaction_APreparedTransactionIsATransaction(t *testing.T) {
 	t.Parallel()
@@ -59,9 +22,7 @@ func TestTransaction_APreparedTransactionIsATransaction(t *testing.T) {
 	err := db.Session(&gorm.Session{PrepareStmt: true}).Transaction(func(tx *gorm.DB) error {
 		return tx.Transaction(func(tx *gorm.DB) error { return tx.Create(&plugintest.Part{}).Error })
 	})
-	if !errors.Is(err, uidplugin.ErrInTransaction) {
-		t.Errorf("the error is %v", err)
-	}
+	testkit.IsError(t, err, uidplugin.ErrInTransaction)
 }
 
 // TestTransaction_WithModelsATransactionNeedsNoOtherConnection is the advice of that error.
@@ -77,31 +38,6 @@ func TestTransaction_WithModelsATransactionNeedsNoOtherConnection(t *testing.T) 
 	plugintest.Links(t, db, "items", "purchase_id", "purchases", 1)
 }
 
-// A rollback must not revoke the worker id, because two rows could then get one id.
-func TestTransaction_ARollbackDoesNotTakeTheWorkerIDBack(t *testing.T) {
-	t.Parallel()
-
-	db := plugintest.Open(t)
-	plugintest.Migrate(t, db, &plugintest.Part{})
-	tx := db.Begin()
-	r := plugintest.Part{}
-	must(t, tx.Create(&r).Error)
-	must(t, tx.Rollback().Error)
-	nodes, err := plugintest.NodesOf(t, db).Nodes(t.Context(), 0, 10)
-	must(t, err)
-	if len(nodes) != 1 || nodes[0].WorkerID != 1025 || nodes[0].Table.Name != "parts" {
-		t.Errorf("worker nodes: %+v", nodes)
-	}
-	again := plugintest.Part{}
-	must(t, db.Create(&again).Error)
-	if again.ID <= r.ID {
-		t.Errorf("%d after %d", again.ID, r.ID)
-	}
-	if n := len(uidplugin.From(db).Stats().Tables); n != 1 {
-		t.Errorf("%d worker ids", n)
-	}
-}
-
 // bothConnections begins two transactions on a pool of two, so that no other connection is left.
 func bothConnections(t *testing.T, db *gorm.DB, mock sqlmock.Sqlmock) (one, two *gorm.DB) {
 	t.Helper()
@@ -113,23 +49,6 @@ func bothConnections(t *testing.T, db *gorm.DB, mock sqlmock.Sqlmock) (one, two 
 	must(t, one.Error)
 	must(t, two.Error)
 	return one, two
-}
-
-// If a transaction gets no other connection in time, the error says what to do, and not only that the time has
-// passed.
-func TestTransaction_ATransactionThatGetsNoOtherConnectionInTimeIsToldSo(t *testing.T) {
-	t.Parallel()
-
-	synctest.Test(t, func(t *testing.T) {
-		db, mock := plugintest.MockedUse(t)
-		other, tx := bothConnections(t, db, mock)
-		if err := tx.Create(&plugintest.Invoice{}).Error; !errors.Is(err, uidplugin.ErrInTransaction) {
-			t.Errorf("the error is %v", err)
-		}
-		plugintest.Expect(mock, plugintest.Rollback, plugintest.Rollback)
-		must(t, other.Rollback().Error)
-		must(t, tx.Rollback().Error)
-	})
 }
 
 // Statements that create no id take no worker id. Otherwise a process that only updates, or whose rows have keys,
@@ -187,17 +106,4 @@ func TestTransaction_AnUpdateInATransactionWaitsForNothing(t *testing.T) {
 		must(t, other.Rollback().Error)
 		must(t, tx.Rollback().Error)
 	})
-}
-
-// TestTransaction_AnUpdateInATransactionWorksFromTheStart also with a pool of one connection.
-func TestTransaction_AnUpdateInATransactionWorksFromTheStart(t *testing.T) {
-	t.Parallel()
-
-	db := plugintest.Open(t)
-	plugintest.Migrate(t, db, &plugintest.Part{})
-	must(t, db.Exec("INSERT INTO parts (id, name) VALUES (5, 'nail')").Error)
-	plugintest.Single(t, db)
-	must(t, db.Transaction(func(tx *gorm.DB) error {
-		return tx.Model(&plugintest.Part{ID: 5}).Update("name", "screw").Error
-	}))
 }

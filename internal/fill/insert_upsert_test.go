@@ -2,7 +2,6 @@ package fill_test
 
 import (
 	"database/sql/driver"
-	"errors"
 	"testing"
 
 	"github.com/DATA-DOG/go-sqlmock"
@@ -20,136 +19,76 @@ var (
 
 const insertSlogan = "INSERT INTO `slogans` (`id`,`text`,`uses`) VALUES (?,?,?)"
 
-func TestUpsert_AnUpsertOfOneRowOnMySQLTakesTheKeyFromLastInsertID(t *testing.T) {
+// On MySQL the key of one row comes from LAST_INSERT_ID, on PostgreSQL from RETURNING. A batch is read back only if rows
+// were left alone, on the connection of its transaction. Rows that exist under another key get no key in their structs.
+func TestUpsert_TakesKeysFromWhatTheDatabaseReports(t *testing.T) {
 	t.Parallel()
 
-	ours := plugintest.At(t, 7, 0)
+	const (
+		mysql, postgres = 0, 1
+		keep            = "=IF(LAST_INSERT_ID(IF(`id` BETWEEN 2 AND 9223372036854775807,`id`,1))=0,"
+		nothing         = insertSlogan + " ON DUPLICATE KEY UPDATE `id`" + keep + "`id`,`id`)"
+		update          = insertSlogan + " ON DUPLICATE KEY UPDATE `uses`" + keep + "VALUES(`uses`),VALUES(`uses`)),`uses`=VALUES(`uses`)"
+		batch           = insertSlogan + ",(?,?,?) ON DUPLICATE KEY UPDATE `id`=IF(LAST_INSERT_ID(1)=0,`id`,`id`)"
+		returning       = `INSERT INTO "slogans" ("id","text","uses") VALUES ($1,$2,$3) ON CONFLICT ("text") DO UPDATE SET "uses"="excluded"."uses" RETURNING "id"`
+		twoRows         = `INSERT INTO "slogans" ("id","text","uses") VALUES ($1,$2,$3),($4,$5,$6) ON CONFLICT DO NOTHING`
+	)
+	readBack := [...]string{"SELECT `id`,`id` FROM `slogans` WHERE `id` IN (?,?)", `SELECT "id","id" FROM "slogans" WHERE "id" IN ($1,$2)`}
+	first, second := plugintest.At(t, 7, 0), plugintest.At(t, 7, 1)
 	for _, tt := range []struct {
 		name     string
+		dialect  int
 		conflict clause.OnConflict
 		sql      string
-		result   driver.Result
-		want     int64
+		answer   driver.Result
+		returned int64   // instead of answer
+		there    []int64 // the keys that are read back; nil: there is no SELECT
+		want     []int64 // in the structs
 	}{
-		{"nothing, no conflict", doNothing, insertSlogan + " ON DUPLICATE KEY UPDATE `id`=IF(LAST_INSERT_ID(IF(`id` BETWEEN 2 AND 9223372036854775807,`id`,1))=0,`id`,`id`)", sqlmock.NewResult(0, 1), ours},
-		{"nothing, conflict", doNothing, insertSlogan + " ON DUPLICATE KEY UPDATE `id`=IF(LAST_INSERT_ID(IF(`id` BETWEEN 2 AND 9223372036854775807,`id`,1))=0,`id`,`id`)", sqlmock.NewResult(5, 0), 5},
-		{"update, no conflict", doUpdate, insertSlogan + " ON DUPLICATE KEY UPDATE `uses`=IF(LAST_INSERT_ID(IF(`id` BETWEEN 2 AND 9223372036854775807,`id`,1))=0,VALUES(`uses`),VALUES(`uses`)),`uses`=VALUES(`uses`)", sqlmock.NewResult(0, 1), ours},
-		{"update, conflict", doUpdate, insertSlogan + " ON DUPLICATE KEY UPDATE `uses`=IF(LAST_INSERT_ID(IF(`id` BETWEEN 2 AND 9223372036854775807,`id`,1))=0,VALUES(`uses`),VALUES(`uses`)),`uses`=VALUES(`uses`)", sqlmock.NewResult(5, 2), 5},
+		{"MySQL, nothing, no conflict", mysql, doNothing, nothing, sqlmock.NewResult(0, 1), 0, nil, []int64{first}},
+		{"MySQL, nothing, conflict", mysql, doNothing, nothing, sqlmock.NewResult(5, 0), 0, nil, []int64{5}},
+		{"MySQL, update, no conflict", mysql, doUpdate, update, sqlmock.NewResult(0, 1), 0, nil, []int64{first}},
+		{"MySQL, update, conflict", mysql, doUpdate, update, sqlmock.NewResult(5, 2), 0, nil, []int64{5}},
+		{"MySQL, batch, no conflict", mysql, doNothing, batch, sqlmock.NewResult(0, 2), 0, nil, []int64{first, second}},
+		{"MySQL, batch, conflict of the first", mysql, doNothing, batch, sqlmock.NewResult(1, 1), 0, []int64{second}, []int64{0, second}},
+		{"MySQL, batch, conflict of both", mysql, doNothing, batch, sqlmock.NewResult(1, 0), 0, []int64{}, []int64{0, 0}},
+		{"PostgreSQL, update, no conflict", postgres, doUpdate, returning, nil, first, nil, []int64{first}},
+		{"PostgreSQL, update, conflict", postgres, doUpdate, returning, nil, 5, nil, []int64{5}},
+		{"PostgreSQL, batch, no conflict", postgres, doNothing, twoRows, sqlmock.NewResult(0, 2), 0, nil, []int64{first, second}},
+		{"PostgreSQL, batch, conflict of the second", postgres, doNothing, twoRows, sqlmock.NewResult(0, 1), 0, []int64{first}, []int64{first, 0}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 
-			db, mock := testkit.Mock(t, plugintest.Dialects[0].Dial)
+			db, mock := testkit.Mock(t, plugintest.Dialects[tt.dialect].Dial)
 			plugintest.Use(t, db, uidplugin.WithWorkerID(7), uidplugin.WithClock(plugintest.AtNoon))
+			rows := []plugintest.Slogan{{Text: "a", Uses: 3}, {Text: "b", Uses: 3}}[:len(tt.want)]
+			args := []driver.Value{first, "a", 3, second, "b", 3}[:3*len(rows)]
 			mock.ExpectBegin()
-			mock.ExpectExec(tt.sql).WithArgs(ours, "a", 3).WillReturnResult(tt.result)
-			mock.ExpectCommit()
-			r := plugintest.Slogan{Text: "a", Uses: 3}
-			must(t, db.Clauses(tt.conflict).Create(&r).Error)
-			if r.ID != tt.want {
-				t.Errorf("the key is %d, want %d", r.ID, tt.want)
+			if tt.answer == nil {
+				mock.ExpectQuery(tt.sql).WithArgs(args...).WillReturnRows(sqlmock.NewRows([]string{"id"}).AddRow(tt.returned))
+			} else {
+				mock.ExpectExec(tt.sql).WithArgs(args...).WillReturnResult(tt.answer)
 			}
-		})
-	}
-}
-
-// A batch on MySQL is read back only after a conflict, on the connection of its transaction. Rows that exist under
-// another key get no key in their structs.
-func TestUpsert_ABatchOnMySQLIsReadBackOnlyAfterAConflict(t *testing.T) {
-	t.Parallel()
-
-	const insert = "INSERT INTO `slogans` (`id`,`text`,`uses`) VALUES (?,?,?),(?,?,?) ON DUPLICATE KEY UPDATE `id`=IF(LAST_INSERT_ID(1)=0,`id`,`id`)"
-	for _, tt := range []struct {
-		name   string
-		result driver.Result
-		there  []int64 // sequences of the rows that a SELECT finds; nil is no SELECT
-	}{
-		{"no conflict", sqlmock.NewResult(0, 2), nil},
-		{"conflict of the first", sqlmock.NewResult(1, 1), []int64{1}},
-		{"conflict of both", sqlmock.NewResult(1, 0), []int64{}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-
-			db, mock := testkit.Mock(t, plugintest.Dialects[0].Dial)
-			plugintest.Use(t, db, uidplugin.WithWorkerID(7), uidplugin.WithClock(plugintest.AtNoon))
-			mock.ExpectBegin()
-			mock.ExpectExec(insert).WillReturnResult(tt.result)
-			want := map[int64]bool{0: tt.there == nil, 1: tt.there == nil}
 			if tt.there != nil {
-				rows := sqlmock.NewRows([]string{"id", "id"})
-				for _, s := range tt.there {
-					rows.AddRow(plugintest.At(t, 7, s), plugintest.At(t, 7, s))
-					want[s] = true
+				there := sqlmock.NewRows([]string{"id", "id"})
+				for _, id := range tt.there {
+					there.AddRow(id, id)
 				}
-				mock.ExpectQuery("SELECT `id`,`id` FROM `slogans` WHERE `id` IN (?,?)").WithArgs(plugintest.At(t, 7, 0), plugintest.At(t, 7, 1)).WillReturnRows(rows)
+				mock.ExpectQuery(readBack[tt.dialect]).WithArgs(first, second).WillReturnRows(there)
 			}
 			mock.ExpectCommit()
-			list := []plugintest.Slogan{{Text: "a"}, {Text: "b"}}
-			must(t, db.Clauses(doNothing).Create(&list).Error)
-			for i, r := range list {
-				if ours := plugintest.At(t, 7, int64(i)); want[int64(i)] && r.ID != ours || !want[int64(i)] && r.ID != 0 {
-					t.Errorf("row %d has the key %d", i, r.ID)
+			if len(rows) == 1 {
+				must(t, db.Clauses(tt.conflict).Create(&rows[0]).Error)
+			} else {
+				must(t, db.Clauses(tt.conflict).Create(&rows).Error)
+			}
+			for i, want := range tt.want {
+				if rows[i].ID != want {
+					t.Errorf("row %d has the key %d, want %d", i, rows[i].ID, want)
 				}
 			}
 		})
-	}
-}
-
-func TestUpsert_AnUpsertOnPostgreSQLTakesTheKeyFromReturning(t *testing.T) {
-	t.Parallel()
-
-	const insert = `INSERT INTO "slogans" ("id","text","uses") VALUES ($1,$2,$3)`
-	for _, tt := range []struct {
-		name     string
-		conflict clause.OnConflict
-		sql      string
-		there    []int64 // what RETURNING says
-		want     int64
-	}{
-		{"update, no conflict", doUpdate, insert + ` ON CONFLICT ("text") DO UPDATE SET "uses"="excluded"."uses" RETURNING "id"`, []int64{plugintest.At(t, 7, 0)}, plugintest.At(t, 7, 0)},
-		{"update, conflict", doUpdate, insert + ` ON CONFLICT ("text") DO UPDATE SET "uses"="excluded"."uses" RETURNING "id"`, []int64{5}, 5},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-
-			db, mock := testkit.Mock(t, plugintest.Dialects[1].Dial)
-			plugintest.Use(t, db, uidplugin.WithWorkerID(7), uidplugin.WithClock(plugintest.AtNoon))
-			mock.ExpectBegin()
-			rows := sqlmock.NewRows([]string{"id"})
-			for _, id := range tt.there {
-				rows.AddRow(id)
-			}
-			mock.ExpectQuery(tt.sql).WithArgs(plugintest.At(t, 7, 0), "a", 3).WillReturnRows(rows)
-			mock.ExpectCommit()
-			r := plugintest.Slogan{Text: "a", Uses: 3}
-			must(t, db.Clauses(tt.conflict).Create(&r).Error)
-			if r.ID != tt.want {
-				t.Errorf("the key is %d, want %d", r.ID, tt.want)
-			}
-		})
-	}
-}
-
-func TestUpsert_ABatchOnPostgreSQLIsReadBackOnlyIfRowsWereLeftAlone(t *testing.T) {
-	t.Parallel()
-
-	for _, inserted := range []int64{2, 1} {
-		db, mock := testkit.Mock(t, plugintest.Dialects[1].Dial)
-		plugintest.Use(t, db, uidplugin.WithWorkerID(7), uidplugin.WithClock(plugintest.AtNoon))
-		mock.ExpectBegin()
-		mock.ExpectExec(`INSERT INTO "slogans" ("id","text","uses") VALUES ($1,$2,$3),($4,$5,$6) ON CONFLICT DO NOTHING`).
-			WillReturnResult(sqlmock.NewResult(0, inserted))
-		if inserted < 2 {
-			mock.ExpectQuery(`SELECT "id","id" FROM "slogans" WHERE "id" IN ($1,$2)`).WithArgs(plugintest.At(t, 7, 0), plugintest.At(t, 7, 1)).
-				WillReturnRows(sqlmock.NewRows([]string{"id", "id"}).AddRow(plugintest.At(t, 7, 0), plugintest.At(t, 7, 0)))
-		}
-		mock.ExpectCommit()
-		list := []plugintest.Slogan{{Text: "a"}, {Text: "b"}}
-		must(t, db.Clauses(doNothing).Create(&list).Error)
-		if list[0].ID != plugintest.At(t, 7, 0) || (list[1].ID == 0) != (inserted < 2) {
-			t.Errorf("%d inserted: %v", inserted, list)
-		}
 	}
 }
 
@@ -190,10 +129,7 @@ func TestUpsert_AReadBackThatFailsIsAnError(t *testing.T) {
 	mock.ExpectQuery("SELECT `id`,`id` FROM `slogans` WHERE `id` IN (?,?)").WillReturnError(plugintest.ErrBroken)
 	mock.ExpectRollback()
 	err := db.Clauses(doNothing).Create(&[]plugintest.Slogan{{Text: "a"}, {Text: "b"}}).Error
-	if !errors.Is(err, plugintest.ErrBroken) {
-		t.Fatal(err)
-	}
-	saysAll(t, err.Error(), "uidplugin: read back the ids of slogans")
+	testkit.IsError(t, err, plugintest.ErrBroken, "uidplugin: read back the ids of slogans")
 }
 
 // The caller may use the clauses of an upsert again, so they must not change.

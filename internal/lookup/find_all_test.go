@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -51,24 +50,6 @@ func TestPluginFindAll_ReturnsTheGoodOnesAndAllErrors(t *testing.T) {
 	}
 }
 
-func TestPluginFindAll_NamesEachIDThatLeadsNowhere(t *testing.T) {
-	t.Parallel()
-
-	path := filepath.Join(t.TempDir(), "test.db")
-	first := plugintest.File(t, path, nil)
-	plugintest.Use(t, first)
-	plugintest.Migrate(t, first, &plugintest.Part{})
-	parts := make([]plugintest.Part, 3)
-	must(t, first.Create(&parts).Error)
-
-	p := plugintest.Use(t, plugintest.File(t, path, nil))
-	_, err := p.FindAll(t.Context(), []uidplugin.ID{uidplugin.ID(parts[0].ID), uidplugin.ID(parts[1].ID), uidplugin.ID(parts[2].ID)})
-	plugintest.Only(t, err, uidplugin.ErrNoModel)
-	for _, r := range parts {
-		saysAll(t, err.Error(), uidplugin.ID(r.ID).String())
-	}
-}
-
 func TestPluginFindAll_ReadsManyRowsInChunks(t *testing.T) {
 	t.Parallel()
 
@@ -88,35 +69,6 @@ func TestPluginFindAll_ReadsManyRowsInChunks(t *testing.T) {
 	queries := slices.DeleteFunc(s.Take(), func(sql string) bool { return !strings.Contains(sql, "`parts`") })
 	if len(queries) != 3 {
 		t.Errorf("%d queries", len(queries))
-	}
-}
-
-// The error of FindAll unwraps to one error per id, whichever step failed.
-func TestPluginFind_TheErrorOfFindAllUnwrapsToOneErrorPerID(t *testing.T) {
-	t.Parallel()
-
-	db := plugintest.Open(t, uidplugin.WithClock(plugintest.AtNoon))
-	for _, worker := range []int64{50, 51} {
-		addNode(t, db, elsewhere(worker, "elsewhere"))
-	}
-	want := map[int64]error{
-		-1: uidplugin.ErrNegativeID, 1<<63 - 1: uidplugin.ErrFutureID, plugintest.At(t, 999, 0): uidplugin.ErrUnknownID,
-		plugintest.At(t, 50, 0): uidplugin.ErrNoModel, plugintest.At(t, 50, 1): uidplugin.ErrNoModel, plugintest.At(t, 51, 0): uidplugin.ErrNoModel,
-	}
-	_, err := uidplugin.From(db).FindAll(t.Context(), uidplugin.IDs(slices.Collect(maps.Keys(want))...))
-	for _, e := range unwrapped(t, err) {
-		id, ok := e.(*uidplugin.IDError)
-		if !ok {
-			t.Errorf("not the error of one id, but a %T: %v", e, e)
-			continue
-		}
-		if !errors.Is(id, want[int64(id.ID)]) {
-			t.Errorf("%d: %v", id.ID, id)
-		}
-		delete(want, int64(id.ID))
-	}
-	if len(want) != 0 {
-		t.Errorf("no error of its own: %v", want)
 	}
 }
 

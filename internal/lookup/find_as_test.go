@@ -8,6 +8,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
 
@@ -39,38 +40,14 @@ func TestFindAs_ReturnsRowsInTheOrderOfTheIDs(t *testing.T) {
 	}
 }
 
-// The clauses of a handle hold, or are refused: a row that the handle excludes is a row that does not exist.
-func TestFindAs_HonoursTheHandleOrRefusesIt(t *testing.T) {
+// TestFind_FindsTheRowsOfTheHandlesOwnQuery of integration/paths has the clauses that hold.
+func TestFindAs_RefusesClausesOfTheHandle(t *testing.T) {
 	t.Parallel()
 
 	db, mine, theirs := crates(t)
 	a, b := uidplugin.ID(mine.ID), uidplugin.ID(theirs.ID)
 	find := func(db *gorm.DB) ([]*crate, error) {
 		return uidplugin.FindAs[crate](t.Context(), db, a, b)
-	}
-	must(t, db.Delete(&mine).Error)
-	for name, c := range map[string]struct {
-		handle *gorm.DB
-		want   [2]bool
-	}{
-		"where":              {db.Where("tenant = ?", 2), [2]bool{false, true}},
-		"where with an or":   {db.Where("tenant = 1").Or("tenant = 7"), [2]bool{}},
-		"deleted":            {db, [2]bool{false, true}},
-		"unscoped":           {db.Unscoped(), [2]bool{true, true}},
-		"scopes":             {db.Unscoped().Scopes(func(db *gorm.DB) *gorm.DB { return db.Where("tenant = 1") }), [2]bool{true, false}},
-		"model of the same":  {db.Model(&crate{}), [2]bool{false, true}},
-		"columns":            {db.Select("id", "name"), [2]bool{false, true}},
-		"a transaction":      {db.Begin(), [2]bool{false, true}},
-		"joins":              {db.Joins("JOIN slips ON slips.crate_id = crates.id").Where("slips.tenant = 2"), [2]bool{false, true}},
-		"an earlier session": {db.Where("tenant = 1").Session(&gorm.Session{NewDB: true}), [2]bool{false, true}},
-	} {
-		rows, err := find(c.handle)
-		if len(rows) != 2 || (rows[0] != nil) != c.want[0] || (rows[1] != nil) != c.want[1] || (err != nil) != (c.want != [2]bool{true, true}) {
-			t.Errorf("%s: %v, %v", name, rows, err)
-		}
-		if tx, ok := c.handle.Statement.ConnPool.(gorm.TxCommitter); ok {
-			_ = tx.Rollback()
-		}
 	}
 	for name, handle := range map[string]*gorm.DB{
 		"Order": db.Order("id"), "Limit": db.Limit(1), "Offset": db.Offset(1), "Group": db.Group("id"), "Distinct": db.Distinct(),
@@ -87,16 +64,12 @@ func TestFindAs_RefusesWhatHasNoUIDKey(t *testing.T) {
 	t.Parallel()
 
 	db := plugintest.Open(t)
-	if _, err := uidplugin.FindAs[struct{ Name string }](t.Context(), db, 1); !errors.Is(err, uidplugin.ErrNoField) {
-		t.Errorf("no uid field: %v", err)
-	}
+	testkit.IsError(t, plugintest.Second(uidplugin.FindAs[struct{ Name string }](t.Context(), db, 1)), uidplugin.ErrNoField)
 	type line struct {
 		Number int64 `gorm:"primaryKey;autoIncrement:false"`
 		Row    int64 `gorm:"uid"`
 	}
-	if _, err := uidplugin.FindAs[line](t.Context(), db, 1); !errors.Is(err, uidplugin.ErrNotKey) {
-		t.Errorf("a uid field that is no key: %v", err)
-	}
+	testkit.IsError(t, plugintest.Second(uidplugin.FindAs[line](t.Context(), db, 1)), uidplugin.ErrNotKey)
 	if _, err := uidplugin.FindAs[int](t.Context(), db, 1); err == nil {
 		t.Error("int is no model")
 	}
@@ -114,9 +87,7 @@ func TestFindAs_RefusesWhatHasNoUIDKey(t *testing.T) {
 		}
 	}
 	for _, db := range []*gorm.DB{nil, plugintest.Bare(t)} {
-		if _, err := uidplugin.FindAs[crate](t.Context(), db, 1); !errors.Is(err, uidplugin.ErrNotRegistered) {
-			t.Errorf("no plugin: %v", err)
-		}
+		testkit.IsError(t, plugintest.Second(uidplugin.FindAs[crate](t.Context(), db, 1)), uidplugin.ErrNotRegistered)
 	}
 	if _, err := uidplugin.FindAs[slip](t.Context(), db, 1); err == nil || errors.Is(err, uidplugin.ErrNoSuchID) {
 		t.Errorf("without the table: %v", err)

@@ -76,20 +76,6 @@ func ofTenant(tenant int) uidplugin.FindOption {
 	})
 }
 
-func TestScoped_HoldsForEveryModel(t *testing.T) {
-	t.Parallel()
-
-	db, mine, theirs := crates(t)
-	ids := uidplugin.IDs(mine.ID, mine.Slips[0].ID, theirs.ID, theirs.Slips[0].ID)
-	rows, err := uidplugin.From(db).FindAll(t.Context(), ids, ofTenant(1))
-	if err != nil || len(rows) != 2 || rows[ids[0]] == nil || rows[ids[1]] == nil {
-		t.Errorf("%v, %v", rows, err)
-	}
-	if row, err := uidplugin.From(db).Find(t.Context(), ids[3], ofTenant(1)); row != nil || !errors.Is(err, uidplugin.ErrNoSuchID) {
-		t.Errorf("of another tenant: %v, %v", row, err)
-	}
-}
-
 // An Or binds weaker than all other conditions. It must not let a row through that the scope, the handle or the id
 // excludes, wherever it is written.
 func TestScoped_IsNotWidenedByAnOr(t *testing.T) {

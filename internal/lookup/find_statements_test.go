@@ -36,9 +36,7 @@ func TestPluginLocate_IsOneStatement(t *testing.T) {
 		}
 		for _, unknown := range []plugintest.Step{asks.Traces(4, 12, 0), asks.Traces(4, 12, 0, ""), asks.Traces(4, 12, plugintest.NoonTick, "orders")} {
 			plugintest.Expect(mock, unknown)
-			if _, err := p.Locate(t.Context(), uidplugin.ID(plugintest.At(t, 12, 0))); !errors.Is(err, uidplugin.ErrUnknownID) {
-				t.Errorf("Locate: %v", err)
-			}
+			testkit.IsError(t, plugintest.Second(p.Locate(t.Context(), uidplugin.ID(plugintest.At(t, 12, 0)))), uidplugin.ErrUnknownID)
 		}
 		if _, err := p.Locate(t.Context(), 17); !errors.Is(err, uidplugin.ErrNotDecodable) { // without a statement
 			t.Errorf("Locate: %v", err)
@@ -161,15 +159,11 @@ func TestPluginFind_AsksTheTableOfTheIDBeforeForTheKeyOnly(t *testing.T) {
 	key := plugintest.Step{SQL: "SELECT * FROM `invoices` WHERE `invoices`.`id` = ?", Args: []driver.Value{id}}
 
 	plugintest.Expect(mock, append(first, before, key)...)
-	if _, err := of.Find(ctx, uidplugin.ID(id)); !errors.Is(err, gorm.ErrRecordNotFound) {
-		t.Errorf("no row: %v", err)
-	}
+	testkit.IsError(t, plugintest.Second(of.Find(ctx, uidplugin.ID(id))), gorm.ErrRecordNotFound)
 	key.Err = plugintest.ErrBroken
 	first[0], before = asks.LooksUp(plugintest.Node(plugintest.NodeRows(), 7, 58, "articles"), 58), asks.LooksUp(plugintest.Node(plugintest.NodeRows(), 7, 56, "invoices"), 56)
 	plugintest.Expect(mock, append(first, before, key)...)
-	if _, err := of.Find(ctx, uidplugin.ID(id)); !errors.Is(err, gorm.ErrRecordNotFound) {
-		t.Errorf("the other table cannot be read: %v", err)
-	}
+	testkit.IsError(t, plugintest.Second(of.Find(ctx, uidplugin.ID(id))), gorm.ErrRecordNotFound)
 }
 
 func TestPluginFind_ReportsTheDatabasesError(t *testing.T) {
@@ -181,8 +175,5 @@ func TestPluginFind_ReportsTheDatabasesError(t *testing.T) {
 		asks.LooksUp(plugintest.Node(plugintest.NodeRows(), 7, 58, "invoices"), 58),
 		plugintest.Step{SQL: "SELECT * FROM `invoices` WHERE `invoices`.`id` = ?", Args: []driver.Value{plugintest.At(t, 58, 0)}, Err: plugintest.ErrBroken})
 	_, err := p.Find(t.Context(), uidplugin.ID(plugintest.At(t, 58, 0)))
-	if !errors.Is(err, plugintest.ErrBroken) {
-		t.Fatalf("Find: %v", err)
-	}
-	saysAll(t, err.Error(), "uidplugin: find", "invoices")
+	testkit.IsError(t, err, plugintest.ErrBroken, "uidplugin: find", "invoices")
 }

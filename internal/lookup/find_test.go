@@ -20,23 +20,6 @@ type product struct {
 	Name string
 }
 
-func TestPluginFind_LoadsTheRowOfAnID(t *testing.T) {
-	t.Parallel()
-
-	db := plugintest.Open(t)
-	must(t, uidplugin.From(db).AutoMigrate(&plugintest.Part{}, &product{}, &plugintest.Counter{}))
-	a, b, c := plugintest.Part{Name: "nail"}, product{Name: "box"}, plugintest.Counter{Name: "till"}
-	must(t, db.Create(&a).Error)
-	must(t, db.Create(&b).Error)
-	must(t, db.Create(&c).Error)
-	p := uidplugin.From(db)
-	finds(t, p, a.ID, a)
-	if row, err := p.Find(t.Context(), b.ID); err != nil || row.(*product).Name != "box" {
-		t.Errorf("Find: %v, %v", row, err)
-	}
-	finds(t, p, c.ID, c)
-}
-
 func TestPluginFind_OfARowThatIsNotThere(t *testing.T) {
 	t.Parallel()
 
@@ -115,9 +98,7 @@ func TestPluginFind_DoesNotLoadAModelThatWasRefused(t *testing.T) {
 		Trace int32 `gorm:"uid"`
 	}
 	db := plugintest.Open(t, uidplugin.WithClock(plugintest.AtNoon))
-	if err := uidplugin.From(db).Register(t.Context(), &parcelled{}); !errors.Is(err, uidplugin.ErrField) {
-		t.Fatalf("Register: %v", err)
-	}
+	testkit.IsError(t, uidplugin.From(db).Register(t.Context(), &parcelled{}), uidplugin.ErrField)
 	addNode(t, db, elsewhere(50, "parcelleds"))
 	_, err := uidplugin.From(db).Find(t.Context(), uidplugin.ID(plugintest.At(t, 50, 0)))
 	plugintest.Only(t, err, uidplugin.ErrNoModel, "parcelleds")
@@ -158,35 +139,6 @@ func TestPluginFind_SeesWhatItsTransactionSees(t *testing.T) {
 	must(t, tx.Rollback().Error)
 	_, err = uidplugin.From(db).Find(t.Context(), uidplugin.ID(r.ID))
 	plugintest.Only(t, err, gorm.ErrRecordNotFound)
-}
-
-func TestPluginFind_QuotesNames(t *testing.T) {
-	t.Parallel()
-
-	db := plugintest.Open(t)
-	must(t, uidplugin.From(db).AutoMigrate(&odd{}))
-	r := odd{Select: "a"}
-	must(t, db.Create(&r).Error)
-	plugintest.IsOurs(t, db, "order", r.From)
-	finds(t, uidplugin.From(db), r.From, r)
-}
-
-// odd has names that are words of SQL.
-type odd struct {
-	From   int64 `gorm:"primaryKey;autoIncrement:false;uid"`
-	Select string
-}
-
-func (odd) TableName() string { return "order" }
-
-func TestPluginLocate_ItsErrorTellsTheID(t *testing.T) {
-	t.Parallel()
-
-	var id *uidplugin.IDError
-	_, err := uidplugin.From(plugintest.Open(t)).Locate(t.Context(), -5)
-	if !errors.As(err, &id) || id.ID != -5 {
-		t.Errorf("Locate: %v", err)
-	}
 }
 
 // An endpoint that is given any id answers 404 to all of these, and 500 to the database's own errors.

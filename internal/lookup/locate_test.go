@@ -2,7 +2,6 @@ package lookup_test
 
 import (
 	"errors"
-	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -49,7 +48,8 @@ func TestPluginLocate_TellsNumbersApartThatAreNoIDs(t *testing.T) {
 		{"future", stamped(22, now+660_002), uidplugin.ErrFutureID, []string{"2026-06-01 12:11:00.002 UTC", "2026-06-01 12:11:00.001 UTC"}},
 		{"far future", 1<<63 - 1, uidplugin.ErrFutureID, []string{"9223372036854775807", "2087"}},
 		{"no such worker id", stamped(999, now), uidplugin.ErrUnknownID, []string{"999", "WORKER_NODE"}},
-		{"zero", 0, uidplugin.ErrNotDecodable, []string{"0 is too small"}},
+		{"zero", 0, uidplugin.ErrNotDecodable, []string{"0 is too small for the layout: it may be a key from before the plugin"}},
+		{"small", 1 << 20, uidplugin.ErrNotDecodable, []string{"too small"}},
 		{"row of UidGenerator", stamped(20, now), uidplugin.ErrOtherLayout, []string{"20", "UidGenerator", "2024-02-29"}},
 		{"row with another layout", stamped(21, now), uidplugin.ErrOtherLayout, []string{"21", generator.SnowflakeLayout().String(), l.String()}},
 		{"before the worker id was added", stamped(22, now-10_001), uidplugin.ErrUnknownID, []string{"22", "11:59:49.999", "11:59:50"}},
@@ -103,39 +103,12 @@ func TestPluginLocate_RefusesBitsThatTheLayoutDoesNotHave(t *testing.T) {
 	for _, id := range []int64{1 << 53, 1<<63 - 1} {
 		_, err := uidplugin.From(db).Locate(t.Context(), uidplugin.ID(id))
 		plugintest.Only(t, err, uidplugin.ErrUnknownID, "53 bits")
-		if !errors.Is(err, generator.ErrLayout) {
-			t.Errorf("Locate: %v", err)
-		}
+		testkit.IsError(t, err, generator.ErrLayout)
 		if _, err = uidplugin.From(db).Decode(uidplugin.ID(id)); !errors.Is(err, generator.ErrLayout) {
 			t.Errorf("Decode: %v", err)
 		}
 	}
-	if _, err := uidplugin.From(db).Decode(-1); !errors.Is(err, uidplugin.ErrNegativeID) {
-		t.Errorf("Decode: %v", err)
-	}
-}
-
-func TestPluginLocate_OfARowThatWasCreated(t *testing.T) {
-	t.Parallel()
-
-	host := workernode.Host{Application: "shop", Name: "web-1", Port: "8080", Kind: workernode.Container}
-	db := plugintest.Open(t, uidplugin.WithHost(host), uidplugin.WithClock(plugintest.AtNoon))
-	plugintest.Migrate(t, db, &plugintest.Part{})
-	r := plugintest.Part{}
-	must(t, db.Create(&r).Error)
-	want := uidplugin.Location{ID: uidplugin.ID(r.ID), Time: plugintest.Noon, WorkerID: 1025, Table: "parts",
-		Session: workernode.Session{Slot: 1, Application: "shop", Host: "web-1", Port: "8080", Kind: workernode.Container, Launched: plugintest.Noon, From: plugintest.Noon}}
-	if got, err := uidplugin.From(db).Locate(t.Context(), uidplugin.ID(r.ID)); err != nil || got != want {
-		t.Errorf("Locate: %+v, %v", got, err)
-	}
-	// An id of a table whose model was not given resolves to the table, but to no row.
-	addNode(t, db, elsewhere(50, "elsewhere"))
-	addSlot(t, db, 50, generator.DefaultLayout().TickAt(plugintest.Noon), sessionRow{})
-	if got, err := uidplugin.From(db).Locate(t.Context(), uidplugin.ID(plugintest.At(t, 50, 0))); err != nil || got.Table != "elsewhere" {
-		t.Errorf("Locate: %+v, %v", got, err)
-	}
-	_, err := uidplugin.From(db).Find(t.Context(), uidplugin.ID(plugintest.At(t, 50, 0)))
-	plugintest.Only(t, err, uidplugin.ErrNoModel, "elsewhere", "WithModels")
+	testkit.IsError(t, plugintest.Second(uidplugin.From(db).Decode(-1)), uidplugin.ErrNegativeID)
 }
 
 // Locate named this process for each id with its number, also for ids of processes that had the number before.
@@ -243,91 +216,6 @@ func TestIDError_SaysThatANumberMayHaveBeenRounded(t *testing.T) {
 	}
 }
 
-// Each process that held a slot is found for its ids, however many held it since, and also after Close. An id of the
-// first process once resolved to the last one, or to none.
-func TestPluginLocate_FindsEachHolderOfASlot(t *testing.T) {
-	t.Parallel()
-
-	const holders = 10
-	name, clock := plugintest.FileOf(t, plugintest.Bare(t)), testkit.NewClock(plugintest.Noon)
-	holder := func(i int) workernode.Host {
-		return workernode.Host{Application: "shop", Name: fmt.Sprint("web-", i), Port: fmt.Sprint(i), Kind: workernode.Actual}
-	}
-	made := map[int64]int{} // id to holder
-	check := func(p *uidplugin.Plugin, last int) {
-		t.Helper()
-		for id, i := range made {
-			l, err := p.Locate(t.Context(), uidplugin.ID(id))
-			must(t, err)
-			s := l.Session
-			got := workernode.Host{Application: s.Application, Name: s.Host, Port: s.Port, Kind: s.Kind}
-			if l.Table != "parts" || got != holder(i) || s.Slot != 1 || s.Launched != plugintest.Noon.Add(time.Duration(i)*time.Hour) {
-				t.Fatalf("the id %d of holder %d of %d resolves to %+v", id, i, last, l)
-			}
-			if l.Time.Before(s.From) || i < last && !l.Time.Before(s.Until) || i == last && !s.Until.IsZero() {
-				t.Errorf("the id %d of %v is outside of its session, %v to %v", id, l.Time, s.From, s.Until)
-			}
-		}
-	}
-	var first, last *uidplugin.Plugin
-	for i := range holders {
-		db := plugintest.File(t, name, nil)
-		p := plugintest.Use(t, db, uidplugin.WithHost(holder(i)), uidplugin.WithClock(clock.Now))
-		must(t, p.AutoMigrate(&plugintest.Part{}))
-		for range 5 {
-			rows := make([]plugintest.Part, 20) // more than a tick has
-			must(t, db.Create(&rows).Error)
-			made[rows[0].ID], made[rows[len(rows)-1].ID] = i, i
-			clock.Add(time.Minute)
-		}
-		if first == nil {
-			first = p
-		}
-		last = p
-		check(p, i)
-		must(t, p.Close(t.Context()))
-		check(p, i)
-		if s := p.Stats().Slot; i > 0 && (s.Reclaimed != 1 || s.Allocated != 0) {
-			t.Errorf("holder %d: %+v", i, s)
-		}
-		clock.Add(55 * time.Minute)
-	}
-	check(first, holders-1) // it has read the row of the worker id long ago
-
-	nodes := plugintest.NodesOf(t, plugintest.File(t, name, nil))
-	sessions, err := nodes.Sessions(t.Context(), last.Layout(), 1, time.Time{}, 100)
-	must(t, err)
-	if len(sessions) != holders {
-		t.Fatalf("%d sessions", len(sessions))
-	}
-	until, lead := time.Time{}, 10*time.Minute
-	for n, s := range sessions {
-		i := holders - 1 - n
-		begun := plugintest.Noon.Add(time.Duration(i) * time.Hour)
-		if s.Slot != 1 || s.Host != holder(i).Name || s.Launched != begun || s.From != begun || s.Until != until ||
-			s.Last != begun.Add(lead) {
-			t.Errorf("session %d: %+v", i, s)
-		}
-		until = s.From
-	}
-	earlier, err := nodes.Sessions(t.Context(), last.Layout(), 1, sessions[3].From, 2)
-	must(t, err)
-	if len(earlier) != 2 || earlier[0] != sessions[4] || earlier[1] != sessions[5] {
-		t.Errorf("two sessions before %v: %+v", sessions[3].From, earlier)
-	}
-	all, err := nodes.Sessions(t.Context(), last.Layout(), 0, time.Time{}, 100)
-	must(t, err)
-	if len(all) != holders || all[0].Host != sessions[0].Host || !all[1].Until.IsZero() || !all[1].Last.IsZero() {
-		t.Errorf("the sessions of all slots: %+v", all)
-	}
-	slots, err := nodes.Slots(t.Context(), last.Layout(), 0, 10)
-	must(t, err)
-	if len(slots) != 1 || slots[0].ID != 1 || slots[0].Held || !slots[0].Reusable || slots[0].Host != sessions[0].Host ||
-		slots[0].Fence.Before(sessions[0].From) {
-		t.Errorf("slots: %+v", slots)
-	}
-}
-
 // After a restore an operator sets the floor above the clock. Ids are stamped from there on.
 func TestPluginLocate_KnowsIDsAboveAFloor(t *testing.T) {
 	t.Parallel()
@@ -345,14 +233,22 @@ func TestPluginLocate_KnowsIDsAboveAFloor(t *testing.T) {
 		t.Fatalf("the id is stamped %v, %v", parts.Time, err)
 	}
 	plugintest.IsOurs(t, db, "parts", r.ID)
+}
 
-	// A floor that is further ahead than ids are stamped is refused, and named.
-	must(t, db.Exec(`UPDATE "WORKER_REGISTRY" SET "FLOOR_TICK" = ?`, generator.DefaultLayout().TickAt(plugintest.Noon.Add(time.Hour))).Error)
-	other := plugintest.File(t, path, nil)
-	err = other.Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithClock(plugintest.AtNoon), uidplugin.WithModels(&plugintest.Part{})))
-	if !errors.Is(err, workernode.ErrClock) {
-		t.Fatalf("db.Use: %v", err)
+// Decode refuses the ids of the first tick, as keys from before the plugin look like them. If a process could stamp that
+// tick, Decode would refuse an id that was made. The clock of this test stands at the epoch.
+func TestPluginDecode_NoLeasedIDHasTheFirstTick(t *testing.T) {
+	t.Parallel()
+
+	layout := generator.DefaultLayout()
+	for _, kind := range []string{uidplugin.Cached, uidplugin.Snowflake, uidplugin.Paired} {
+		db, p := openParts(t, uidplugin.WithDefaultGenerator(kind), uidplugin.WithClock(func() time.Time { return layout.Epoch }))
+		rows := make([]plugintest.Part, 10) // fewer than a tick has
+		must(t, db.Create(&rows).Error)
+		for _, r := range rows {
+			if parts, err := p.Decode(uidplugin.ID(r.ID)); err != nil || layout.TickAt(parts.Time) != 1 {
+				t.Errorf("%s: the id %d is of %v, %v; want the second tick", kind, r.ID, parts.Time, err)
+			}
+		}
 	}
-	saysAll(t, err.Error(), "FLOOR_TICK", "2026-06-01", "13:00:00", "10m0s")
-	plugintest.Unregistered(t, other)
 }

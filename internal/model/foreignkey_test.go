@@ -114,7 +114,5 @@ func TestDistinct_KeepsTheOrderOfTheAssociations(t *testing.T) {
 	if err := errors.Join(model.Distinct(s, nil, nil)...); err != nil {
 		t.Error(err)
 	}
-	if err := model.CheckForeignKeys(s, target)[s.Relationships.Relations["Items"]]; !errors.Is(err, model.ErrField) {
-		t.Error(err)
-	}
+	testkit.IsError(t, model.CheckForeignKeys(s, target)[s.Relationships.Relations["Items"]], model.ErrField)
 }

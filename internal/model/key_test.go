@@ -41,9 +41,7 @@ func TestTagged_KeysNeedNoTag(t *testing.T) {
 		{&wrapped{}, false, false}, {&ofDerived{}, false, false}, {&plain{}, false, false},
 	} {
 		s, err := schema.Parse(tt.model, &sync.Map{}, schema.NamingStrategy{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		f := s.LookUpField("ID")
 		if _, ok := model.Tagged(f); f == nil || ok != tt.tagged || model.IsKeyType(f) != tt.isKey {
 			t.Errorf("%T: tagged %v, a key %v", tt.model, ok, model.IsKeyType(f))

@@ -16,6 +16,7 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/segment"
 	"gorm.io/gorm"
 )
@@ -82,10 +83,7 @@ func TestCreate_ErrorsOfSegmentsAreAboutSegments(t *testing.T) {
 	must(t, tx.Rollback().Error)
 	tx = db.Begin()
 	err := tx.Create(&plugintest.Part{}).Error
-	if !errors.Is(err, uidplugin.ErrInTransaction) {
-		t.Errorf("%v", err)
-	}
-	saysAll(t, err.Error(), "a worker id for parts")
+	testkit.IsError(t, err, uidplugin.ErrInTransaction, "a worker id for parts")
 	must(t, tx.Rollback().Error)
 
 	other := plugintest.Bare(t)
@@ -165,13 +163,8 @@ func TestUse_OpensASegmentAgainWhenTheDatabaseIsBack(t *testing.T) {
 		plugin := plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithClock(plugintest.AtNoon), log.Option(), uidplugin.WithModels(&voucher{}))
 		for range 3 {
 			err := plugin.Health()
-			if !errors.Is(err, errUnreachable) {
-				t.Fatalf("Health: %v", err)
-			}
-			saysAll(t, err.Error(), "the generator segment of table vouchers", "since 2026-06-01 12:00:00")
-			if err := db.Create(&voucher{}).Error; !errors.Is(err, errUnreachable) {
-				t.Fatalf("create: %v", err)
-			}
+			testkit.IsError(t, err, errUnreachable, "the generator segment of table vouchers", "since 2026-06-01 12:00:00")
+			testkit.IsError(t, db.Create(&voucher{}).Error, errUnreachable)
 			time.Sleep(time.Minute)
 		}
 		p.passes()
@@ -214,9 +207,7 @@ func TestUse_ThatFailsLeavesNoSegmentOpen(t *testing.T) {
 		must(t, db.Exec("INSERT INTO slips VALUES (9223372036854775807, 1)").Error)
 		err := db.Use(uidplugin.New(uidplugin.WithWorkerID(1), uidplugin.WithClock(plugintest.AtNoon), uidplugin.WithLogger(nil),
 			uidplugin.WithModels(&voucher{}, &spelt{})))
-		if !errors.Is(err, segment.ErrExhausted) {
-			t.Errorf("db.Use: %v", err)
-		}
+		testkit.IsError(t, err, segment.ErrExhausted)
 	}) // all goroutines have to end
 }
 
@@ -244,9 +235,7 @@ func TestCreate_WaitsForASegmentForABoundedTime(t *testing.T) {
 			}
 		}
 		close(answered)
-		if err := db.Create(&voucher{}).Error; !errors.Is(err, errUnreachable) {
-			t.Errorf("while the database refuses: %v", err)
-		}
+		testkit.IsError(t, db.Create(&voucher{}).Error, errUnreachable)
 		p.passes()
 		time.Sleep(10 * time.Second)
 		must(t, db.Create(&voucher{}).Error)

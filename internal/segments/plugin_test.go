@@ -84,10 +84,7 @@ func TestPluginHealth_CoversSegmentsAndSources(t *testing.T) {
 		must(t, db.Create(&[]voucher{{}, {}, {}}).Error)
 		synctest.Wait()
 		err := plugin.Health()
-		if !errors.Is(err, errUnreachable) {
-			t.Fatalf("Health: %v", err)
-		}
-		saysAll(t, err.Error(), "the generator segment of table vouchers", "since 2026-06-01 12:00:00", "7 are left", "connection refused")
+		testkit.IsError(t, err, errUnreachable, "the generator segment of table vouchers", "since 2026-06-01 12:00:00", "7 are left", "connection refused")
 		trouble := plugintest.ErrBroken
 		source.trouble.Store(&trouble)
 		if err := plugin.Health(); !errors.Is(err, errUnreachable) || !errors.Is(err, plugintest.ErrBroken) {
@@ -164,10 +161,7 @@ func TestWithSegments_IsCheckedByUse(t *testing.T) {
 	for says, config := range map[string]segment.Config{"Step -1": {Step: -1}, "no name": {Table: "no name"}} {
 		db := plugintest.Bare(t)
 		err := db.Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithSegments(config)))
-		if !errors.Is(err, uidplugin.ErrOption) {
-			t.Fatalf("db.Use: %v", err)
-		}
-		saysAll(t, err.Error(), "WithSegments", says)
+		testkit.IsError(t, err, uidplugin.ErrOption, "WithSegments", says)
 		plugintest.Unregistered(t, db)
 	}
 }

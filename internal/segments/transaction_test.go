@@ -3,7 +3,6 @@
 package segments_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -42,10 +41,7 @@ func TestSegment_InATransactionThatNoRangeCanJoin(t *testing.T) {
 				return db.CreateInBatches(make([]deposit, 100), 10).Error
 			}
 			err := batches(segment.Config{Step: 20})
-			if !errors.Is(err, generator.ErrSource) {
-				t.Fatal(err)
-			}
-			saysAll(t, err.Error(), "deposits", "transaction", "segment.Config.Step")
+			testkit.IsError(t, err, generator.ErrSource, "deposits", "transaction", "segment.Config.Step")
 			must(t, batches(segment.Config{Step: 200}))
 		})
 	}
@@ -56,9 +52,7 @@ func TestSegment_ASliceGetsItsIDsBeforeItsTransaction(t *testing.T) {
 	t.Parallel()
 
 	db := testkit.SQLite{}.Open(t)
-	pool, err := db.DB()
-	must(t, err)
-	pool.SetMaxOpenConns(1)
+	plugintest.Single(t, db)
 	p := plugintest.Use(t, db, uidplugin.WithModels(&deposit{}), uidplugin.WithSegments(segment.Config{Step: 20, MaxStep: 1}))
 	must(t, p.AutoMigrate(&deposit{}))
 	must(t, db.Create(make([]deposit, 90)).Error)

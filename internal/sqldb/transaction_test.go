@@ -228,9 +228,7 @@ func TestDBTransact_ClosesTheConnectionAfterAnError(t *testing.T) {
 					}
 					return c.Run()
 				})
-				if err := d.Transact(t.Context(), insertOne); !errors.Is(err, odd) {
-					t.Fatal(err)
-				}
+				testkit.IsError(t, d.Transact(t.Context(), insertOne), odd)
 				if n := rowsOfT(t, d); n != 0 {
 					t.Errorf("%d rows", n)
 				}

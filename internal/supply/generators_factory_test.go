@@ -13,6 +13,7 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
 
@@ -84,9 +85,7 @@ func TestWithGenerator_AFactoryThatFailsUsesUpNoWorkerIDs(t *testing.T) {
 			}
 		}
 	}
-	if err := p.Health(); !errors.Is(err, plugintest.ErrBroken) {
-		t.Errorf("Health: %v", err)
-	}
+	testkit.IsError(t, p.Health(), plugintest.ErrBroken)
 	works.Store(true)
 	must(t, db.Create(&mine{}).Error)
 	must(t, db.Create(&plugintest.Part{}).Error)
@@ -172,12 +171,8 @@ func TestWithSource_ItsGeneratorMayHangWhenItIsClosed(t *testing.T) {
 				}
 				close(release)
 				synctest.Wait()
-				if err := p.Health(); !errors.Is(err, uidplugin.ErrClosed) {
-					t.Error(err)
-				}
-				if err := db.Create(&slowRow{}).Error; !errors.Is(err, uidplugin.ErrClosed) {
-					t.Error(err)
-				}
+				testkit.IsError(t, p.Health(), uidplugin.ErrClosed)
+				testkit.IsError(t, db.Create(&slowRow{}).Error, uidplugin.ErrClosed)
 				_ = p.Close(bounded())
 				close(hang)
 				synctest.Wait()

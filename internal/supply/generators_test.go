@@ -3,10 +3,8 @@ package supply_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
@@ -133,9 +131,7 @@ func TestGenerators_InOneModel(t *testing.T) {
 	if !evens["sheets"].closed {
 		t.Error("a source was not closed")
 	}
-	if err := db.Create(&sheet{}).Error; !errors.Is(err, uidplugin.ErrClosed) {
-		t.Errorf("after Close: %v", err)
-	}
+	testkit.IsError(t, db.Create(&sheet{}).Error, uidplugin.ErrClosed)
 }
 
 // With one worker id for all tables ids resolve to their process.
@@ -155,36 +151,16 @@ func TestGenerators_OneWorkerIDServesAllTables(t *testing.T) {
 	if la.WorkerID != lb.WorkerID || la.Table != "" || la.Session.Host == "" || b.ID.Int64() > 1<<53-1 {
 		t.Errorf("%+v, %+v", la, lb)
 	}
-	if _, err := p.Find(t.Context(), uidplugin.ID(a.ID)); !errors.Is(err, uidplugin.ErrNoModel) {
-		t.Errorf("Find: %v", err)
-	}
+	testkit.IsError(t, plugintest.Second(p.Find(t.Context(), uidplugin.ID(a.ID))), uidplugin.ErrNoModel)
 	if s := p.Stats().Tables; len(s) != 1 || s[0].Table != "*" {
 		t.Errorf("%+v", s)
 	}
 }
 
-func TestGenerators_GeneratorsThatMakeNoSense(t *testing.T) {
+// An error of the application's function is reported, and the function is called again.
+func TestGenerators_ErrorsOfTheApplicationsFunctions(t *testing.T) {
 	t.Parallel()
 
-	f := func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
-		return generator.NewCached(generator.CachedConfig{Layout: c.Layout, Lease: c.Leases[0]})
-	}
-	nothing := func(context.Context, *gorm.DB, string) (generator.Generator, error) { return nil, nil }
-	for _, o := range []uidplugin.Option{
-		uidplugin.WithGenerator("", f), uidplugin.WithGenerator("uid", f), uidplugin.WithGenerator("a b", f), uidplugin.WithGenerator("x", nil),
-		uidplugin.WithGenerator("segment", f), uidplugin.WithSource("segment", nothing), // wing: segment
-		uidplugin.WithSource("cached", nothing), uidplugin.WithSource("y", nil),
-		uidplugin.WithSource("true", nothing), uidplugin.WithDefaultGenerator("nobody's"),
-	} {
-		if err := plugintest.Bare(t).Use(uidplugin.New(o)); !errors.Is(err, uidplugin.ErrOption) {
-			t.Errorf("%v", err)
-		}
-	}
-	if err := plugintest.Bare(t).Use(uidplugin.New(uidplugin.WithGenerator("twice", f), uidplugin.WithGenerator("twice", f))); !errors.Is(err, uidplugin.ErrOption) {
-		t.Errorf("%v", err)
-	}
-
-	// An error of the application's function is reported, and the function is called again.
 	type odd struct {
 		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:odd"`
 	}
@@ -199,48 +175,8 @@ func TestGenerators_GeneratorsThatMakeNoSense(t *testing.T) {
 		return &even{}, nil
 	}), uidplugin.WithGenerator("none", func(uidplugin.GeneratorConfig) (generator.Renewable, error) { return nil, nil }))
 	plugintest.Migrate(t, db, &odd{}, &none{})
-	if err := db.Create(&odd{}).Error; !errors.Is(err, plugintest.ErrBroken) {
-		t.Errorf("%v", err)
-	}
+	testkit.IsError(t, db.Create(&odd{}).Error, plugintest.ErrBroken)
 	fails = false
 	must(t, db.Create(&odd{}).Error)
-	if err := db.Create(&none{}).Error; !errors.Is(err, uidplugin.ErrOption) {
-		t.Errorf("%v", err)
-	}
-}
-
-// Rows are found by when they were made.
-func TestGenerators_CreatedBetween(t *testing.T) {
-	t.Parallel()
-
-	now := plugintest.Noon
-	db := plugintest.Open(t, uidplugin.WithClock(func() time.Time { return now }), uidplugin.WithWorkerID(5),
-		uidplugin.WithDefaultGenerator(uidplugin.Snowflake))
-	plugintest.Migrate(t, db, &plugintest.Part{}, &plugintest.Counter{})
-	p := uidplugin.From(db)
-	for i := range 5 {
-		now = plugintest.Noon.Add(time.Duration(i) * time.Hour)
-		must(t, db.Create(&plugintest.Part{Name: fmt.Sprint(i)}).Error)
-	}
-	for _, tt := range []struct {
-		from, to time.Duration
-		want     int
-	}{{0, 5 * time.Hour, 5}, {time.Hour, 3 * time.Hour, 2}, {30 * time.Minute, time.Hour, 0}, {4 * time.Hour, 100 * time.Hour, 1}, {-100 * time.Hour, time.Second, 1}} {
-		var parts []plugintest.Part
-		must(t, db.Scopes(p.CreatedBetween(plugintest.Noon.Add(tt.from), plugintest.Noon.Add(tt.to))).Find(&parts).Error)
-		var n int64
-		must(t, db.Model(&plugintest.Part{}).Scopes(p.CreatedBetween(plugintest.Noon.Add(tt.from), plugintest.Noon.Add(tt.to))).Count(&n).Error)
-		if len(parts) != tt.want || int(n) != tt.want {
-			t.Errorf("%v to %v: %d, %d, want %d", tt.from, tt.to, len(parts), n, tt.want)
-		}
-	}
-	first, last, err := p.Range(plugintest.Noon, plugintest.Noon.Add(time.Second))
-	if err != nil || last-first != 1000<<22-1 {
-		t.Errorf("%d to %d, %v", first, last, err)
-	}
-	type plain struct{ ID int64 }
-	var plains []plain
-	if err := db.Scopes(p.CreatedBetween(plugintest.Noon, plugintest.Noon.Add(time.Hour))).Find(&plains).Error; !errors.Is(err, uidplugin.ErrNoField) {
-		t.Errorf("%v", err)
-	}
+	testkit.IsError(t, db.Create(&none{}).Error, uidplugin.ErrOption)
 }

@@ -36,10 +36,19 @@ func TestSupplyStart_OpensWhatIsNotOpenAndTriesAgain(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {
-		var calls atomic.Int64
+		var calls, first, longest atomic.Int64 // and the first and longest pauses between them
+		var latest time.Time
 		var open atomic.Bool
 		log := &testkit.Log{}
 		s := supplying(t, func(context.Context, string) (generator.Generator, error) {
+			switch pause := int64(time.Since(latest)); calls.Load() {
+			case 0, 1: // before and in Start
+			case 2:
+				first.Store(pause)
+			default:
+				longest.Store(max(longest.Load(), pause))
+			}
+			latest = time.Now()
 			if calls.Add(1); !open.Load() {
 				return nil, errBroken
 			}
@@ -58,6 +67,9 @@ func TestSupplyStart_OpensWhatIsNotOpenAndTriesAgain(t *testing.T) {
 		time.Sleep(time.Hour)
 		if n := calls.Load(); n < 700 || n > 1500 {
 			t.Errorf("within an hour the opener was called %d times", n)
+		}
+		if time.Duration(first.Load()) > time.Second || time.Duration(longest.Load()) > 5*time.Second {
+			t.Errorf("the first pause was %v, the longest %v", time.Duration(first.Load()), time.Duration(longest.Load()))
 		}
 		open.Store(true)
 		time.Sleep(time.Minute)

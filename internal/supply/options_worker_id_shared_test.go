@@ -2,7 +2,6 @@ package supply_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"sync"
@@ -71,9 +70,7 @@ func TestWithWorkerID_HammerOfPluginsOfOneProcess(t *testing.T) {
 						if err := p.Close(t.Context()); err != nil {
 							t.Error(err)
 						}
-						if _, err := p.NextID(t.Context(), &plugintest.Part{}); !errors.Is(err, uidplugin.ErrClosed) {
-							t.Errorf("after Close: %v", err)
-						}
+						testkit.IsError(t, plugintest.Second(p.NextID(t.Context(), &plugintest.Part{})), uidplugin.ErrClosed)
 					}
 				})
 			}

@@ -92,25 +92,6 @@ func ahead(t *testing.T, l generator.Layout, id int64, lead time.Duration) {
 	}
 }
 
-// Ids stay within Lead of the clock, however many are taken. A process that takes fewer returns to the present time.
-func TestWithWorkerID_StaysWithinItsLead(t *testing.T) {
-	t.Parallel()
-
-	db := plugintest.File(t, filepath.Join(t.TempDir(), "test.db"), &gorm.Config{})
-	plugintest.Use(t, db, uidplugin.WithWorkerID(3))
-	p := uidplugin.From(db)
-	l := p.Layout()
-	for range 10 {
-		id, err := p.NextID(t.Context(), &plugintest.Part{})
-		must(t, err)
-		ahead(t, l, int64(id), time.Second)
-	}
-	time.Sleep(1100 * time.Millisecond)
-	id, err := p.NextID(t.Context(), &plugintest.Part{})
-	must(t, err)
-	ahead(t, l, int64(id), 0)
-}
-
 // With a clock of the application's there is no lead: a test may let it stand still.
 func TestWithWorkerID_HasNoLeadWithAnInjectedClock(t *testing.T) {
 	t.Parallel()

@@ -54,14 +54,10 @@ func TestShareFixed_CloseEndsOnlyOnePlugin(t *testing.T) {
 		synctest.Wait()
 		one.Close(t.Context())
 		for range 2 {
-			if err := <-failed; !errors.Is(err, ErrClosed) {
-				t.Errorf("a caller of the closed plugin: %v", err)
-			}
+			testkit.IsError(t, <-failed, ErrClosed)
 		}
 		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("a caller whose context ended: %v", err)
-		}
+		testkit.IsError(t, <-ended, context.Canceled)
 		if _, err := a.Next(t.Context(), nil); !errors.Is(err, ErrClosed) {
 			t.Error(err)
 		}

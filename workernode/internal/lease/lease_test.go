@@ -53,41 +53,6 @@ func TestSlotLeaseNext_DecidesTheStep(t *testing.T) {
 	}
 }
 
-// A fence that was lowered would let another process stamp ticks that were stamped.
-func TestLeaseParamsFenceAt_NeverLowers(t *testing.T) {
-	t.Parallel()
-
-	for _, tt := range []struct{ now, compared, want int64 }{
-		{10_000, 0, 10_100},
-		{10_000, 10_099, 10_100},
-		{10_000, 10_101, 10_101}, // the clock was set back
-		{19_950, 0, 20_000},      // the end of the layout
-		{30_000, 0, 20_000},
-		{30_000, 25_000, 25_000}, // set manually, beyond the layout
-		{-5, -200, 95},
-	} {
-		if got := leaseTestParams.FenceAt(tt.now, tt.compared); got != tt.want {
-			t.Errorf("fenceAt(%d, %d) = %d, want %d", tt.now, tt.compared, got, tt.want)
-		}
-	}
-	for _, c := range changesOf(leaseTestHeld()) {
-		if !c.Insert && c.NewFence < c.Fence {
-			t.Errorf("%+v lowers the fence", c)
-		}
-	}
-}
-
-// changesOf returns every change that a lease can send at different times.
-func changesOf(l Slot) (all []Change) {
-	for _, now := range []int64{0, 9_000, 10_100, 19_999, 30_000} {
-		l := l
-		r := Row{ID: 8, Holder: "other", Version: 40, Fence: 10_777, Seen: 10_000}
-		all = append(all, l.ReclaimChange(leaseTestParams, r, now, "me"), l.AllocateChange(leaseTestParams, 9, now, "me"), l.BeginChange(leaseTestParams, now, "me"),
-			l.RenewChange(leaseTestParams, now, "me"), l.KeepAliveChange("me"), l.ReleaseChange("me"))
-	}
-	return all
-}
-
 // A slot that is reclaimed too early makes its holder lose it, and shortens the time in which lost commits are
 // harmless.
 func TestLeaseParamsReclaimable_WaitsForSettleOrGrace(t *testing.T) {
@@ -183,23 +148,6 @@ func TestChangeSetFirst_IsAboveAllThatMayHaveBeenStamped(t *testing.T) {
 		if ok := tt.c.SetFirst(tt.now, tt.floor); ok != tt.ok || tt.c.First != tt.first {
 			t.Errorf("%s: first %d, %v", tt.name, tt.c.First, ok)
 		}
-	}
-}
-
-// reclaim compares the values that were read, and its session begins after the fence that it compared.
-func TestSlotLeaseReclaimChange_BeginsAfterTheFence(t *testing.T) {
-	t.Parallel()
-
-	l := Slot{Used: 5}
-	c := l.ReclaimChange(leaseTestParams, Row{ID: 4, Holder: "old", Version: 40, Fence: 9_000, Seen: 1}, 10_000, "me")
-	want := Change{Slot: 4, Holder: "old", Version: 40, Fence: 9_000, NewHolder: "me", NewVersion: 41, NewFence: 10_100, Before: 9_000, Least: 9_001}
-	if c != want {
-		t.Errorf("%+v, want %+v", c, want)
-	}
-	c.SetFirst(10_003, 0)
-	l.NoteSession(c, 17)
-	if l.Start != 10_002 || l.Granted != 10_100 || l.AckedVersion != 41 || l.Used != 41 || l.Floor != 17 || !l.Held || l.ID != 4 || l.Fence != 10_100 {
-		t.Errorf("%+v", l)
 	}
 }
 
