@@ -45,7 +45,7 @@ var wrong = []struct {
 	{"a generator that is replaced twice", []uidplugin.Option{uidplugin.WithGenerator("Snowflake", snowflake(generator.SnowflakeConfig{})),
 		uidplugin.WithGenerator("snowflake", snowflake(generator.SnowflakeConfig{}))}, uidplugin.ErrOption, []string{`WithGenerator("snowflake")`, "already"}},
 	{"a source in place of a generator", []uidplugin.Option{uidplugin.WithSource("cached", nil)}, uidplugin.ErrOption, []string{`WithSource("cached")`, "already"}},
-	{"a worker id that is the backup of another", []uidplugin.Option{uidplugin.WithWorkerID(131075), uidplugin.WithDefaultGenerator(uidplugin.Paired)}, uidplugin.ErrOption, []string{"WithWorkerID(131075)", "131071"}},
+	{"a worker id that is the backup of another", []uidplugin.Option{uidplugin.WithWorkerID(131075), uidplugin.WithDefaultGenerator("paired")}, uidplugin.ErrOption, []string{"WithWorkerID(131075)", "131071"}},
 	{"a lead that is too short", []uidplugin.Option{uidplugin.WithLead(100*time.Millisecond - 1)}, uidplugin.ErrOption,
 		[]string{"WithLead(99.999999ms)", "100ms", "1h0m0s"}},
 	{"a lead that is too long", []uidplugin.Option{uidplugin.WithLead(time.Hour + 1)}, uidplugin.ErrOption, []string{"WithLead(1h0m0.000000001s)", "1h0m0s"}},
@@ -99,8 +99,8 @@ func TestOptions_AllWrongOptionsAreReportedAtOnce(t *testing.T) {
 }
 
 // snowflake returns a factory that puts two settings of config into the generator.
-func snowflake(config generator.SnowflakeConfig) uidplugin.Factory {
-	return func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+func snowflake(config generator.SnowflakeConfig) func(generator.Config) (generator.Renewable, error) {
+	return func(c generator.Config) (generator.Renewable, error) {
 		s := c.Snowflake()
 		s.MaxClockBackwards, s.RandomStart = config.MaxClockBackwards, config.RandomStart
 		return generator.NewSnowflake(s)
@@ -135,7 +135,7 @@ func TestWithGenerator_ConfiguresTheBuiltIn(t *testing.T) {
 		}
 	}
 	// Paired keeps its two worker ids.
-	db := plugintest.Open(t, uidplugin.WithGenerator("paired", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+	db := plugintest.Open(t, uidplugin.WithGenerator("paired", func(c generator.Config) (generator.Renewable, error) {
 		return generator.NewPaired(c.Paired())
 	}))
 	plugintest.Migrate(t, db, &plugintest.Twin{})
@@ -244,7 +244,7 @@ func TestWithLead_BoundsWhatAFixedWorkerIDMakesAhead(t *testing.T) {
 		if option == nil {
 			want = time.Second // the default
 		}
-		db := plugintest.Open(t, uidplugin.WithWorkerID(1), option, uidplugin.WithGenerator("cached", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+		db := plugintest.Open(t, uidplugin.WithWorkerID(1), option, uidplugin.WithGenerator("cached", func(c generator.Config) (generator.Renewable, error) {
 			cached := c.Cached()
 			cached.NoWait = true
 			return generator.NewCached(cached)
@@ -326,7 +326,7 @@ func TestWithLead_BoundsWhatAFixedWorkerIDMakesAheadOfAFrozenClock(t *testing.T)
 
 	const lead = 200 * time.Millisecond
 	db := plugintest.Open(t, uidplugin.WithWorkerID(1), uidplugin.WithLead(lead), uidplugin.WithClock(plugintest.AtNoon),
-		uidplugin.WithGenerator("cached", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+		uidplugin.WithGenerator("cached", func(c generator.Config) (generator.Renewable, error) {
 			cached := c.Cached()
 			cached.NoWait = true
 			return generator.NewCached(cached)

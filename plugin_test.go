@@ -92,7 +92,7 @@ func TestPluginInitialize_InitializeAgainDoesNothing(t *testing.T) {
 	if list := s.Take(); len(list) != 0 {
 		t.Errorf("statements: %q", list)
 	}
-	if replica.Plugins[uidplugin.Name] != db.Plugins[uidplugin.Name] {
+	if name := uidplugin.New().Name(); replica.Plugins[name] != db.Plugins[name] {
 		t.Error("the replica has another plugin")
 	}
 	if tables := uidplugin.From(db).Stats().Tables; len(tables) != 1 {
@@ -106,7 +106,7 @@ func TestPluginInitialize_APluginInTheConfiguration(t *testing.T) {
 	t.Parallel()
 
 	p := uidplugin.New(uidplugin.WithLogger(nil))
-	db := plugintest.File(t, filepath.Join(t.TempDir(), "test.db"), &gorm.Config{Plugins: map[string]gorm.Plugin{uidplugin.Name: p}})
+	db := plugintest.File(t, filepath.Join(t.TempDir(), "test.db"), &gorm.Config{Plugins: map[string]gorm.Plugin{p.Name(): p}})
 	plugintest.Migrate(t, db, &plugintest.Part{})
 	r := plugintest.Part{}
 	must(t, db.Create(&r).Error)
@@ -261,7 +261,7 @@ func TestPluginInitialize_LeavesGORMsSchemasAsTheyWereIfItFails(t *testing.T) {
 	db := plugintest.Bare(t)
 	notReady := errors.New("not ready")
 	p := uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(&leftover{}, &unmade{}),
-		uidplugin.WithGenerator("unmade", func(uidplugin.GeneratorConfig) (generator.Renewable, error) { return nil, notReady }))
+		uidplugin.WithGenerator("unmade", func(generator.Config) (generator.Renewable, error) { return nil, notReady }))
 	err := db.Use(p)
 	if !errors.Is(err, notReady) {
 		t.Fatal(err)

@@ -109,7 +109,7 @@ func (t *tour) decode(context.Context) error {
 func (t *tour) locate(ctx context.Context) error {
 	rows := [][]any{{"id"}, {"table"}, {"stamped, UTC"}, {"worker id"}, {"sequence"}, {"host"}, {"port"}, {"kind"}, {"launched, UTC"}}
 	order := t.customer.Orders[0]
-	for _, id := range []int64{t.customer.ID.Int64(), order.ID, order.Items[0].ID.Int64()} {
+	for _, id := range []int64{int64(t.customer.ID), order.ID, int64(order.Items[0].ID)} {
 		l, err := t.plugin.Locate(ctx, uidplugin.ID(id))
 		if err != nil {
 			return err
@@ -237,7 +237,7 @@ func (t *tour) restart(ctx context.Context) error {
 		short(l.Session.Port), short(l.Session.Host), clock(l.Session.Launched))
 	item := t.customer.Orders[0].Items[0]
 	rows := [][]any{{"MODEL", "LARGEST BEFORE", "FIRST OF THIS RUN"}}
-	for i, id := range []int64{t.customer.ID.Int64(), item.OrderID, item.ID.Int64(), item.ProductID.Int64(), item.Product.Categories[0].ID.Int64()} {
+	for i, id := range []int64{int64(t.customer.ID), item.OrderID, int64(item.ID), int64(item.ProductID), int64(item.Product.Categories[0].ID)} {
 		verdict := "larger"
 		if id <= t.before[i] {
 			verdict = "NOT larger: does another process write?"

@@ -209,7 +209,7 @@ func TestBadInput_RollbackKeepsWorkerIDs(t *testing.T) {
 		if !errors.Is(err, rollback) {
 			t.Fatal(err)
 		}
-		where, err := p.Locate(context.Background(), uidplugin.ID(row.ID.Int64()))
+		where, err := p.Locate(context.Background(), row.ID)
 		if err != nil || where.Table != "t1" {
 			t.Errorf("Locate = %+v, %v", where, err)
 		}

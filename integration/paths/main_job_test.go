@@ -88,7 +88,7 @@ func TestMainJob(t *testing.T) {
 			t.Fatal(err)
 		}
 		ids := map[int64]string{
-			c.ID: "customers", c.Orders[1].ID.Int64(): "orders", item: "items", int64(c.Orders[0].Tags[0].ID): "tags",
+			c.ID: "customers", int64(c.Orders[1].ID): "orders", item: "items", int64(c.Orders[0].Tags[0].ID): "tags",
 		}
 		for _, p := range []*uidplugin.Plugin{p, elsewhere} {
 			for id, table := range ids {
@@ -114,7 +114,7 @@ func TestMainJob(t *testing.T) {
 		if err := db.Delete(&Order{}, c.Orders[1].ID).Error; err != nil {
 			t.Fatal(err)
 		}
-		if _, err := p.Find(ctx, uidplugin.ID(c.Orders[1].ID.Int64())); !errors.Is(err, gorm.ErrRecordNotFound) {
+		if _, err := p.Find(ctx, c.Orders[1].ID); !errors.Is(err, gorm.ErrRecordNotFound) {
 			t.Errorf("Find of a deleted row: %v", err)
 		}
 	})

@@ -72,7 +72,7 @@ func TestTag_TaggedFieldsAreFilledWhereverTheyAre(t *testing.T) {
 		{"prefix and pointer", &prefixedPointer{}, func(m any) int64 { return m.(*prefixedPointer).Key.ID }, "my_id"},
 		{"tagged gorm.Model", &taggedModel{}, func(m any) int64 { return int64(m.(*taggedModel).ID) }, "id"},
 		{"shadowed gorm.Model", &shadowed{}, func(m any) int64 { return m.(*shadowed).ID }, "id"},
-		{"uidplugin.Model", &ours{}, func(m any) int64 { return m.(*ours).ID.Int64() }, "id"},
+		{"uidplugin.Model", &ours{}, func(m any) int64 { return int64(m.(*ours).ID) }, "id"},
 		{"column", &renamed{}, func(m any) int64 { return m.(*renamed).Number }, "no"},
 		{"composite", &plugintest.Composite{Tenant: 5}, func(m any) int64 { return m.(*plugintest.Composite).ID }, "id"},
 		{"not the key", &notTheKey{Name: "a"}, func(m any) int64 { return m.(*notTheKey).Trace }, "trace"},
@@ -140,7 +140,7 @@ func TestTag_AllTaggedFieldsOfARowGetIDsOfTheirOwn(t *testing.T) {
 	for _, r := range rows {
 		public, err := uidplugin.ParseID(r.Public)
 		must(t, err)
-		for _, id := range []int64{r.ID, r.Trace.Int64(), public.Int64()} {
+		for _, id := range []int64{r.ID, int64(r.Trace), int64(public)} {
 			plugintest.IsOurs(t, db, "pairs", id)
 			if seen[id] {
 				t.Errorf("%d was given out twice", id)
@@ -198,14 +198,14 @@ func TestTag_TheTagNamesTheGenerator(t *testing.T) {
 			gorm.Model `gorm:"uid:snowflake"`
 		}
 	)
-	for _, standard := range []string{uidplugin.Cached, uidplugin.Snowflake} {
+	for _, standard := range []string{"cached", "snowflake"} {
 		t.Run(standard, func(t *testing.T) {
 			t.Parallel()
 
 			db := plugintest.Open(t, uidplugin.WithDefaultGenerator(" "+standard+" "),
 				uidplugin.WithModels(&plain{}, &yes{}, &named{}, &spaced{}, &inherited{}))
 			want := map[string]string{
-				"plains": standard, "yes": standard, "nameds": uidplugin.Snowflake, "spaceds": uidplugin.Cached, "inheriteds": uidplugin.Snowflake,
+				"plains": standard, "yes": standard, "nameds": "snowflake", "spaceds": "cached", "inheriteds": "snowflake",
 			}
 			for _, s := range uidplugin.From(db).Stats().Tables {
 				if s.Generator != want[s.Table] {
@@ -257,7 +257,7 @@ func TestTag_WithWorkerIDThereIsOneGenerator(t *testing.T) {
 		t.Fatal(err)
 	}
 	saysAll(t, err.Error(), "other.ID", "WithWorkerID", `"snowflake"`, `"cached"`)
-	plugintest.Use(t, plugintest.Bare(t), uidplugin.WithWorkerID(7), uidplugin.WithModels(&other{}), uidplugin.WithDefaultGenerator(uidplugin.Snowflake))
+	plugintest.Use(t, plugintest.Bare(t), uidplugin.WithWorkerID(7), uidplugin.WithModels(&other{}), uidplugin.WithDefaultGenerator("snowflake"))
 }
 
 // An ID that is not GORM's key gets no id, because it needs a tag then. Somebody who forgot that would find 0 in every

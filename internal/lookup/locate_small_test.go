@@ -36,7 +36,7 @@ func TestPluginDecode_NoLeasedIDHasTheFirstTick(t *testing.T) {
 	t.Parallel()
 
 	layout := generator.DefaultLayout()
-	for _, kind := range []string{uidplugin.Cached, uidplugin.Snowflake, uidplugin.Paired} {
+	for _, kind := range []string{"cached", "snowflake", "paired"} {
 		db, p := openParts(t, uidplugin.WithDefaultGenerator(kind), uidplugin.WithClock(func() time.Time { return layout.Epoch }))
 		rows := make([]plugintest.Part, 10) // fewer than a tick has
 		must(t, db.Create(&rows).Error)

@@ -58,7 +58,7 @@ func TestGenerators_InOneModel(t *testing.T) {
 	evens := map[string]*even{}
 	made := 0
 	options := []uidplugin.Option{
-		uidplugin.WithGenerator("Mine", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+		uidplugin.WithGenerator("Mine", func(c generator.Config) (generator.Renewable, error) {
 			made++
 			if c.Table != "sheets" || c.OnLow == nil || c.Now == nil {
 				t.Errorf("%+v", c)
@@ -150,9 +150,9 @@ func TestGenerators_OneWorkerIDServesAllTables(t *testing.T) {
 	must(t, db.Create(&b).Error)
 	la, err := p.Locate(t.Context(), uidplugin.ID(a.ID))
 	must(t, err)
-	lb, err := p.Locate(t.Context(), uidplugin.ID(b.ID.Int64()))
+	lb, err := p.Locate(t.Context(), b.ID)
 	must(t, err)
-	if la.WorkerID != lb.WorkerID || la.Table != "" || la.Session.Host == "" || b.ID.Int64() > 1<<53-1 {
+	if la.WorkerID != lb.WorkerID || la.Table != "" || la.Session.Host == "" || int64(b.ID) > 1<<53-1 {
 		t.Errorf("%+v, %+v", la, lb)
 	}
 	if _, err := p.Find(t.Context(), uidplugin.ID(a.ID)); !errors.Is(err, uidplugin.ErrNoModel) {
@@ -166,7 +166,7 @@ func TestGenerators_OneWorkerIDServesAllTables(t *testing.T) {
 func TestGenerators_GeneratorsThatMakeNoSense(t *testing.T) {
 	t.Parallel()
 
-	f := func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+	f := func(c generator.Config) (generator.Renewable, error) {
 		return generator.NewCached(generator.CachedConfig{Layout: c.Layout, Lease: c.Leases[0]})
 	}
 	nothing := func(context.Context, *gorm.DB, string) (generator.Generator, error) { return nil, nil }
@@ -197,7 +197,7 @@ func TestGenerators_GeneratorsThatMakeNoSense(t *testing.T) {
 			return nil, plugintest.ErrBroken
 		}
 		return &even{}, nil
-	}), uidplugin.WithGenerator("none", func(uidplugin.GeneratorConfig) (generator.Renewable, error) { return nil, nil }))
+	}), uidplugin.WithGenerator("none", func(generator.Config) (generator.Renewable, error) { return nil, nil }))
 	plugintest.Migrate(t, db, &odd{}, &none{})
 	if err := db.Create(&odd{}).Error; !errors.Is(err, plugintest.ErrBroken) {
 		t.Errorf("%v", err)
@@ -215,7 +215,7 @@ func TestGenerators_CreatedBetween(t *testing.T) {
 
 	now := plugintest.Noon
 	db := plugintest.Open(t, uidplugin.WithClock(func() time.Time { return now }), uidplugin.WithWorkerID(5),
-		uidplugin.WithDefaultGenerator(uidplugin.Snowflake))
+		uidplugin.WithDefaultGenerator("snowflake"))
 	plugintest.Migrate(t, db, &plugintest.Part{}, &plugintest.Counter{})
 	p := uidplugin.From(db)
 	for i := range 5 {
