@@ -54,8 +54,9 @@ var picture = map[string]func(name string) bool{
 	"segment":           importing("internal/sqldb", "workernode", "generator"),                               // wing: segment
 	"internal/segments": importing("internal/sqldb", "internal/supply", "workernode", "generator", "segment"), // wing: segment
 	"migrations": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/follow", "internal/partition", "internal/sqldb", "workernode", "generator")
+		return isGORM(name) || isPackage(name, "internal/follow", "internal/functions", "internal/partition", "internal/sqldb", "workernode", "generator")
 	},
+	"internal/functions": importing("internal/sqldb", "workernode", "generator"),
 	"workernode": func(name string) bool {
 		return isGORM(name) || isPackage(name, "workernode/internal/lease", "internal/sqldb", "internal/logqueue", "generator")
 	},
