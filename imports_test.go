@@ -20,7 +20,7 @@ const module = "github.com/uidplugin/uidplugin"
 // here and in docs/architecture.md.
 var picture = map[string]func(name string) bool{
 	".": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/adopt", "internal/catalog", "internal/core", "internal/fill", "internal/narrow", "internal/lookup", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "generator", "workernode", "migrations", "internal/rounded")
+		return isGORM(name) || isPackage(name, "internal/adopt", "internal/catalog", "internal/inspect", "internal/core", "internal/fill", "internal/narrow", "internal/lookup", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "generator", "workernode", "migrations", "internal/rounded")
 	},
 	"internal/core": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/catalog", "internal/lookup", "internal/model", "internal/sqldb", "workernode")
@@ -34,14 +34,15 @@ var picture = map[string]func(name string) bool{
 	"internal/catalog": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/config", "internal/supply", "internal/model", "internal/sqldb")
 	},
+	"internal/inspect": importing("internal/catalog", "internal/sqldb"),
 	"internal/adopt": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/catalog", "internal/config", "internal/model", "internal/sqldb", "internal/supply", "generator")
+		return isGORM(name) || isPackage(name, "internal/catalog", "internal/inspect", "internal/config", "internal/model", "internal/sqldb", "internal/supply", "generator")
 	},
 	"internal/fill": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/catalog", "internal/upsert", "internal/model", "internal/sqldb", "internal/supply")
 	},
 	"internal/narrow": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/catalog", "internal/config", "internal/model", "internal/sqldb")
+		return isGORM(name) || isPackage(name, "internal/catalog", "internal/inspect", "internal/config", "internal/model", "internal/sqldb")
 	},
 	"internal/config": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/supply", "generator", "workernode")
@@ -60,9 +61,9 @@ var picture = map[string]func(name string) bool{
 	"workernode": func(name string) bool {
 		return isGORM(name) || isPackage(name, "workernode/internal/lease", "internal/sqldb", "internal/logqueue", "generator")
 	},
-	"publicid":                  importing("internal/core", "internal/lookup", "internal/model"),             // wing: publicid
-	"follow":                    importing("", "internal/core", "internal/follow", "internal/sqldb"),         // wing: follow
-	"internal/follow":           importing("internal/sqldb", "internal/logqueue", "workernode", "generator"), // wing: follow
+	"publicid":                  importing("internal/core", "internal/lookup", "internal/model"),                         // wing: publicid
+	"follow":                    importing("", "internal/inspect", "internal/core", "internal/follow", "internal/sqldb"), // wing: follow
+	"internal/follow":           importing("internal/sqldb", "internal/logqueue", "workernode", "generator"),             // wing: follow
 	"workernode/internal/lease": func(name string) bool { return isPackage(name, "generator") },
 	"internal/partition":        importing("internal/sqldb", "generator"), // wing: partitions
 	"internal/sqldb":            isGORM,

@@ -20,7 +20,7 @@ import (
 // packages are those of this module that are no examples or tests.
 var packages = []string{
 	".", "generator", "generator/capacity", "generator/foreign", "segment", "follow", "migrations", "publicid", "uidtest", "inspector", "uidprom",
-	"internal/adopt", "internal/admin", "internal/catalog", "internal/core", "internal/fill", "internal/functions", "internal/narrow", "internal/lookup", "internal/segments", "workernode", "workernode/internal/lease", "ringbuffer", "internal/config",
+	"internal/adopt", "internal/admin", "internal/catalog", "internal/inspect", "internal/core", "internal/fill", "internal/functions", "internal/narrow", "internal/lookup", "internal/segments", "workernode", "workernode/internal/lease", "ringbuffer", "internal/config",
 	"internal/follow", "internal/model", "internal/partition", "internal/supply", "internal/upsert", "internal/sqldb", "internal/logqueue", "internal/rounded",
 }
 

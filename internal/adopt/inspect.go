@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/uidplugin/uidplugin/internal/catalog"
+	"github.com/uidplugin/uidplugin/internal/inspect"
 	"github.com/uidplugin/uidplugin/internal/model"
-	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
 )
@@ -23,7 +23,7 @@ func columnNamed(table, column string) columnName {
 // Inspect warns if the database numbers columns of existing tables. It checks the models and their associations,
 // because models do not show such columns and AutoMigrate does not change keys. If the database uses the number after
 // the largest, the column's ids get gaps. columns are those of the tables.
-func (n *Numbering) Inspect(ctx context.Context, db *gorm.DB, models []any, columns []sqldb.Column) {
+func (n *Numbering) Inspect(ctx context.Context, db *gorm.DB, models []any, columns []inspect.Column) {
 	fields := map[columnName]*catalog.Field{}
 	n.catalog.Visit(db, models, func(table string, s *schema.Schema) {
 		for _, f := range n.catalog.Plan(s).Fields {
@@ -34,8 +34,8 @@ func (n *Numbering) Inspect(ctx context.Context, db *gorm.DB, models []any, colu
 }
 
 // inspectColumns inspects the columns of fields, and the positions of their sequences.
-func (n *Numbering) inspectColumns(ctx context.Context, fields map[columnName]*catalog.Field, columns []sqldb.Column) {
-	var numbered, among, always []sqldb.Column
+func (n *Numbering) inspectColumns(ctx context.Context, fields map[columnName]*catalog.Field, columns []inspect.Column) {
+	var numbered, among, always []inspect.Column
 	for _, column := range columns {
 		f, ok := fields[columnNamed(column.Table, column.Name)]
 		switch {
@@ -49,7 +49,7 @@ func (n *Numbering) inspectColumns(ctx context.Context, fields map[columnName]*c
 			numbered = append(numbered, column)
 		}
 	}
-	wanted := func(column sqldb.Column) bool {
+	wanted := func(column inspect.Column) bool {
 		return model.WantsAutoIncrement(fields[columnNamed(column.Table, column.Name)].Field.Field)
 	}
 	n.warnAlways(always)
@@ -68,11 +68,11 @@ func (n *Numbering) inspectColumns(ctx context.Context, fields map[columnName]*c
 // countsAmongIDs reports whether the database's next number for a column may be an id. On MySQL it follows the largest
 // id. A sequence of PostgreSQL counts on its own unless a program sets it, for example to the largest key. We treat
 // anything above a thousandth of the present ids as set, because sequences do not count that far.
-func (n *Numbering) countsAmongIDs(ctx context.Context, column sqldb.Column) bool {
+func (n *Numbering) countsAmongIDs(ctx context.Context, column inspect.Column) bool {
 	if n.db.Dialector.Name() != "postgres" {
 		return true
 	}
-	last, err := n.sql.LastOf(ctx, n.quote(column.Table), column.Name)
+	last, err := inspect.LastNumber(ctx, n.sql, n.quote(column.Table), column.Name)
 	if err != nil {
 		n.Log.Warn("uidplugin: the sequence of this column could not be read; gaps stay disabled, even if it was set to an id",
 			"table", column.Table, "column", column.Name, "error", err)
@@ -81,8 +81,8 @@ func (n *Numbering) countsAmongIDs(ctx context.Context, column sqldb.Column) boo
 }
 
 // warnNumbered warns once of each column that the database numbers.
-func (n *Numbering) warnNumbered(kind string, columns []sqldb.Column, numbers string) {
-	columns = slices.DeleteFunc(columns, func(column sqldb.Column) bool { return !n.once(kind, column.Table, column.Name) })
+func (n *Numbering) warnNumbered(kind string, columns []inspect.Column, numbers string) {
+	columns = slices.DeleteFunc(columns, func(column inspect.Column) bool { return !n.once(kind, column.Table, column.Name) })
 	if len(columns) == 0 {
 		return
 	}
@@ -102,7 +102,7 @@ func (n *Numbering) warnNumbered(kind string, columns []sqldb.Column, numbers st
 }
 
 // warnAlways warns once of each column that refuses ids because the database always numbers it.
-func (n *Numbering) warnAlways(columns []sqldb.Column) {
+func (n *Numbering) warnAlways(columns []inspect.Column) {
 	for _, column := range columns {
 		if !n.once("always", column.Table, column.Name) {
 			continue
@@ -116,7 +116,7 @@ func (n *Numbering) warnAlways(columns []sqldb.Column) {
 
 // plainStatement returns a statement that stops the database from numbering a column, or "" on SQLite, which cannot do
 // this.
-func (n *Numbering) plainStatement(column sqldb.Column) string {
+func (n *Numbering) plainStatement(column inspect.Column) string {
 	table, name := n.quote(column.Table), n.quote(column.Name)
 	switch dialect := n.db.Dialector.Name(); {
 	case dialect == "sqlite":

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/uidplugin/uidplugin/internal/inspect"
 	"github.com/uidplugin/uidplugin/internal/model"
-	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
 )
@@ -166,7 +166,7 @@ func (g *Guard) reread(stmt *gorm.Statement, t *table, place string, before *lim
 }
 
 // learn returns the limits of columns, and keeps them.
-func (g *Guard) learn(t *table, known *tableColumns, place string, columns []sqldb.Column) *limits {
+func (g *Guard) learn(t *table, known *tableColumns, place string, columns []inspect.Column) *limits {
 	found := g.limitsOf(known.ids, columns)
 	g.keep(t, known, place, found)
 	return found
@@ -187,7 +187,7 @@ func (g *Guard) keep(t *table, known *tableColumns, place string, found *limits)
 }
 
 // limitsOf returns the columns that are too narrow, and warns if they hold ids.
-func (g *Guard) limitsOf(ids map[string]idColumn, columns []sqldb.Column) *limits {
+func (g *Guard) limitsOf(ids map[string]idColumn, columns []inspect.Column) *limits {
 	found := &limits{}
 	if len(columns) > 0 {
 		found.Limits = Limits{}
@@ -219,17 +219,17 @@ func (g *Guard) limitsOf(ids map[string]idColumn, columns []sqldb.Column) *limit
 	return found
 }
 
-// columns reads the columns of a statement's table, on its connection. See [sqldb.DB.ColumnsFor].
-func (g *Guard) columns(stmt *gorm.Statement, place string, ids map[string]idColumn) ([]sqldb.Column, error) {
+// columns reads the columns of a statement's table, on its connection. See [inspect.ColumnsFor].
+func (g *Guard) columns(stmt *gorm.Statement, place string, ids map[string]idColumn) ([]inspect.Column, error) {
 	names := make(map[string]bool, len(ids))
 	for name, id := range ids {
 		names[name] = !id.small
 	}
 	reader := g.reader.On(stmt.ConnPool)
 	if place != stmt.Table {
-		return reader.ColumnsFor(stmt.Context, place, names)
+		return inspect.ColumnsFor(stmt.Context, reader, place, names)
 	}
-	columns, err := reader.ColumnsFor(stmt.Context, stmt.Quote(place), names)
+	columns, err := inspect.ColumnsFor(stmt.Context, reader, stmt.Quote(place), names)
 	for i := range columns {
 		columns[i].Table = place
 	}
