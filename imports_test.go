@@ -29,7 +29,7 @@ var picture = map[string]func(name string) bool{
 		return isGORM(name) || isPackage(name, "internal/catalog", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "workernode", "generator")
 	},
 	"internal/admin": func(name string) bool {
-		return isGORM(name) || name == module || isPackage(name, "internal/adopt", "internal/follow", "internal/partition", "internal/rounded", "internal/sqldb", "internal/supply", "workernode", "generator", "segment")
+		return isGORM(name) || name == module || isPackage(name, "internal/adopt", "internal/follow", "internal/inspect", "internal/partition", "internal/rounded", "internal/sqldb", "internal/supply", "workernode", "generator", "segment")
 	},
 	"internal/catalog": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/config", "internal/supply", "internal/model", "internal/sqldb")

@@ -114,23 +114,9 @@ func (n *Numbering) warnAlways(columns []inspect.Column) {
 	}
 }
 
-// plainStatement returns a statement that stops the database from numbering a column, or "" on SQLite, which cannot do
-// this.
+// plainStatement returns a statement that stops the database from numbering a column, or "" on SQLite.
 func (n *Numbering) plainStatement(column inspect.Column) string {
-	table, name := n.quote(column.Table), n.quote(column.Name)
-	switch dialect := n.db.Dialector.Name(); {
-	case dialect == "sqlite":
-		return ""
-	case dialect == "postgres" && column.Identity:
-		return "ALTER TABLE " + table + " ALTER COLUMN " + name + " DROP IDENTITY"
-	case dialect == "postgres":
-		return "ALTER TABLE " + table + " ALTER COLUMN " + name + " DROP DEFAULT"
-	}
-	kind := " BIGINT"
-	if strings.HasSuffix(column.Type, "unsigned") {
-		kind = " BIGINT UNSIGNED"
-	}
-	return "ALTER TABLE " + table + " MODIFY " + name + kind + " NOT NULL"
+	return inspect.PlainStatement(n.db.Dialector.Name(), n.quote(column.Table), n.quote(column.Name), column.Type, column.Identity)
 }
 
 // numbersOf describes the number that the database gives to a row without a key.

@@ -230,3 +230,21 @@ func visible(ctx context.Context, d *sqldb.DB, table string) (columns []Column, 
 
 // isLenient reports whether MySQL changes values that do not fit in this sql_mode.
 func isLenient(mode string) bool { return !strings.Contains(mode, "STRICT_") }
+
+// PlainStatement returns a statement that stops the database from numbering a column, or "" on SQLite, which cannot do
+// this. table and column are quoted. kind is the type of the column, and identity is true for IDENTITY of PostgreSQL.
+func PlainStatement(dialect, table, column, kind string, identity bool) string {
+	switch {
+	case dialect == "sqlite":
+		return ""
+	case dialect == "postgres" && identity:
+		return "ALTER TABLE " + table + " ALTER COLUMN " + column + " DROP IDENTITY"
+	case dialect == "postgres":
+		return "ALTER TABLE " + table + " ALTER COLUMN " + column + " DROP DEFAULT"
+	}
+	unsigned := ""
+	if strings.Contains(strings.ToLower(kind), "unsigned") {
+		unsigned = " UNSIGNED"
+	}
+	return "ALTER TABLE " + table + " MODIFY " + column + " BIGINT" + unsigned + " NOT NULL"
+}
