@@ -8,6 +8,6 @@ import "github.com/uidplugin/uidplugin/workernode"
 //
 // By default Name is the host name. Port is the environment variable PORT, or JPAAS_HTTP_PORT as in UidGenerator, with
 // the process id, as in "8080/pid-4711". Without these it is "pid-4711", and in a container whose process id is 1 only
-// "8080". Application is the base name of the executable. Kind is [workernode.Container] if Kubernetes, Docker, Podman, containerd,
-// LXC or systemd-nspawn is detected.
+// "8080". Application is the base name of the executable. Kind is [workernode.Container] if Kubernetes, Docker, Podman,
+// containerd, LXC or systemd-nspawn is detected.
 type Host = workernode.Host

@@ -45,9 +45,8 @@ func WithModels(models ...any) Option {
 	return func(cfg *config.Config) { cfg.Models = append(cfg.Models, models...) }
 }
 
-// WithDefaultGenerator sets the generator of fields whose tag does not name one: "cached", "snowflake",
-// "paired", "segment", or a name added by [WithGenerator] or [WithSource]. The default is "cached".
-// The name must not be empty.
+// WithDefaultGenerator sets the generator of fields whose tag does not name one: "cached", "snowflake", "paired",
+// "segment", or a name added by [WithGenerator] or [WithSource]. The default is "cached". The name must not be empty.
 func WithDefaultGenerator(name string) Option {
 	return func(cfg *config.Config) { cfg.Generator = supply.NameOf(name) }
 }

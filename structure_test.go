@@ -72,7 +72,7 @@ func TestStructure_FilesAndFunctionsAreShort(t *testing.T) {
 func TestStructure_ThePublicSurfaceIsSmall(t *testing.T) {
 	t.Parallel()
 
-	const most = 578
+	const most = 577
 	all, by := 0, map[string]int{}
 	forEachFile(t, func(dir, _ string, _ *token.FileSet, f *ast.File) {
 		if !strings.Contains(dir, "internal/") {
@@ -151,7 +151,7 @@ func TestStructure_GitHasNoLargeFiles(t *testing.T) {
 func TestStructure_TheHeartIsSmall(t *testing.T) {
 	t.Parallel()
 
-	const most = 19_550 // lines without tests; the aim is 16,500
+	const most = 18_895 // lines without tests; the aim is 16,500
 	lines, found := checkHeart(t, os.DirFS("."))
 	if t.Logf("the heart has %d lines", lines); lines > most || lines < most/2 {
 		t.Errorf("the heart has %d lines without tests, more than %d", lines, most)

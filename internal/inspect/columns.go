@@ -30,7 +30,8 @@ type Column struct {
 	Default, Comment string
 }
 
-// ColumnsOfModels reads the columns of the tables of models and of their associations, in one query for all that look at them.
+// ColumnsOfModels reads the columns of the tables of models and of their associations, in one query for all that look
+// at them.
 func ColumnsOfModels(ctx context.Context, d *sqldb.DB, c *catalog.Catalog, db *gorm.DB, models []any) ([]Column, error) {
 	names := map[string]string{} // by their quoted names
 	c.Visit(db, models, func(table string, s *schema.Schema) {

@@ -1,6 +1,7 @@
 package narrow
 
 import (
+	"database/sql"
 	"maps"
 	"reflect"
 	"slices"
@@ -81,7 +82,7 @@ func (g *Guard) noteColumns(s *schema.Schema) {
 	for _, name := range s.DBNames {
 		if f := s.FieldsByDBName[name]; model.HasTag(f) || model.IsKeyType(f) {
 			g.noteColumn(f, f)
-		} else if model.MayHoldIDs(f) {
+		} else if mayHoldIDs(f) {
 			g.noteColumn(f, nil)
 		}
 	}
@@ -234,4 +235,15 @@ func (g *Guard) columns(stmt *gorm.Statement, place string, ids map[string]idCol
 		columns[i].Table = place
 	}
 	return columns, err
+}
+
+// mayHoldIDs reports whether GORM writes f and f is, or points to, an integer of 64 bits. Like [model.IsKeyType] it avoids the
+// properties of f that GORM changes while it parses another model with an association to f.
+func mayHoldIDs(f *schema.Field) bool {
+	switch t := f.IndirectFieldType; t.Kind() {
+	case reflect.Int, reflect.Int64, reflect.Uint, reflect.Uint64:
+		return f.Creatable || f.Updatable
+	default:
+		return t == reflect.TypeFor[sql.NullInt64]() && (f.Creatable || f.Updatable)
+	}
 }
