@@ -27,7 +27,7 @@
 // The tag can name a generator, as in gorm:"uid:segment":
 //
 //   - cached, the default: makes ids ahead of need, so each costs an increment
-//   - snowflake, or default: reads the clock for each id
+//   - snowflake: reads the clock for each id
 //   - paired: switches to a second worker id while the clock is set back
 //   - segment: small numbers from a counter in the database, like Leaf
 //   - your own, added by [WithGenerator] or [WithSource]
