@@ -22,7 +22,7 @@ type shardKey struct{} // of a context: the shard of the rows to create
 // are the generator's own.
 type sharded struct{ generator.Renewable }
 
-func newSharded(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+func newSharded(c generator.Config) (generator.Renewable, error) {
 	config := c.Cached()
 	config.Layout.SequenceBits -= shardBits
 	g, err := generator.NewCached(config)

@@ -12,6 +12,7 @@ import (
 	"github.com/glebarez/sqlite"
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
@@ -79,7 +80,7 @@ func ExampleFrom() {
 func ExamplePlugin_Locate() {
 	db, done := openExample()
 	defer done()
-	host := uidplugin.Host{Name: "web-1", Port: "8080", Kind: uidplugin.Container}
+	host := uidplugin.Host{Name: "web-1", Port: "8080", Kind: workernode.Container}
 	if err := db.Use(uidplugin.New(uidplugin.WithHost(host), uidplugin.WithLogger(nil))); err != nil {
 		log.Fatal(err)
 	}
@@ -201,7 +202,7 @@ func Example_fiftyThreeBits() {
 	noon := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	plugin := uidplugin.New(
 		uidplugin.WithLayout(generator.JSSafeLayout()),
-		uidplugin.WithDefaultGenerator(uidplugin.Paired),
+		uidplugin.WithDefaultGenerator("paired"),
 		uidplugin.WithWorkerID(3), // 0 to 15, each in one process only
 		uidplugin.WithModels(&Order{}),
 		uidplugin.WithClock(func() time.Time { return noon }),

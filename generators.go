@@ -9,54 +9,43 @@ import (
 	"gorm.io/gorm"
 )
 
-// The built-in generators, which tags can name: gorm:"uid:cached".
-const (
-	Cached    = "cached"    // [generator.Cached]
-	Snowflake = "snowflake" // [generator.Snowflake]
-	Paired    = "paired"    // [generator.Paired]
-)
-
-// A GeneratorConfig is the input of a [Factory].
-type GeneratorConfig = generator.Config
-
-// A Factory makes the generator of one table, or of all tables that share a worker id. The generator must stamp only
-// ticks that its leases allow, because uniqueness depends on nothing else. A lease of [WithWorkerID] never ends, so
-// there the generator must also keep to MaxBorrow, because the next process with the worker id begins that far ahead.
-// Its Usage should count all ids of the layout, including every sequence of a tick; otherwise it gets too many worker
-// ids. A Factory must not query a database or create rows, because other tables wait for it.
-type Factory func(GeneratorConfig) (generator.Renewable, error)
-
-// An Opener makes the generator of a table whose ids do not have the layout. You must ensure that these ids are unique
-// and fit the field. For models of WithModels, db.Use calls it after registering the callbacks, so it may create rows.
-// For other models Register, AutoMigrate or the first create calls it and waits for up to [WithTimeout].
-//
-// The handle db is not in a transaction, and the generator may keep it. The opener may query it with ctx, which ends
-// when the opener returns. The table may not exist yet. The plugin's Close closes the generator.
-//
-// After an error the opener is called again in the background, with pauses that grow from one to five seconds. Each
-// create that needs the generator also calls it. If the generator has a method Health() error, [Plugin.Health] calls
-// it.
-type Opener func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error)
-
 // WithGenerator adds your own generator for the tag gorm:"uid:NAME" and [WithDefaultGenerator]. Its ids have the layout
 // and the plugin's worker ids, so they resolve to their rows. A name consists of letters, digits, _ and -.
 //
-// To configure [Cached], [Snowflake] or [Paired], replace them by name:
+// The function newGenerator makes the generator of one table, or of all tables that share a worker id. The generator
+// must stamp only ticks that its leases allow, because uniqueness depends on nothing else. A lease of [WithWorkerID]
+// never ends, so there the generator must also keep to MaxBorrow, because the next process with the worker id begins
+// that far ahead. Its Usage should count all ids of the layout, including every sequence of a tick; otherwise it gets
+// too many worker ids. It must not query a database or create rows, because other tables wait for it.
 //
-//	uidplugin.WithGenerator("cached", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+// To configure [generator.Cached], [generator.Snowflake] or [generator.Paired], replace them by name:
+//
+//	uidplugin.WithGenerator("cached", func(c generator.Config) (generator.Renewable, error) {
 //		cached := c.Cached()
 //		cached.NoWait = true
 //		return generator.NewCached(cached)
 //	})
-func WithGenerator(name string, f Factory) Option {
+func WithGenerator(name string, newGenerator func(generator.Config) (generator.Renewable, error)) Option {
 	return func(cfg *config.Config) {
-		cfg.AddGenerator("WithGenerator", name, supply.Spec{Lanes: 1, Make: f})
+		cfg.AddGenerator("WithGenerator", name, supply.Spec{Lanes: 1, Make: newGenerator})
 	}
 }
 
 // WithSource adds your own generator whose ids do not have the layout, so they cannot be decoded or located. The same
 // names are valid as for [WithGenerator].
-func WithSource(name string, open Opener) Option {
+//
+// The function open makes the generator of one table. You must ensure that its ids are unique and fit the field. For
+// models of WithModels, db.Use calls open after registering the callbacks, so it may create rows. For other models
+// Register, AutoMigrate or the first create calls it and waits for up to [WithTimeout].
+//
+// The handle db is not in a transaction, and the generator may keep it. The function may query it with ctx, which ends
+// when the function returns. The table may not exist yet. The plugin's Close closes the generator.
+//
+// After an error, open is called again in the background, with pauses that grow from one to five seconds. Each create
+// that needs the generator also calls it. If the generator has a method Health() error, [Plugin.Health] calls it.
+func WithSource(
+	name string, open func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error),
+) Option {
 	return func(cfg *config.Config) {
 		var spec supply.Spec
 		if open != nil {

@@ -8,16 +8,6 @@ import "github.com/uidplugin/uidplugin/workernode"
 //
 // By default Name is the host name. Port is the environment variable PORT, or JPAAS_HTTP_PORT as in UidGenerator, with
 // the process id, as in "8080/pid-4711". Without these it is "pid-4711", and in a container whose process id is 1 only
-// "8080". Application is the base name of the executable. Kind is Container if Kubernetes, Docker, Podman, containerd,
-// LXC or systemd-nspawn is detected.
+// "8080". Application is the base name of the executable. Kind is [workernode.Container] if Kubernetes, Docker, Podman,
+// containerd, LXC or systemd-nspawn is detected.
 type Host = workernode.Host
-
-// A Kind is the environment of a process, with UidGenerator's values of the column TYPE: [Container] is 1, and
-// [Actual], a physical or virtual machine, is 2. Its text is the upper-case name, or lower-case in JSON.
-type Kind = workernode.Kind
-
-// The kinds of UidGenerator's WorkerNodeType.
-const (
-	Container = workernode.Container
-	Actual    = workernode.Actual
-)

@@ -46,9 +46,6 @@ func IDs[T ~int64 | ~uint64 | ~int | ~uint](keys ...T) []ID {
 	return ids
 }
 
-// Int64 returns the id as an int64.
-func (id ID) Int64() int64 { return int64(id) }
-
 // String returns the id in decimal digits.
 func (id ID) String() string { return strconv.FormatInt(int64(id), 10) }
 

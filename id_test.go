@@ -100,7 +100,7 @@ func TestID_AsText(t *testing.T) {
 	if err := xml.Unmarshal(text, &d); err != nil || d.ID != 7 {
 		t.Errorf("%+v, %v", d, err)
 	}
-	if s := fmt.Sprint(uidplugin.ID(7), uidplugin.ID(-7).Int64()); s != "7 -7" {
+	if s := fmt.Sprint(uidplugin.ID(7), uidplugin.ID(-7)); s != "7 -7" {
 		t.Error(s)
 	}
 }

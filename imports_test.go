@@ -20,7 +20,7 @@ const module = "github.com/uidplugin/uidplugin"
 // here and in docs/architecture.md.
 var picture = map[string]func(name string) bool{
 	".": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/adopt", "internal/catalog", "internal/core", "internal/fill", "internal/narrow", "internal/lookup", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "generator", "workernode", "migrations", "internal/rounded")
+		return isGORM(name) || isPackage(name, "internal/adopt", "internal/catalog", "internal/inspect", "internal/core", "internal/fill", "internal/narrow", "internal/lookup", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "generator", "workernode", "migrations", "internal/rounded")
 	},
 	"internal/core": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/catalog", "internal/lookup", "internal/model", "internal/sqldb", "workernode")
@@ -29,19 +29,20 @@ var picture = map[string]func(name string) bool{
 		return isGORM(name) || isPackage(name, "internal/catalog", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "workernode", "generator")
 	},
 	"internal/admin": func(name string) bool {
-		return isGORM(name) || name == module || isPackage(name, "internal/adopt", "internal/follow", "internal/partition", "internal/rounded", "internal/sqldb", "internal/supply", "workernode", "generator", "segment")
+		return isGORM(name) || name == module || isPackage(name, "internal/adopt", "internal/follow", "internal/inspect", "internal/partition", "internal/rounded", "internal/sqldb", "internal/supply", "workernode", "generator", "segment")
 	},
 	"internal/catalog": func(name string) bool {
 		return isGORM(name) || name == "github.com/jinzhu/inflection" || isPackage(name, "internal/config", "internal/supply", "internal/model", "internal/sqldb")
 	},
+	"internal/inspect": importing("internal/catalog", "internal/sqldb"),
 	"internal/adopt": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/catalog", "internal/config", "internal/model", "internal/sqldb", "internal/supply", "workernode", "generator")
+		return isGORM(name) || isPackage(name, "internal/catalog", "internal/inspect", "internal/config", "internal/model", "internal/sqldb", "internal/supply", "workernode", "generator")
 	},
 	"internal/fill": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/catalog", "internal/upsert", "internal/model", "internal/sqldb", "internal/supply")
 	},
 	"internal/narrow": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/catalog", "internal/config", "internal/model", "internal/sqldb")
+		return isGORM(name) || isPackage(name, "internal/catalog", "internal/inspect", "internal/config", "internal/model", "internal/sqldb")
 	},
 	"internal/config": func(name string) bool {
 		return isGORM(name) || isPackage(name, "internal/supply", "generator", "workernode")
@@ -54,14 +55,15 @@ var picture = map[string]func(name string) bool{
 	"segment":           importing("internal/sqldb", "workernode", "generator"),                               // wing: segment
 	"internal/segments": importing("internal/sqldb", "internal/supply", "workernode", "generator", "segment"), // wing: segment
 	"migrations": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/follow", "internal/partition", "internal/sqldb", "workernode", "generator")
+		return isGORM(name) || isPackage(name, "internal/follow", "internal/functions", "internal/partition", "internal/sqldb", "workernode", "generator")
 	},
+	"internal/functions": importing("internal/sqldb", "workernode", "generator"),
 	"workernode": func(name string) bool {
 		return isGORM(name) || isPackage(name, "workernode/internal/lease", "internal/sqldb", "internal/logqueue", "generator")
 	},
-	"publicid":                  importing("internal/core", "internal/lookup", "internal/model"),             // wing: publicid
-	"follow":                    importing("", "internal/core", "internal/follow", "internal/sqldb"),         // wing: follow
-	"internal/follow":           importing("internal/sqldb", "internal/logqueue", "workernode", "generator"), // wing: follow
+	"publicid":                  importing("internal/core", "internal/lookup", "internal/model"),                         // wing: publicid
+	"follow":                    importing("", "internal/inspect", "internal/core", "internal/follow", "internal/sqldb"), // wing: follow
+	"internal/follow":           importing("internal/sqldb", "internal/logqueue", "workernode", "generator"),             // wing: follow
 	"workernode/internal/lease": func(name string) bool { return isPackage(name, "generator") },
 	"internal/partition":        importing("internal/sqldb", "generator"), // wing: partitions
 	"internal/sqldb":            isGORM,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/lookup"
@@ -15,12 +14,10 @@ import (
 
 // A Location describes the origin of an id. In JSON, unknown fields are left out.
 type Location struct {
-	ID       ID        `json:"id"`
-	Time     time.Time `json:"time"`               // start of the id's tick
-	Database string    `json:"database,omitempty"` // of the table, with WithRegistry or WithDatabaseName; empty for the database of WORKER_NODE
-	Table    string    `json:"table,omitempty"`    // empty if the worker id serves all tables
-	WorkerID int64     `json:"worker_id"`
-	Sequence int64     `json:"sequence"`
+	ID ID `json:"id"`
+	generator.Parts
+	Database string `json:"database,omitempty"` // of the table, with WithRegistry or WithDatabaseName; empty for the database of WORKER_NODE
+	Table    string `json:"table,omitempty"`    // empty if the worker id serves all tables
 
 	// Session is the process that made the id. It is zero with [WithWorkerID], because other processes may have had the
 	// same worker id. It is also zero if "uid sessions prune" removed the session; then nobody may have made the id.
@@ -74,10 +71,7 @@ func (p *Plugin) Locate(ctx context.Context, id ID) (Location, error) {
 	if err != nil {
 		return Location{}, err
 	}
-	return Location{
-		ID: id, Time: l.Time, Database: l.Database, Table: l.Table,
-		WorkerID: l.WorkerID, Sequence: l.Sequence, Session: l.Session,
-	}, nil
+	return Location{ID: id, Parts: l.Parts, Database: l.Database, Table: l.Table, Session: l.Session}, nil
 }
 
 func (p *Plugin) located() (*lookup.Locator, error) {

@@ -3,6 +3,7 @@ package uidplugin
 import (
 	"context"
 
+	"github.com/uidplugin/uidplugin/internal/inspect"
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"gorm.io/gorm"
 )
@@ -54,7 +55,7 @@ func (s *shared) inspect(ctx context.Context, db *gorm.DB, models []any) {
 	if s.tables == nil || len(models) == 0 || s.LookupOnly {
 		return
 	}
-	columns, err := s.catalog.Columns(ctx, s.tables, db, models)
+	columns, err := inspect.ColumnsOfModels(ctx, s.tables, s.catalog, db, models)
 	if err != nil {
 		s.Log.Warn("uidplugin: the tables of the models could not be inspected; gaps stay disabled, even if the database numbers a key",
 			"error", err)

@@ -45,8 +45,8 @@ func WithModels(models ...any) Option {
 	return func(cfg *config.Config) { cfg.Models = append(cfg.Models, models...) }
 }
 
-// WithDefaultGenerator sets the generator of fields whose tag does not name one: [Cached], [Snowflake], [Paired],
-// "segment", or a name added by [WithGenerator] or [WithSource]. The default is [Cached]. The name must not be empty.
+// WithDefaultGenerator sets the generator of fields whose tag does not name one: "cached", "snowflake", "paired",
+// "segment", or a name added by [WithGenerator] or [WithSource]. The default is "cached". The name must not be empty.
 func WithDefaultGenerator(name string) Option {
 	return func(cfg *config.Config) { cfg.Generator = supply.NameOf(name) }
 }
@@ -70,7 +70,7 @@ func WithLead(d time.Duration) Option { return func(cfg *config.Config) { cfg.Le
 // [WithDisposable].
 //
 // You must ensure that two processes never have the same worker id at the same time, and that all have the same
-// [WithLayout], because no database compares them. With the generator [Paired] a
+// [WithLayout], because no database compares them. With the generator "paired" a
 // process also has the worker id [generator.Layout.BackupWorker], so you should give out only the lower half.
 //
 // Processes without the option may use the same database. Their worker ids begin above

@@ -75,8 +75,8 @@ func TestOptions_AllWrongOptionsAreReportedAtOnce(t *testing.T) {
 }
 
 // snowflake returns a factory that puts two settings of config into the generator.
-func snowflake(config generator.SnowflakeConfig) uidplugin.Factory {
-	return func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+func snowflake(config generator.SnowflakeConfig) func(generator.Config) (generator.Renewable, error) {
+	return func(c generator.Config) (generator.Renewable, error) {
 		s := c.Snowflake()
 		s.MaxClockBackwards, s.RandomStart = config.MaxClockBackwards, config.RandomStart
 		return generator.NewSnowflake(s)
@@ -108,7 +108,7 @@ func TestWithGenerator_ConfiguresTheBuiltIn(t *testing.T) {
 		}
 	}
 	// Paired keeps its two worker ids.
-	db := plugintest.Open(t, uidplugin.WithGenerator("paired", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+	db := plugintest.Open(t, uidplugin.WithGenerator("paired", func(c generator.Config) (generator.Renewable, error) {
 		return generator.NewPaired(c.Paired())
 	}))
 	plugintest.Migrate(t, db, &plugintest.Twin{})
@@ -211,7 +211,7 @@ func TestWithLead_BoundsWhatAFixedWorkerIDMakesAheadOfAFrozenClock(t *testing.T)
 
 	const lead = 200 * time.Millisecond
 	db := plugintest.Open(t, uidplugin.WithWorkerID(1), uidplugin.WithLead(lead), uidplugin.WithClock(plugintest.AtNoon),
-		uidplugin.WithGenerator("cached", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+		uidplugin.WithGenerator("cached", func(c generator.Config) (generator.Renewable, error) {
 			cached := c.Cached()
 			cached.NoWait = true
 			return generator.NewCached(cached)

@@ -27,7 +27,7 @@
 // The tag can name a generator, as in gorm:"uid:segment":
 //
 //   - cached, the default: makes ids ahead of need, so each costs an increment
-//   - snowflake, or default: reads the clock for each id
+//   - snowflake: reads the clock for each id
 //   - paired: switches to a second worker id while the clock is set back
 //   - segment: small numbers from a counter in the database, like Leaf
 //   - your own, added by [WithGenerator] or [WithSource]
@@ -69,8 +69,8 @@ import (
 	"gorm.io/gorm"
 )
 
-// Name is the name under which GORM registers the plugin.
-const Name = "uidplugin"
+// name is the name under which GORM registers the plugin.
+const name = "uidplugin"
 
 // A Plugin sets fields tagged gorm:"uid" when rows are created, and resolves ids to their origin. [New] returns one for
 // one database handle, and [From] finds it again. All methods except Initialize are safe for concurrent use.
@@ -123,15 +123,15 @@ func (s *shared) newLocator() *lookup.Locator {
 // Close.
 func From(db *gorm.DB) *Plugin {
 	if db != nil && db.Config != nil {
-		if p, ok := db.Config.Plugins[Name].(*Plugin); ok {
+		if p, ok := db.Config.Plugins[name].(*Plugin); ok {
 			return &Plugin{shared: p.shared, db: db}
 		}
 	}
 	return &Plugin{}
 }
 
-// Name implements [gorm.Plugin].
-func (p *Plugin) Name() string { return Name }
+// Name implements [gorm.Plugin]: GORM registers the plugin as "uidplugin".
+func (p *Plugin) Name() string { return name }
 
 // Initialize implements [gorm.Plugin]; db.Use calls it. It checks the options and the database's layout, and creates or
 // extends its four tables unless [WithoutMigration] is given. It gets worker ids for the models of WithModels, and
@@ -147,7 +147,7 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	s.initialize.Lock()
 	defer s.initialize.Unlock()
 	if s.registered.Load() {
-		if db.Config.Plugins[Name] == gorm.Plugin(p) {
+		if db.Config.Plugins[name] == gorm.Plugin(p) {
 			// The handle has a copy of the configuration, such as a replica that dbresolver opens.
 			if db.Callback().Create().Get("uidplugin:fill") == nil {
 				return s.registerCallbacks(db)
@@ -172,7 +172,7 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	}
 	p.db = db
 	s.registered.Store(true)
-	db.Config.Plugins[Name] = p // db.Use sets it after this returns, but openers may call From(db) before
+	db.Config.Plugins[name] = p // db.Use sets it after this returns, but openers may call From(db) before
 	db.Config.Plugins[core.Name] = s.core
 	s.catalog.Start()
 	s.adopt.Start()

@@ -28,7 +28,7 @@ func TestPluginInitialize_APluginServesOneHandleAndItsReplicas(t *testing.T) {
 	config := *db.Config
 	config.Logger = s
 	replica := plugintest.File(t, path, &config)
-	if list := s.Take(); len(list) != 0 || replica.Plugins[uidplugin.Name] != db.Plugins[uidplugin.Name] || len(p.Stats().Tables) != 1 {
+	if list := s.Take(); len(list) != 0 || replica.Plugins[p.Name()] != db.Plugins[p.Name()] || len(p.Stats().Tables) != 1 {
 		t.Errorf("statements: %q; worker ids: %+v", list, p.Stats().Tables)
 	}
 	testkit.IsError(t, other.Use(p), uidplugin.ErrOption, "already in use", "New")
@@ -64,7 +64,7 @@ func TestPluginInitialize_APluginInTheConfiguration(t *testing.T) {
 	t.Parallel()
 
 	p := uidplugin.New(uidplugin.WithLogger(nil))
-	db := plugintest.File(t, filepath.Join(t.TempDir(), "test.db"), &gorm.Config{Plugins: map[string]gorm.Plugin{uidplugin.Name: p}})
+	db := plugintest.File(t, filepath.Join(t.TempDir(), "test.db"), &gorm.Config{Plugins: map[string]gorm.Plugin{p.Name(): p}})
 	plugintest.Migrate(t, db, &plugintest.Part{})
 	r := plugintest.Part{}
 	must(t, db.Create(&r).Error)
@@ -192,7 +192,7 @@ func TestPluginInitialize_LeavesGORMsSchemasAsTheyWereIfItFails(t *testing.T) {
 	db := plugintest.Bare(t)
 	notReady := errors.New("not ready")
 	p := uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(&leftover{}, &unmade{}),
-		uidplugin.WithGenerator("unmade", func(uidplugin.GeneratorConfig) (generator.Renewable, error) { return nil, notReady }))
+		uidplugin.WithGenerator("unmade", func(generator.Config) (generator.Renewable, error) { return nil, notReady }))
 	err := db.Use(p)
 	testkit.IsError(t, err, notReady, "uidplugin: ", "the generator unmade of table unmades cannot be made")
 	plugintest.Unregistered(t, db)

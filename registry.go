@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -235,9 +234,9 @@ func openSpace(ctx context.Context, cfg *config.Config, db *gorm.DB) (space *idS
 	if err := prepareTables(ctx, cfg, db, space.sql); err != nil {
 		return nil, err
 	}
-	if risks := space.sql.DurabilityRisks(ctx); len(risks) > 0 {
+	if risk := space.sql.DurabilityRisk(ctx); risk != "" {
 		cfg.Log.Warn("uidplugin: the database may lose acknowledged commits, so two rows could get the same id",
-			"settings", strings.Join(risks, "; "))
+			"settings", risk)
 	}
 	if cfg.LookupOnly {
 		if _, err := space.wdb.Registry(ctx); err != nil {

@@ -13,23 +13,20 @@ import (
 
 // Stats is the state of a plugin at one moment. In JSON, durations and errors are texts.
 type Stats struct {
-	Layout  generator.Layout `json:"-"`
-	Time    time.Time        `json:"time,omitzero"`      // by the clock of the generators
-	Expires time.Time        `json:"expires,omitzero"`   // end of the layout, or of the year 9999 if that is earlier
-	Space   string           `json:"id_space,omitempty"` // ID_SPACE, the name of the id space; empty with WithWorkerID
-	Slot    SlotStats        `json:"slot,omitzero"`      // zero with WithWorkerID
-	Tables  []TableStats     `json:"tables"`
+	Layout  generator.Layout     `json:"-"`
+	Time    time.Time            `json:"time,omitzero"`      // by the clock of the generators
+	Expires time.Time            `json:"expires,omitzero"`   // end of the layout, or of the year 9999 if that is earlier
+	Space   string               `json:"id_space,omitempty"` // ID_SPACE, the name of the id space; empty with WithWorkerID
+	Slot    workernode.SlotStats `json:"slot,omitzero"`      // zero with WithWorkerID
+	Tables  []TableStats         `json:"tables"`
 }
-
-// SlotStats is the state of this process's slot, with counters since its start.
-type SlotStats = workernode.SlotStats
 
 // TableStats is the state of one table's ids, or of all tables with WithWorkerID.
 type TableStats struct {
 	// Table is "*" with WithWorkerID and WithOneWorkerID. For a segment of a column that is not a primary key it is
 	// table.column.
 	Table     string        `json:"table"`
-	Generator string        `json:"generator"`            // name, such as [Cached]
+	Generator string        `json:"generator"`            // name, such as "cached"
 	WorkerIDs []int64       `json:"worker_ids,omitempty"` // ascending; several with lanes, empty for foreign ids
 	From      time.Time     `json:"from,omitzero"`        // start of the time that the worker ids may stamp
 	Until     time.Time     `json:"until,omitzero"`       // end of that time, unless renewed

@@ -24,6 +24,7 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/core"
 	engine "github.com/uidplugin/uidplugin/internal/follow"
+	"github.com/uidplugin/uidplugin/internal/inspect"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"gorm.io/gorm"
 )
@@ -61,9 +62,7 @@ type warned struct{ sync.Map }
 
 // warnNumbered warns once if the database numbers the key of the table.
 func (t *table) warnNumbered(ctx context.Context, db *gorm.DB) {
-	var quoted strings.Builder
-	db.Dialector.QuoteTo(&quoted, t.Name)
-	columns, err := t.db.ColumnsOf(ctx, quoted.String())
+	columns, err := inspect.Columns(ctx, t.db, sqldb.Quoted(db.Dialector, t.Name))
 	if err != nil {
 		return // the table can be followed without the warning
 	}

@@ -93,9 +93,8 @@ type Buffered struct {
 
 // BufferedState is the state of a [Buffered] generator at one moment.
 type BufferedState struct {
-	Left    int64 // ids in the buffer
-	Refills int64 // successful calls of Source
-	Failed  int64 // others
+	Left   int64 // ids in the buffer
+	Failed int64 // failed calls of Source
 	// LastError is the error of the last call of Source, or nil.
 	LastError error
 }
@@ -337,9 +336,7 @@ func (g *Buffered) fillUp() error {
 		}
 		g.mu.Lock()
 		g.state.LastError = err
-		if err == nil {
-			g.state.Refills++
-		} else {
+		if err != nil {
 			g.state.Failed++
 			g.broadcast()
 		}

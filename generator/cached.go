@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// DefaultMaxBorrow is the default of CachedConfig.MaxBorrow: how far a [Cached] generator runs ahead of the clock at
+// defaultMaxBorrow is the default of CachedConfig.MaxBorrow: how far a [Cached] generator runs ahead of the clock at
 // most. With the default layout and one lane that is 57.6 million ids at once.
-const DefaultMaxBorrow = time.Hour
+const defaultMaxBorrow = time.Hour
 
 // CachedConfig configures [NewCached].
 type CachedConfig struct {
 	Layout Layout // required
 	Lease  Lease  // required; Renew replaces it
 
-	// MaxBorrow limits how far ahead of the clock an id may be stamped; 0 means [DefaultMaxBorrow], and the smallest
+	// MaxBorrow limits how far ahead of the clock an id may be stamped; 0 means an hour, and the smallest
 	// value is one tick. A lease that begins further ahead hands out no id until the clock is within MaxBorrow of it.
 	// UidGenerator's boostPower sets the same limit as a number of ticks, 2^boostPower.
 	MaxBorrow time.Duration
@@ -96,7 +96,7 @@ func NewCached(c CachedConfig) (*Cached, error) {
 		return nil, err
 	}
 	if c.MaxBorrow == 0 {
-		c.MaxBorrow = max(DefaultMaxBorrow, c.Layout.Tick)
+		c.MaxBorrow = max(defaultMaxBorrow, c.Layout.Tick)
 	}
 	if c.MaxBorrow < c.Layout.Tick {
 		return nil, fmt.Errorf("%w: MaxBorrow %v is shorter than the tick of the layout, %v",

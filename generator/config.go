@@ -2,7 +2,7 @@ package generator
 
 import "time"
 
-// A Config is the input of a function that makes a generator, such as uidplugin.Factory.
+// A Config is the input of a function that makes a generator for uidplugin.WithGenerator.
 type Config struct {
 	Table  string // table of the ids; "*" for all tables
 	Layout Layout
@@ -12,7 +12,7 @@ type Config struct {
 	Leases []Lease
 	OnLow  func()
 
-	// MaxBorrow is how far ahead of the clock ids may be stamped; 0 means [DefaultMaxBorrow]. With
+	// MaxBorrow is how far ahead of the clock ids may be stamped; 0 means an hour. With
 	// uidplugin.WithWorkerID it is Lead.
 	MaxBorrow time.Duration
 

@@ -32,9 +32,9 @@ type Layout struct {
 
 // Parts are the fields of one id.
 type Parts struct {
-	Time     time.Time // start of the tick the id is stamped with, in UTC
-	WorkerID int64
-	Sequence int64
+	Time     time.Time `json:"time"` // start of the tick the id is stamped with, in UTC
+	WorkerID int64     `json:"worker_id"`
+	Sequence int64     `json:"sequence"`
 }
 
 // DefaultLayout has 41/18/4 bits and ticks of a millisecond since 2018-01-01. That is 16 ids a millisecond for each

@@ -18,7 +18,7 @@ type PairedConfig struct {
 	// it, with another worker id: [Layout.BackupWorker] is the article's. Both are required; Renew replaces them.
 	Main, Backup Lease
 
-	// MaxBorrow limits how far ahead of the clock the backup lane may stamp; 0 means [DefaultMaxBorrow].
+	// MaxBorrow limits how far ahead of the clock the backup lane may stamp; 0 means an hour.
 	// BACK_TIME_MAX in the article is a second.
 	MaxBorrow time.Duration
 

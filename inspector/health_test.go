@@ -10,6 +10,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // On call people have to know what fails, since when, and whether to act.
@@ -17,7 +18,7 @@ func TestHealthOf_SaysWhatAnOutageMeans(t *testing.T) {
 	t.Parallel()
 	gone := fmt.Errorf("uidplugin: the lease: %w", driver.ErrBadConn)
 	stats := func(failed, until time.Duration) uidplugin.Stats {
-		return uidplugin.Stats{Space: "x", Slot: uidplugin.SlotStats{
+		return uidplugin.Stats{Space: "x", Slot: workernode.SlotStats{
 			ID: 1, LastError: gone, Since: noon.Add(failed), Until: noon.Add(until),
 		}}
 	}
@@ -28,7 +29,7 @@ func TestHealthOf_SaysWhatAnOutageMeans(t *testing.T) {
 		summary    string
 		says       string
 	}{
-		"well":       {uidplugin.Stats{Space: "x", Slot: uidplugin.SlotStats{ID: 1}}, nil, false, "healthy", "Ids can be made now"},
+		"well":       {uidplugin.Stats{Space: "x", Slot: workernode.SlotStats{ID: 1}}, nil, false, "healthy", "Ids can be made now"},
 		"fixed":      {uidplugin.Stats{}, nil, false, "healthy", "Ids can be made now"},
 		"tool":       {uidplugin.Stats{Space: "x"}, nil, false, "holds no slot", "This process holds no slot now"},
 		"unreadable": {uidplugin.Stats{Space: "x"}, nil, true, "database unreachable", "could not read the database"},

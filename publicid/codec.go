@@ -75,8 +75,8 @@ func NewKeys(keys ...[]byte) (*Keys, error) {
 	return &Keys{func() [][KeySize]byte { return secrets }}, nil
 }
 
-// Equal reports whether both have the same keys in the same order.
-func (k *Keys) Equal(other *Keys) bool { return slices.Equal(k.list(), other.list()) }
+// equal reports whether both have the same keys in the same order.
+func (k *Keys) equal(other *Keys) bool { return slices.Equal(k.list(), other.list()) }
 
 // Codec returns the codec of one type of ids. The prefix must have 1 to 32 characters from a to z, 0 to 9 and _, start
 // with a letter, and not end with _. The error wraps [ErrConfig].
@@ -141,20 +141,17 @@ type codecKey struct {
 	check [8]byte // derived from the prefix
 }
 
-// Prefix returns the prefix, without the underscore.
-func (c *Codec) Prefix() string { return c.prefix[:len(c.prefix)-1] }
-
-// Len returns the length of a text in bytes.
-func (c *Codec) Len() int { return len(c.prefix) + blockChars }
+// len returns the length of a text in bytes.
+func (c *Codec) len() int { return len(c.prefix) + blockChars }
 
 // Encode returns the text of an id. It uses the newest key.
 func (c *Codec) Encode(id int64) string {
-	return string(c.Append(make([]byte, 0, maxPrefix+1+blockChars), id))
+	return string(c.append(make([]byte, 0, maxPrefix+1+blockChars), id))
 }
 
-// Append appends the text of an id to dst and returns the extended slice. It does not allocate if dst has room for
-// [Codec.Len] bytes.
-func (c *Codec) Append(dst []byte, id int64) []byte {
+// append appends the text of an id to dst and returns the extended slice. It does not allocate if dst has room for len
+// bytes.
+func (c *Codec) append(dst []byte, id int64) []byte {
 	k := c.keys()[0]
 	dst = append(dst, c.prefix...)
 	at := len(dst)
@@ -172,7 +169,7 @@ func (c *Codec) Decode(text string) (int64, error) {
 	if !strings.HasPrefix(text, c.prefix) {
 		return 0, fmt.Errorf("%w: %.40q does not begin with %q", ErrInvalid, text, c.prefix)
 	}
-	if len(text) != c.Len() {
+	if len(text) != c.len() {
 		return 0, fmt.Errorf("%w: %.60q has %d characters after %q, and must have %d", ErrInvalid, text,
 			len(text)-len(c.prefix), c.prefix, blockChars)
 	}

@@ -59,7 +59,7 @@ func (id ID[T]) MarshalText() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return codec.Append(make([]byte, 0, codec.Len()), int64(id)), nil
+	return codec.append(make([]byte, 0, codec.len()), int64(id)), nil
 }
 
 // UnmarshalText reads a text of the type.
@@ -85,8 +85,8 @@ func (id ID[T]) MarshalJSON() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	quoted := append(make([]byte, 0, codec.Len()+2), '"')
-	return append(codec.Append(quoted, int64(id)), '"'), nil // the text does not need escapes
+	quoted := append(make([]byte, 0, codec.len()+2), '"')
+	return append(codec.append(quoted, int64(id)), '"'), nil // the text does not need escapes
 }
 
 // UnmarshalJSON reads a quoted text of the type. null leaves the key unchanged.

@@ -74,11 +74,11 @@ type codecs struct {
 // SetKeys sets the keys for texts of [ID], for the whole process. Call it once, when the program starts. Calling it
 // again with the same keys does nothing. Other keys, or none, fail with an error that wraps [ErrConfig].
 func SetKeys(keys *Keys) error {
-	if keys == nil || keys.Equal(&Keys{}) {
+	if keys == nil || keys.equal(&Keys{}) {
 		return fmt.Errorf("%w: SetKeys: no keys are set; create them with NewKeys", ErrConfig)
 	}
 	model.SetKeyTexts(isPublicID)
-	if !set.CompareAndSwap(nil, &codecs{keys: keys}) && !set.Load().keys.Equal(keys) {
+	if !set.CompareAndSwap(nil, &codecs{keys: keys}) && !set.Load().keys.equal(keys) {
 		return fmt.Errorf("%w: SetKeys: other keys are set already; call it once, with all keys", ErrConfig)
 	}
 	return nil

@@ -18,17 +18,10 @@ import (
 )
 
 const (
-	// DefaultStep is the default of Config.Step, taken from Leaf's example.
-	DefaultStep = 2000
-
-	// DefaultMaxStep is the default of Config.MaxStep, the same as Leaf's.
-	DefaultMaxStep = 1_000_000
-
-	// DefaultMaxWait is the default of Config.MaxWait.
-	DefaultMaxWait = 10 * time.Second
-
-	// DefaultTimeout is the default of Config.Timeout.
-	DefaultTimeout = 10 * time.Second
+	defaultStep    = 2000      // as in Leaf's example
+	defaultMaxStep = 1_000_000 // as in Leaf
+	defaultMaxWait = 10 * time.Second
+	defaultTimeout = 10 * time.Second
 
 	// retryEvery is the pause after a failed fetch while no caller waits.
 	retryEvery = 5 * time.Second
@@ -46,12 +39,12 @@ type Config struct {
 	// The plugin sets Schema to the schema of its other tables, if it has any.
 	Schema string
 
-	// Step is the step that Open inserts if the row of the tag is missing, from 1 to 2^31-1; 0 means [DefaultStep]. If the
+	// Step is the step that Open inserts if the row of the tag is missing, from 1 to 2^31-1; 0 means 2,000. If the
 	// row has a smaller step, this process uses Step all the same, until somebody changes the step of the row. A
 	// transaction that keeps others from writing needs a Step of twice the rows that it creates.
 	Step int64
 
-	// MaxStep limits how far ranges grow, from 1 to 2^31-1 ids; 0 means [DefaultMaxStep]. They never grow if it is at
+	// MaxStep limits how far ranges grow, from 1 to 2^31-1 ids; 0 means 1,000,000. They never grow if it is at
 	// most the step of the row.
 	MaxStep int64
 
@@ -71,10 +64,10 @@ type Config struct {
 	// Description is stored in a row that Open inserts, for people. It has at most 256 characters.
 	Description string
 
-	// MaxWait limits how long a call without a deadline waits for one id; 0 means [DefaultMaxWait].
+	// MaxWait limits how long a call without a deadline waits for one id; 0 means 10 s.
 	MaxWait time.Duration
 
-	// Timeout limits the time of one statement; 0 means [DefaultTimeout].
+	// Timeout limits the time of one statement; 0 means 10 s.
 	Timeout time.Duration
 
 	// Now is the clock for the sizes of ranges; nil means [time.Now]. It is never called concurrently.
@@ -157,9 +150,9 @@ func Open(ctx context.Context, db *gorm.DB, tag string, c Config) (*Generator, e
 		return nil, err
 	}
 	least := c.Step // of an existing row
-	c.Table, c.Step, c.MaxStep, c.Start = cmp.Or(c.Table, DefaultTable), cmp.Or(c.Step, DefaultStep), cmp.Or(c.MaxStep, DefaultMaxStep), cmp.Or(c.Start, 1)
-	c.Log, c.MaxWait = cmp.Or(c.Log, slog.Default()), cmp.Or(c.MaxWait, DefaultMaxWait)
-	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c.Table, c.Step, c.MaxStep, c.Start = cmp.Or(c.Table, DefaultTable), cmp.Or(c.Step, defaultStep), cmp.Or(c.MaxStep, defaultMaxStep), cmp.Or(c.Start, 1)
+	c.Log, c.MaxWait = cmp.Or(c.Log, slog.Default()), cmp.Or(c.MaxWait, defaultMaxWait)
+	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
 	if c.Now == nil {
 		c.Now = time.Now
 	}

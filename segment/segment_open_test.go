@@ -113,7 +113,7 @@ func TestOpen_WorksForManyAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if maxID, step := stored(t, handle(t, path)); maxID != 1+8*segment.DefaultStep || step != segment.DefaultStep {
+	if maxID, step := stored(t, handle(t, path)); maxID != 1+8*2000 || step != 2000 {
 		t.Errorf("max_id %d, step %d", maxID, step)
 	}
 }

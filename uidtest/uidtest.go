@@ -204,7 +204,7 @@ func (s *sequence) Name() string { return "uidtest" }
 // GORM calls it again for copies of the configuration, for example with dbresolver.
 func (s *sequence) Initialize(db *gorm.DB) error {
 	register := db.Use
-	if db.Plugins[uidplugin.Name] == gorm.Plugin(s.ids) {
+	if db.Plugins[s.ids.Name()] == gorm.Plugin(s.ids) {
 		register = func(p gorm.Plugin) error { return p.Initialize(db) }
 	}
 	if err := register(s.ids); err != nil {

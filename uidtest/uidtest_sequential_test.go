@@ -204,7 +204,7 @@ func TestSequential_ConcurrentCreates(t *testing.T) {
 func TestSequential_TagsMayNameGenerators(t *testing.T) {
 	t.Parallel()
 
-	own := uidplugin.WithGenerator("mine", func(uidplugin.GeneratorConfig) (generator.Renewable, error) {
+	own := uidplugin.WithGenerator("mine", func(generator.Config) (generator.Renewable, error) {
 		return nil, errors.New("must not be called")
 	})
 	db := open(t, uidtest.Sequential(own, uidplugin.WithModels(&numbers{})), &numbers{})

@@ -135,7 +135,7 @@ func TestPlugins_IgnoreWhereIDsComeFrom(t *testing.T) {
 			options := []uidplugin.Option{
 				uidplugin.WithRegistry(registry), uidplugin.WithDatabaseName("shop"), uidplugin.WithOneWorkerID(),
 				uidplugin.WithDisposable(), uidplugin.WithoutMigration(), uidplugin.WithLookupOnly(), uidplugin.WithWorkerID(7), uidplugin.WithRegion(1, 2), uidplugin.WithSchema("shop"),
-				uidplugin.WithDefaultGenerator(uidplugin.Snowflake),
+				uidplugin.WithDefaultGenerator("snowflake"),
 				uidplugin.WithClock(func() time.Time { return noon.Add(time.Hour) }), nil,
 			}
 			other, one := open(t, make(), &author{}), open(t, make(options...), &author{})

@@ -149,7 +149,8 @@ func fit(s string, n int) string {
 	return s
 }
 
-// A Kind is the kind of machine that a process runs on: column TYPE, with UidGenerator's values.
+// A Kind is the kind of machine that a process runs on: column TYPE, with UidGenerator's values. Its text is the
+// upper-case name, or lower-case in JSON.
 type Kind int
 
 // The kinds of UidGenerator's WorkerNodeType.

@@ -120,7 +120,7 @@ func TestFollow_EnablesAndDisablesATable(t *testing.T) {
 			t.Errorf("after enable: %+v", f)
 		}
 		mark := advance(t, db)
-		if f := statusOf(t, r, exitOK); f.Mark.Int64() != mark || f.Behind < 2000 || f.Behind > 60_000 || !f.Closing || len(f.Holders) > 0 {
+		if f := statusOf(t, r, exitOK); int64(f.Mark) != mark || f.Behind < 2000 || f.Behind > 60_000 || !f.Closing || len(f.Holders) > 0 {
 			t.Errorf("after a round: %+v", f)
 		}
 		r.run("follow", "enable", "orders").want(t, exitOK, fmt.Sprint(mark), "  1s  ", "until 20") // it keeps the mark
@@ -153,12 +153,12 @@ func TestFollow_ResetsAMarkInTheFuture(t *testing.T) {
 		wrong := r
 		wrong.now = func() time.Time { return time.Now().Add(time.Hour) }
 		wrong.run("follow", "reset", "orders", "--yes").want(t, exitFailed, "synchronize them")
-		if f := statusOf(t, r, exitWrong); f.Mark.Int64() != future || f.Ahead < 7_100_000 {
+		if f := statusOf(t, r, exitWrong); int64(f.Mark) != future || f.Ahead < 7_100_000 {
 			t.Errorf("it was reset: %+v", f)
 		}
 		r.run("follow", "reset", "orders", "--yes").want(t, exitOK, "orders", "installed")
 		mark := advance(t, db)
-		if f := statusOf(t, r, exitOK); f.Mark.Int64() != mark || mark >= future || f.Ahead != 0 {
+		if f := statusOf(t, r, exitOK); int64(f.Mark) != mark || mark >= future || f.Ahead != 0 {
 			t.Errorf("after the reset and a round: %+v", f)
 		}
 	})

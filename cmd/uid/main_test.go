@@ -121,7 +121,7 @@ func runScripts(t *testing.T, dir string, d *testkit.Database) {
 			for i, id := range ids {
 				e.Setenv(fmt.Sprint("ID", i+1), fmt.Sprint(id))
 			}
-			parts, err := generator.DefaultLayout().Decompose(ids[0].Int64())
+			parts, err := generator.DefaultLayout().Decompose(int64(ids[0]))
 			if err != nil {
 				return err
 			}

@@ -39,7 +39,7 @@ func TestPartitions_PrintsTheStatements(t *testing.T) {
 			must(t, json.Unmarshal([]byte(line), &s))
 			steps, statements = append(steps, s), append(statements, s.Statements()...)
 		}
-		if s := steps[0]; s.Action != partition.Convert || s.Partition != first || s.Below <= ids[0].Int64() || s.From != 0 {
+		if s := steps[0]; s.Action != partition.Convert || s.Partition != first || s.Below <= int64(ids[0]) || s.From != 0 {
 			t.Errorf("the first step is %+v", s)
 		}
 		if len(steps) != 3 || steps[1].From != steps[0].Below || !steps[1].Begin.Equal(steps[0].End) {

@@ -89,7 +89,7 @@ func TestRegionSplit_BeginsRegions(t *testing.T) {
 			}
 			odb = other.Open(t, nil)
 			for _, id := range regional(t, odb, i+1, 3, "elsewhere") {
-				parts, err := generator.DefaultLayout().Decompose(id.Int64())
+				parts, err := generator.DefaultLayout().Decompose(int64(id))
 				must(t, err)
 				workers[parts.WorkerID]++
 			}

@@ -293,7 +293,7 @@ func TestRemove_OtherDatabases(t *testing.T) {
 		db := d.Open(t, nil)
 		must(t, db.Exec("INSERT INTO orders (text) VALUES ('plain')").Error)
 		must(t, db.Raw("SELECT id FROM orders WHERE text = 'plain'").Scan(&id).Error)
-		if id <= s.id.Int64() {
+		if id <= int64(s.id) {
 			t.Errorf("the new key %d is not above %d", id, s.id)
 		}
 	})
@@ -326,7 +326,7 @@ func TestRemove_TablesAsTheyMayBe(t *testing.T) {
 		must(t, db.Exec("INSERT INTO orders (text) VALUES ('plain')").Error)
 		var id int64
 		must(t, db.Raw("SELECT id FROM orders WHERE text = 'plain'").Scan(&id).Error)
-		if id <= ids[0].Int64() {
+		if id <= int64(ids[0]) {
 			t.Errorf("the new key %d is not above %d", id, ids[0])
 		}
 		r.run("remove", "--yes").want(t, exitOK)

@@ -164,7 +164,7 @@ func TestSlots_OfEachState(t *testing.T) {
 // tickOf returns the tick that an id is stamped with.
 func tickOf(t *testing.T, l generator.Layout, id uidplugin.ID) int64 {
 	t.Helper()
-	parts, err := l.Decompose(id.Int64())
+	parts, err := l.Decompose(int64(id))
 	must(t, err)
 	return l.TickAt(parts.Time)
 }

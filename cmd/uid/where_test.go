@@ -166,7 +166,7 @@ func TestWhere_ReadsIDsAsPeopleWriteThem(t *testing.T) {
 	must(t, err)
 	codec, err := keys.Codec("ord")
 	must(t, err)
-	text := codec.Encode(id.Int64())
+	text := codec.Encode(int64(id))
 	hex := fmt.Sprintf("%x", secret)
 	other := strings.Repeat("1122", 16)
 	for _, r := range []runner{
@@ -198,8 +198,8 @@ func TestWhere_ReadsIDsAsPeopleWriteThem(t *testing.T) {
 	}
 	codec, err = keys.Codec("cus")
 	must(t, err)
-	r.run("where", codec.Encode(id.Int64())).want(t, exitOK, "cus\n", "wrong type")
-	r.run("where", "--json", codec.Encode(id.Int64())).want(t, exitOK, `"prefix":"cus"`)
+	r.run("where", codec.Encode(int64(id))).want(t, exitOK, "cus\n", "wrong type")
+	r.run("where", "--json", codec.Encode(int64(id))).want(t, exitOK, `"prefix":"cus"`)
 	r = runner{t: t, dsn: dsn(d)}
 	r.run("where", "order_id="+strings.Repeat("x", 100)).want(t, exitWrong, `"`+strings.Repeat("x", 60)+`..."`)
 	r.run("where", "made order_id 4").want(t, exitWrong, `"made order_id 4" is neither`, "pass an id")

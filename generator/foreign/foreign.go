@@ -40,8 +40,7 @@ func UidGeneratorSampleLayout() generator.Layout {
 // A System describes the ids of another system, to read them. It has the default settings of the system. An
 // installation may have other settings: compare with rows whose age is known, as [Identify] does.
 type System struct {
-	Name   string
-	Source string // the address where the system documents it
+	Name string
 
 	// Layout has the widths, the tick and the epoch. Its methods that use only the time of ids, such as Range, Above
 	// and Expires, are right for every system.
@@ -68,14 +67,14 @@ func Systems() []System {
 	yitter := generator.Layout{TimeBits: 51, WorkerBits: 6, SequenceBits: 6, Tick: time.Millisecond,
 		Epoch: time.UnixMilli(1582136402000).UTC()}
 	return []System{
-		{"Twitter snowflake, Leaf", "https://github.com/twitter-archive/snowflake/releases/tag/snowflake-2010", generator.SnowflakeLayout(), false},
-		{"UidGenerator", "https://github.com/baidu/uid-generator", UidGeneratorLayout(), false},
-		{"UidGenerator, sample configuration", "https://github.com/baidu/uid-generator#step-3-spring-configuration", UidGeneratorSampleLayout(), false},
-		{"Discord", "https://discord.com/developers/docs/reference#snowflakes", discord, false},
-		{"Instagram", "https://instagram-engineering.com/sharding-ids-at-instagram-1cf5a71e5a5c", instagram, false},
-		{"yitter IdGenerator", "https://github.com/yitter/IdGenerator", yitter, false},
-		{"sonyflake v2", "https://pkg.go.dev/github.com/sony/sonyflake/v2", sonyflake, true},
-		{"sonyflake v1", "https://pkg.go.dev/github.com/sony/sonyflake", first, true},
+		{"Twitter snowflake, Leaf", generator.SnowflakeLayout(), false},           // https://github.com/twitter-archive/snowflake/releases/tag/snowflake-2010
+		{"UidGenerator", UidGeneratorLayout(), false},                             // https://github.com/baidu/uid-generator
+		{"UidGenerator, sample configuration", UidGeneratorSampleLayout(), false}, // https://github.com/baidu/uid-generator#step-3-spring-configuration
+		{"Discord", discord, false},                                               // https://discord.com/developers/docs/reference#snowflakes
+		{"Instagram", instagram, false},                                           // https://instagram-engineering.com/sharding-ids-at-instagram-1cf5a71e5a5c
+		{"yitter IdGenerator", yitter, false},                                     // https://github.com/yitter/IdGenerator
+		{"sonyflake v2", sonyflake, true},                                         // https://pkg.go.dev/github.com/sony/sonyflake/v2
+		{"sonyflake v1", first, true},                                             // https://pkg.go.dev/github.com/sony/sonyflake
 	}
 }
 

@@ -25,7 +25,7 @@ func TestGaps_RowsOfOthersFitBetweenTwoIDs(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		for _, l := range layouts {
-			for _, generator := range []string{uidplugin.Cached, uidplugin.Snowflake, uidplugin.Paired} {
+			for _, generator := range []string{"cached", "snowflake", "paired"} {
 				_, other := adopted(t, d)
 				db, p := process(t, d, uidplugin.WithLayout(l.layout), uidplugin.WithDefaultGenerator(generator))
 				for range 10 {
@@ -36,7 +36,7 @@ func TestGaps_RowsOfOthersFitBetweenTwoIDs(t *testing.T) {
 						ids[i] = id
 					}
 					for _, id := range ids {
-						if err := db.Create(&Order{ID: id.Int64()}).Error; err != nil {
+						if err := db.Create(&Order{ID: int64(id)}).Error; err != nil {
 							t.Fatalf("%s, %s: %d of %d: %v", l.name, generator, id, ids, err)
 						}
 						for range 5 {

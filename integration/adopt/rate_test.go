@@ -48,7 +48,7 @@ func (s *side) String() string {
 func TestRate_CreatesOfBothSidesSucceed(t *testing.T) {
 	t.Parallel()
 	for _, l := range layouts {
-		for _, generator := range []string{uidplugin.Cached, uidplugin.Snowflake} {
+		for _, generator := range []string{"cached", "snowflake"} {
 			for _, batch := range []int{1, 10} {
 				many := batch > 1 && l.layout.Tick > time.Millisecond // more rows than gaps leave ids to a worker id
 				if many || *adoptFor == 0 && (batch > 1 || l.layout.Tick == 10*time.Millisecond) {

@@ -20,7 +20,7 @@ type chaosMaker interface {
 	fill(ctx context.Context, table int, ids []int64) error
 	next(ctx context.Context, table int) (int64, error)
 	insert(ctx context.Context, table, n int) ([]int64, error) // none if it inserts no rows
-	stats() uidplugin.SlotStats
+	stats() workernode.SlotStats
 	close(ctx context.Context) error
 }
 
@@ -61,14 +61,14 @@ func (m *pluginMaker) fill(ctx context.Context, table int, ids []int64) error {
 
 func (m *pluginMaker) next(ctx context.Context, table int) (int64, error) {
 	id, err := m.plugin.NextID(ctx, chaosTables[table].model)
-	return id.Int64(), err
+	return int64(id), err
 }
 
 func (m *pluginMaker) insert(ctx context.Context, table, n int) ([]int64, error) {
 	return chaosTables[table].create(m.db.WithContext(ctx), n)
 }
 
-func (m *pluginMaker) stats() uidplugin.SlotStats { return m.plugin.Stats().Slot }
+func (m *pluginMaker) stats() workernode.SlotStats { return m.plugin.Stats().Slot }
 
 func (m *pluginMaker) close(ctx context.Context) error { return m.plugin.Close(ctx) }
 
@@ -123,7 +123,7 @@ func (m *managerMaker) next(ctx context.Context, table int) (int64, error) {
 
 func (m *managerMaker) insert(context.Context, int, int) ([]int64, error) { return nil, nil }
 
-func (m *managerMaker) stats() uidplugin.SlotStats { return m.manager.Stats() }
+func (m *managerMaker) stats() workernode.SlotStats { return m.manager.Stats() }
 
 func (m *managerMaker) close(ctx context.Context) error {
 	for _, g := range m.generators {

@@ -14,6 +14,7 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/driver/mysql"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
@@ -32,8 +33,8 @@ type promotionProcess struct {
 	mu              sync.Mutex
 	ids             []int64
 	faults          int
-	leases          uidplugin.SlotStats // in the end
-	stall, recovery time.Duration       // the longest time without ids over back, and its end from back on
+	leases          workernode.SlotStats // in the end
+	stall, recovery time.Duration        // the longest time without ids over back, and its end from back on
 }
 
 // start starts a process, whose clock is off, and returns when it has worker ids.

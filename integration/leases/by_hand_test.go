@@ -60,7 +60,7 @@ func TestWithWorkerID_HighNumbersAndARegistryExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		small := uidplugin.WithLayout(generator.SnowflakeLayout())
-		paired := []uidplugin.Option{uidplugin.WithLayout(generator.JSSafeLayout()), uidplugin.WithDefaultGenerator(uidplugin.Paired)}
+		paired := []uidplugin.Option{uidplugin.WithLayout(generator.JSSafeLayout()), uidplugin.WithDefaultGenerator("paired")}
 		start := func(d *testkit.Database, options ...uidplugin.Option) error {
 			return d.Open(t, nil).Use(uidplugin.New(append(options, harness.Quiet)...))
 		}

@@ -35,7 +35,7 @@ func TestRenewals_StayWhenATransactionIsRolledBack(t *testing.T) {
 					if err := tx.Create(&row).Error; err != nil {
 						return err
 					}
-					ledger.Add("t1", row.ID.Int64())
+					ledger.Add("t1", int64(row.ID))
 				}
 				return rollback
 			})

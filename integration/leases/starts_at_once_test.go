@@ -42,7 +42,7 @@ type startedReport struct {
 	Open, Use, First time.Duration // for the handle, for db.Use, and for the first row of each table
 	Workers          map[string]int64
 	IDs              map[string][]int64 // by table
-	Slot             uidplugin.SlotStats
+	Slot             workernode.SlotStats
 	Connections      int
 	Port             string
 }
@@ -130,7 +130,7 @@ func (r *startedReport) create(db *gorm.DB) error {
 	for _, row := range c {
 		r.IDs["t3"] = append(r.IDs["t3"], int64(row.ID))
 	}
-	for table, id := range map[string]int64{"t1": a.ID.Int64(), "t2": b.ID, "t4": text.Int64(), "t5": f.Key.Int64()} {
+	for table, id := range map[string]int64{"t1": int64(a.ID), "t2": b.ID, "t4": int64(text), "t5": int64(f.Key)} {
 		r.IDs[table] = append(r.IDs[table], id)
 	}
 	return nil

@@ -64,7 +64,7 @@ type (
 func TestWithRegion_AllIDsAreOfTheRegion(t *testing.T) {
 	t.Parallel()
 	const n, of = 2, 5
-	for _, options := range [][]uidplugin.Option{nil, {uidplugin.WithOneWorkerID()}, {uidplugin.WithDisposable()}, {uidplugin.WithDefaultGenerator(uidplugin.Paired)}} {
+	for _, options := range [][]uidplugin.Option{nil, {uidplugin.WithOneWorkerID()}, {uidplugin.WithDisposable()}, {uidplugin.WithDefaultGenerator("paired")}} {
 		db := testkit.SQLite{}.Open(t)
 		p := plugintest.Use(t, db, append(options, uidplugin.WithRegion(n, of), uidplugin.WithModels(&regionRow{}, &plugintest.Part{}))...)
 		must(t, db.AutoMigrate(&regionRow{}, &plugintest.Part{}))

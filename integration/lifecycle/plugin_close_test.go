@@ -23,7 +23,7 @@ var must, saysAll = testkit.Must, testkit.SaysAll
 func TestPluginClose_AfterItNoIDIsMade(t *testing.T) {
 	t.Parallel()
 
-	for _, kind := range []string{uidplugin.Cached, uidplugin.Snowflake} {
+	for _, kind := range []string{"cached", "snowflake"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 
@@ -119,7 +119,7 @@ func TestPluginClose_WaitsForTheBackgroundOrItsContext(t *testing.T) {
 func TestPluginClose_EndsTheWaitForTheClock(t *testing.T) {
 	t.Parallel()
 
-	for _, kind := range []string{uidplugin.Cached, uidplugin.Snowflake} {
+	for _, kind := range []string{"cached", "snowflake"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 

@@ -39,7 +39,7 @@ func TestPluginHealth_OfAFixedWorkerIDAgreesWithAProbe(t *testing.T) {
 	t.Parallel()
 
 	end := time.Until(generator.DefaultLayout().Expires())
-	for _, kind := range []string{uidplugin.Cached, uidplugin.Snowflake, uidplugin.Paired, "patient", "impatient"} {
+	for _, kind := range []string{"cached", "snowflake", "paired", "patient", "impatient"} {
 		for name, steps := range map[string][]time.Duration{
 			"ahead for a while":   {0, 50 * day, 0, 50 * day, 60 * day},
 			"back":                {0, -50 * day, -50 * day, 0, 1},
@@ -53,12 +53,12 @@ func TestPluginHealth_OfAFixedWorkerIDAgreesWithAProbe(t *testing.T) {
 
 				clock := &steppedClock{}
 				db := plugintest.Open(t, uidplugin.WithWorkerID(7), uidplugin.WithDefaultGenerator(kind), func(c *config.Config) { c.Now = clock.Now },
-					uidplugin.WithGenerator("patient", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+					uidplugin.WithGenerator("patient", func(c generator.Config) (generator.Renewable, error) {
 						s := c.Snowflake()
 						s.MaxClockBackwards = time.Hour
 						return generator.NewSnowflake(s)
 					}),
-					uidplugin.WithGenerator("impatient", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+					uidplugin.WithGenerator("impatient", func(c generator.Config) (generator.Renewable, error) {
 						s := c.Cached()
 						s.NoWait = true
 						return generator.NewCached(s)
@@ -79,7 +79,7 @@ func TestPluginHealth_OfAFixedWorkerIDAgreesWithAProbe(t *testing.T) {
 						}
 					}
 				}
-				if must := kind == uidplugin.Snowflake && name != "before the epoch"; must && failed == 0 {
+				if must := kind == "snowflake" && name != "before the epoch"; must && failed == 0 {
 					t.Error("no create failed, so nothing was compared")
 				}
 			})
@@ -91,7 +91,7 @@ func TestPluginHealth_OfAFixedWorkerIDAgreesWithAProbe(t *testing.T) {
 func TestWithWorkerID_LogsStepsOfTheClock(t *testing.T) {
 	t.Parallel()
 
-	for _, kind := range []string{uidplugin.Cached, uidplugin.Snowflake, uidplugin.Paired} {
+	for _, kind := range []string{"cached", "snowflake", "paired"} {
 		clock, j := &steppedClock{}, &plugintest.Journal{}
 		p := uidplugin.From(plugintest.Open(t, uidplugin.WithWorkerID(7), uidplugin.WithDefaultGenerator(kind), func(c *config.Config) { c.Now = clock.Now }, j.Option()))
 		count := func(when string, ahead, back int) {
@@ -121,7 +121,7 @@ func TestWithWorkerID_LogsStepsOfTheClock(t *testing.T) {
 func TestPluginHealth_OfARegistryIsNotNilWithoutIDs(t *testing.T) {
 	t.Parallel()
 
-	for _, kind := range []string{uidplugin.Cached, uidplugin.Snowflake, uidplugin.Paired} {
+	for _, kind := range []string{"cached", "snowflake", "paired"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 
@@ -200,7 +200,7 @@ func TestPluginHealth_AtTheEndOfTheLayout(t *testing.T) {
 	t.Parallel()
 
 	for name, option := range map[string]uidplugin.Option{"registry": nil, "fixed": uidplugin.WithWorkerID(7)} {
-		for _, kind := range []string{uidplugin.Cached, uidplugin.Snowflake, uidplugin.Paired} {
+		for _, kind := range []string{"cached", "snowflake", "paired"} {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				t.Parallel()
 

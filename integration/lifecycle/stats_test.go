@@ -173,10 +173,10 @@ func TestStats_JSON(t *testing.T) {
 		{uidplugin.TableStats{Table: "orders", Generator: "cached", WorkerIDs: []int64{7}, From: at, Until: at, Lead: 1500 * time.Millisecond, Made: 9, Waits: 1},
 			`{"table":"orders","generator":"cached","worker_ids":[7],"from":"2026-01-02T03:04:05Z","until":"2026-01-02T03:04:05Z","made":9,"waits":1,"lead":"1.5s"}`},
 		{uidplugin.TableStats{Table: "*", Generator: "segment"}, `{"table":"*","generator":"segment","made":0,"waits":0}`},
-		{uidplugin.SlotStats{ID: 1, Renewals: 2, LastError: errors.New("no \"way\""), Since: at},
+		{workernode.SlotStats{ID: 1, Renewals: 2, LastError: errors.New("no \"way\""), Since: at},
 			`{"id":1,"worker_ids":0,"given":0,"renewals":2,"failures":0,"sessions":0,"reclaimed":0,"allocated":0,"lost":0,"lost_commits":0,"since":"2026-01-02T03:04:05Z","last_error":"no \"way\""}`},
-		{uidplugin.Location{ID: 7, Time: at, Table: "orders", WorkerID: 3, Session: workernode.Session{Slot: 1, Application: "shop", Host: "a", Port: "80", Kind: workernode.Container, From: at}},
-			`{"id":"7","time":"2026-01-02T03:04:05Z","table":"orders","worker_id":3,"sequence":0,"session":{"slot":1,"application":"shop","host":"a","port":"80","kind":"container","from":"2026-01-02T03:04:05Z"}}`},
+		{uidplugin.Location{ID: 7, Parts: generator.Parts{Time: at, WorkerID: 3}, Table: "orders", Session: workernode.Session{Slot: 1, Application: "shop", Host: "a", Port: "80", Kind: workernode.Container, From: at}},
+			`{"id":"7","time":"2026-01-02T03:04:05Z","worker_id":3,"sequence":0,"table":"orders","session":{"slot":1,"application":"shop","host":"a","port":"80","kind":"container","from":"2026-01-02T03:04:05Z"}}`},
 	} {
 		if got, err := json.Marshal(c.value); err != nil || string(got) != c.want {
 			t.Errorf("%s, %v; want\n%s", got, err, c.want)

@@ -234,7 +234,7 @@ func TestOutage_OfAPoolOfOne(t *testing.T) {
 				if err := tx.Create(&row).Error; err != nil {
 					return err
 				}
-				ledger.Add("t1", row.ID.Int64())
+				ledger.Add("t1", int64(row.ID))
 				time.Sleep(10 * time.Millisecond)
 				return nil
 			}))
@@ -250,7 +250,7 @@ func TestOutage_OfAPoolOfOne(t *testing.T) {
 				if err := tx.Create(&row).Error; err != nil {
 					return err
 				}
-				ledger.Add("t1", row.ID.Int64())
+				ledger.Add("t1", int64(row.ID))
 				time.Sleep(time.Millisecond)
 			}
 			return nil

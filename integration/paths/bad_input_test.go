@@ -196,7 +196,7 @@ func TestBadInput_RollbackKeepsWorkerIDs(t *testing.T) {
 			return rollback
 		})
 		testkit.IsError(t, err, rollback)
-		where, err := p.Locate(context.Background(), uidplugin.ID(row.ID.Int64()))
+		where, err := p.Locate(context.Background(), row.ID)
 		if err != nil || where.Table != "t1" {
 			t.Errorf("Locate = %+v, %v", where, err)
 		}

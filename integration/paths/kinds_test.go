@@ -47,7 +47,7 @@ func TestGenerators_KeepTheSameLaws(t *testing.T) {
 		var mu sync.Mutex
 		options := []uidplugin.Option{
 			uidplugin.WithSegments(segment.Config{Step: 50}),
-			uidplugin.WithGenerator("mine", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+			uidplugin.WithGenerator("mine", func(c generator.Config) (generator.Renewable, error) {
 				return generator.NewSnowflake(generator.SnowflakeConfig{Layout: c.Layout, Lease: c.Leases[0], OnLow: c.OnLow, Now: c.Now, RandomStart: 10})
 			}),
 			uidplugin.WithSource("source", func(context.Context, *gorm.DB, string) (generator.Generator, error) {

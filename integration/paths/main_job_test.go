@@ -82,7 +82,7 @@ func TestMainJob(t *testing.T) {
 			t.Fatal(err)
 		}
 		ids := map[int64]string{
-			c.ID: "customers", c.Orders[1].ID.Int64(): "orders", item: "items", int64(c.Orders[0].Tags[0].ID): "tags",
+			c.ID: "customers", int64(c.Orders[1].ID): "orders", item: "items", int64(c.Orders[0].Tags[0].ID): "tags",
 		}
 		for _, p := range []*uidplugin.Plugin{p, elsewhere} {
 			for id, table := range ids {
@@ -106,7 +106,7 @@ func TestMainJob(t *testing.T) {
 			t.Errorf("Find = %#v, %v", row, err)
 		}
 		testkit.Must(t, db.Delete(&Order{}, c.Orders[1].ID).Error)
-		if _, err := p.Find(ctx, uidplugin.ID(c.Orders[1].ID.Int64())); !errors.Is(err, gorm.ErrRecordNotFound) {
+		if _, err := p.Find(ctx, c.Orders[1].ID); !errors.Is(err, gorm.ErrRecordNotFound) {
 			t.Errorf("Find of a deleted row: %v", err)
 		}
 	})

@@ -62,7 +62,7 @@ func TestUse_TwoPluginsOnOneDatabase(t *testing.T) {
 		d := migrated(t, e, shop...)
 		handles := []*gorm.DB{d.open(t, nil), d.open(t, &gorm.Config{PrepareStmt: true})}
 		must(t, handles[0].Use(plugin(t, uidplugin.WithModels(shop...), uidplugin.WithHost(workernode.Host{Name: "one"}))))
-		must(t, handles[1].Use(plugin(t, uidplugin.WithDefaultGenerator(uidplugin.Snowflake),
+		must(t, handles[1].Use(plugin(t, uidplugin.WithDefaultGenerator("snowflake"),
 			uidplugin.WithHost(workernode.Host{Name: "two"}), uidplugin.WithoutMigration())))
 
 		var ids []int64
@@ -73,7 +73,7 @@ func TestUse_TwoPluginsOnOneDatabase(t *testing.T) {
 			}
 			must(t, db.Create(&customers).Error)
 			for _, c := range customers {
-				ids = append(ids, c.ID, c.Orders[0].ID.Int64())
+				ids = append(ids, c.ID, int64(c.Orders[0].ID))
 			}
 			for _, reader := range handles {
 				where, err := uidplugin.From(reader).Locate(context.Background(), uidplugin.ID(customers[0].ID))
@@ -143,7 +143,7 @@ func TestUse_ConfigurationsOpenedAgain(t *testing.T) {
 				for i, handle := range []*gorm.DB{other, db, other} {
 					c := Customer{Name: "here", Orders: make([]Order, 2)}
 					must(t, handle.Create(&c).Error)
-					for _, id := range []int64{c.ID, c.Orders[0].ID.Int64(), c.Orders[1].ID.Int64()} {
+					for _, id := range []int64{c.ID, int64(c.Orders[0].ID), int64(c.Orders[1].ID)} {
 						if id == 0 || seen[id] {
 							t.Errorf("create %d: the id %d is zero, or twice", i, id)
 						}

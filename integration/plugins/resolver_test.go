@@ -67,7 +67,7 @@ func createAtOnce(t *testing.T, db *gorm.DB) []Customer {
 	all.Wait()
 	seen := map[int64]bool{}
 	for _, c := range customers {
-		for _, id := range []int64{c.ID, c.Orders[0].ID.Int64(), c.Orders[1].ID.Int64()} {
+		for _, id := range []int64{c.ID, int64(c.Orders[0].ID), int64(c.Orders[1].ID)} {
 			if id == 0 || seen[id] {
 				t.Errorf("id %d is zero, or twice", id)
 			}
@@ -98,7 +98,7 @@ func TestResolver_WithReplicas(t *testing.T) {
 
 				c := customers[3]
 				located(t, db, c.ID, "customers")
-				located(t, db, c.Orders[1].ID.Int64(), "orders")
+				located(t, db, int64(c.Orders[1].ID), "orders")
 				located(t, db.Clauses(dbresolver.Read), c.ID, "customers")
 				if _, err := foundName(t, db, c.ID); !errors.Is(err, gorm.ErrRecordNotFound) {
 					t.Errorf("Find on a replica without the row: %v", err)
@@ -132,7 +132,7 @@ func TestResolver_WithReplicas(t *testing.T) {
 				again := source.open(t, &gorm.Config{PrepareStmt: config.PrepareStmt})
 				use(again, plugin(t, uidplugin.WithModels(shop...)), resolver(t, nil, replicas))
 				located(t, again, c.ID, "customers")
-				rows, err := uidplugin.From(again.Clauses(dbresolver.Write)).FindAll(ctx, []uidplugin.ID{uidplugin.ID(c.ID), uidplugin.ID(c.Orders[0].ID.Int64()), uidplugin.ID(customers[5].ID)})
+				rows, err := uidplugin.From(again.Clauses(dbresolver.Write)).FindAll(ctx, []uidplugin.ID{uidplugin.ID(c.ID), c.Orders[0].ID, uidplugin.ID(customers[5].ID)})
 				if err != nil || len(rows) != 3 {
 					t.Errorf("FindAll = %v, %v", rows, err)
 				}
@@ -205,7 +205,7 @@ func TestResolver_WithASourceOfItsOwn(t *testing.T) {
 			if name, err := foundName(t, db.Clauses(dbresolver.Use("second")), there.ID); err != nil || name != "there" {
 				t.Errorf("Find in the second = %q, %v", name, err)
 			}
-			row, err := uidplugin.From(db).Find(context.Background(), uidplugin.ID(o.ID.Int64()))
+			row, err := uidplugin.From(db).Find(context.Background(), o.ID)
 			if got, ok := row.(*Order); !ok || got.Note != "second" {
 				t.Errorf("Find = %#v, %v", row, err)
 			}
@@ -244,7 +244,7 @@ func TestResolver_WithRegistry(t *testing.T) {
 			}
 			for i, customers := range made {
 				for _, c := range customers {
-					for _, id := range []int64{c.ID, c.Orders[0].ID.Int64(), c.Orders[1].ID.Int64()} {
+					for _, id := range []int64{c.ID, int64(c.Orders[0].ID), int64(c.Orders[1].ID)} {
 						if seen[id] {
 							t.Errorf("%d comes twice", id)
 						}

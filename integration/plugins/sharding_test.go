@@ -142,7 +142,7 @@ func TestSharding_WithOneConnection(t *testing.T) {
 			c := Customer{Name: "first", Orders: make([]Order, 1)}
 			must(t, db.Create(&c).Error)
 			located(t, db, c.ID, "customers")
-			located(t, db, c.Orders[0].ID.Int64(), "orders")
+			located(t, db, int64(c.Orders[0].ID), "orders")
 		})
 	})
 }

@@ -99,9 +99,9 @@ func createRows(db *gorm.DB) (lines string, err error) {
 	if err := db.Create(&c).Error; err != nil {
 		return "", err
 	}
-	lines = fmt.Sprintln("customers", c.ID.Int64())
+	lines = fmt.Sprintln("customers", int64(c.ID))
 	for _, o := range c.Orders {
-		lines += fmt.Sprintln("orders", o.ID.Int64()) + fmt.Sprintln("items", o.Items[0].ID.Int64(), o.Items[1].ID.Int64())
+		lines += fmt.Sprintln("orders", int64(o.ID)) + fmt.Sprintln("items", int64(o.Items[0].ID), int64(o.Items[1].ID))
 	}
 	notes := make([]note, 5)
 	if err := db.Create(&notes).Error; err != nil {

@@ -45,7 +45,7 @@ func fills(t *testing.T, databases map[string]*gorm.DB, rows int) map[int64]stri
 					t.Error(name, err)
 					return
 				}
-				ledger.Add(name, a.ID.Int64(), b.ID)
+				ledger.Add(name, int64(a.ID), b.ID)
 			}
 		})
 	}

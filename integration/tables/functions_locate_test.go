@@ -230,7 +230,7 @@ func TestFunctions_NameTheDatabase(t *testing.T) {
 					a, b := harness.T1{}, harness.T2{}
 					testkit.Must(t, db.Create(&a).Error)
 					testkit.Must(t, db.Create(&b).Error)
-					ids = append(ids, a.ID.Int64(), b.ID)
+					ids = append(ids, int64(a.ID), b.ID)
 				}
 			}
 		}

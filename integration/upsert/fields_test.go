@@ -221,7 +221,7 @@ func TestUpsert_OfAUidThatAHookDraws(t *testing.T) {
 			draw := func() int64 {
 				id, err := p.NextID(t.Context(), &MetHooked{})
 				testkit.Must(t, err)
-				drawn = id.Int64()
+				drawn = int64(id)
 				return drawn
 			}
 			zero := func() int64 { return 0 } // so that another is made

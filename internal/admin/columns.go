@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
@@ -64,13 +65,7 @@ func (d *DB) table(ctx context.Context, name string) (t table, err error) {
 }
 
 // identifier quotes one name.
-func (d *DB) identifier(name string) string {
-	quote := "`"
-	if d.SQL.Dialect() == postgres {
-		quote = `"`
-	}
-	return quote + strings.ReplaceAll(name, quote, quote+quote) + quote
-}
+func (d *DB) identifier(name string) string { return sqldb.QuotePart(d.SQL.Dialect(), name) }
 
 // columns returns the columns of a table. schema "" means the current one.
 func (d *DB) columns(ctx context.Context, schema, table string) (list []column, err error) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/inspect"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
@@ -230,14 +231,7 @@ func (d *DB) checkLargest(table string, largest sql.NullInt64) []Finding {
 
 // plainStatement returns the statement that stops the database from numbering a column.
 func (d *DB) plainStatement(t table, key column) string {
-	alter := "ALTER TABLE " + t.quoted
-	switch {
-	case d.SQL.Dialect() == postgres && key.identity:
-		return alter + " ALTER COLUMN " + d.identifier(key.name) + " DROP IDENTITY"
-	case d.SQL.Dialect() == postgres:
-		return alter + " ALTER COLUMN " + d.identifier(key.name) + " DROP DEFAULT"
-	}
-	return alter + " MODIFY " + d.identifier(key.name) + " BIGINT" + unsigned(key) + " NOT NULL"
+	return inspect.PlainStatement(d.SQL.Dialect(), t.quoted, d.identifier(key.name), key.kind, key.identity)
 }
 
 // wideStatement returns the statement that widens a column for ids. It keeps the numbering.

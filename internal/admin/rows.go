@@ -113,7 +113,7 @@ func (f *Finder) keyed(ctx context.Context, name workernode.Table) (t keyed, err
 
 // rows returns up to two rows with an id.
 func (d *DB) rows(ctx context.Context, of uidplugin.ID, t table, key column) (list []*Row, err error) {
-	var id any = of.Int64()
+	var id any = int64(of)
 	if key.isText() {
 		id = of.String()
 	}

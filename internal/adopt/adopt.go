@@ -5,7 +5,6 @@
 package adopt
 
 import (
-	"strings"
 	"sync"
 
 	"github.com/uidplugin/uidplugin/internal/catalog"
@@ -125,8 +124,4 @@ func (n *Numbering) once(kind, table, column string) bool {
 }
 
 // quote quotes a name for the dialect.
-func (n *Numbering) quote(name string) string {
-	var quoted strings.Builder
-	n.db.Dialector.QuoteTo(&quoted, name)
-	return quoted.String()
-}
+func (n *Numbering) quote(name string) string { return sqldb.Quoted(n.db.Dialector, name) }

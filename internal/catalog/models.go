@@ -12,7 +12,6 @@ import (
 
 	"github.com/jinzhu/inflection"
 	"github.com/uidplugin/uidplugin/internal/model"
-	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
@@ -147,30 +146,4 @@ func (c *Catalog) Visit(db *gorm.DB, models []any, f func(table string, s *schem
 			f(elsewhere.Table, s)
 		}
 	}
-}
-
-// Columns reads the columns of the tables of models and of their associations, in one query for all that look at them.
-func (c *Catalog) Columns(ctx context.Context, sql *sqldb.DB, db *gorm.DB, models []any) ([]sqldb.Column, error) {
-	names := map[string]string{} // by their quoted names
-	c.Visit(db, models, func(table string, s *schema.Schema) {
-		names[c.quote(table)] = table
-		for _, r := range s.Relationships.Many2Many {
-			if r.JoinTable == nil {
-				continue
-			}
-			names[c.quote(r.JoinTable.Table)] = r.JoinTable.Table
-		}
-	})
-	columns, err := sql.ColumnsOf(ctx, slices.Sorted(maps.Keys(names))...)
-	for i := range columns {
-		columns[i].Table = names[columns[i].Table]
-	}
-	return columns, err
-}
-
-// quote quotes a name for the dialect.
-func (c *Catalog) quote(name string) string {
-	var quoted strings.Builder
-	c.db.Dialector.QuoteTo(&quoted, name)
-	return quoted.String()
 }

@@ -72,7 +72,7 @@ func TestTag_TaggedFieldsAreFilledWhereverTheyAre(t *testing.T) {
 		{"prefix and pointer", &prefixedPointer{}, func(m any) int64 { return m.(*prefixedPointer).Key.ID }, "my_id"},
 		{"tagged gorm.Model", &taggedModel{}, func(m any) int64 { return int64(m.(*taggedModel).ID) }, "id"},
 		{"shadowed gorm.Model", &shadowed{}, func(m any) int64 { return m.(*shadowed).ID }, "id"},
-		{"uidplugin.Model", &ours{}, func(m any) int64 { return m.(*ours).ID.Int64() }, "id"},
+		{"uidplugin.Model", &ours{}, func(m any) int64 { return int64(m.(*ours).ID) }, "id"},
 		{"column", &renamed{}, func(m any) int64 { return m.(*renamed).Number }, "no"},
 		{"composite", &plugintest.Composite{Tenant: 5}, func(m any) int64 { return m.(*plugintest.Composite).ID }, "id"},
 		{"not the key", &notTheKey{Name: "a"}, func(m any) int64 { return m.(*notTheKey).Trace }, "trace"},
@@ -140,7 +140,7 @@ func TestTag_AllTaggedFieldsOfARowGetIDsOfTheirOwn(t *testing.T) {
 	for _, r := range rows {
 		public, err := uidplugin.ParseID(r.Public)
 		must(t, err)
-		for _, id := range []int64{r.ID, r.Trace.Int64(), public.Int64()} {
+		for _, id := range []int64{r.ID, int64(r.Trace), int64(public)} {
 			plugintest.IsOurs(t, db, "pairs", id)
 			if seen[id] {
 				t.Errorf("%d was given out twice", id)

@@ -193,23 +193,20 @@ func (c *Config) validateFixed(bad func(format string, args ...any)) {
 		bad("WithWorkerID(%d): with the generator %s each process has a second worker id, %d for this one; give out only those up to %d",
 			c.WorkerID, supply.Paired, c.Layout.BackupWorker(c.WorkerID), c.Layout.MaxWorkerID()/2)
 	}
-	if c.Disposable {
-		bad("WithDisposable has no effect with WithWorkerID, which takes no worker id from the database")
-	}
-	if c.OneEach {
-		bad("WithOneWorkerID has no effect with WithWorkerID, which sets one worker id for all tables")
-	}
-	if c.Registry != nil {
-		bad("WithRegistry has no effect with WithWorkerID, which takes no worker id from a database")
-	}
-	if c.Database != "" {
-		bad("WithDatabaseName has no effect with WithWorkerID, whose ids do not name their table")
-	}
-	if c.HasRegion {
-		bad("WithRegion has no effect with WithWorkerID, which takes no worker id from a database")
-	}
-	if c.LookupOnly {
-		bad("WithLookupOnly has no effect with WithWorkerID, which knows no ids of other processes")
+	for _, other := range []struct {
+		set    bool
+		option string // and why it has no effect
+	}{
+		{c.Disposable, "WithDisposable has no effect with WithWorkerID, which takes no worker id from the database"},
+		{c.OneEach, "WithOneWorkerID has no effect with WithWorkerID, which sets one worker id for all tables"},
+		{c.Registry != nil, "WithRegistry has no effect with WithWorkerID, which takes no worker id from a database"},
+		{c.Database != "", "WithDatabaseName has no effect with WithWorkerID, whose ids do not name their table"},
+		{c.HasRegion, "WithRegion has no effect with WithWorkerID, which takes no worker id from a database"},
+		{c.LookupOnly, "WithLookupOnly has no effect with WithWorkerID, which knows no ids of other processes"},
+	} {
+		if other.set {
+			bad("%s", other.option)
+		}
 	}
 }
 

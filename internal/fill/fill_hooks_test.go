@@ -98,7 +98,7 @@ func TestHooks_NextIDIsTheKeyOfARowToCome(t *testing.T) {
 	l, err := p.Locate(t.Context(), id)
 	must(t, err)
 	for _, s := range p.Stats().Tables {
-		if s.WorkerIDs[0] == l.WorkerID && s.Generator != uidplugin.Snowflake {
+		if s.WorkerIDs[0] == l.WorkerID && s.Generator != "snowflake" {
 			t.Errorf("the id is of %+v", s)
 		}
 	}

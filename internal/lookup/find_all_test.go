@@ -28,7 +28,7 @@ func TestPluginFindAll_ReturnsTheGoodOnesAndAllErrors(t *testing.T) {
 	must(t, err)
 
 	unknown := plugintest.At(t, 999, 0)
-	ids := []int64{parts[0].ID, -1, products[0].ID.Int64(), unknown, parts[2].ID, int64(missing), parts[0].ID, products[1].ID.Int64(), -2, 1<<63 - 1}
+	ids := []int64{parts[0].ID, -1, int64(products[0].ID), unknown, parts[2].ID, int64(missing), parts[0].ID, int64(products[1].ID), -2, 1<<63 - 1}
 	rows, err := p.FindAll(t.Context(), uidplugin.IDs(ids...))
 	for _, kind := range []error{uidplugin.ErrNegativeID, uidplugin.ErrUnknownID, uidplugin.ErrFutureID} {
 		if !errors.Is(err, kind) {
@@ -36,7 +36,7 @@ func TestPluginFindAll_ReturnsTheGoodOnesAndAllErrors(t *testing.T) {
 		}
 	}
 	saysAll(t, err.Error(), ": -1", ": -2", "999", "9223372036854775807")
-	want := uidplugin.IDs(parts[0].ID, parts[2].ID, products[0].ID.Int64())
+	want := uidplugin.IDs(parts[0].ID, parts[2].ID, int64(products[0].ID))
 	slices.Sort(want)
 	if got := slices.Sorted(maps.Keys(rows)); !slices.Equal(got, want) {
 		t.Errorf("rows of %d, want %d", got, want)

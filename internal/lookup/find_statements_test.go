@@ -8,6 +8,7 @@ import (
 
 	"github.com/DATA-DOG/go-sqlmock"
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/workernode"
@@ -27,7 +28,7 @@ func TestPluginLocate_IsOneStatement(t *testing.T) {
 			plugintest.Expect(mock, asks.Traces(4, 12, plugintest.NoonTick-90_001, "orders"))
 			got, err := p.Locate(t.Context(), uidplugin.ID(plugintest.At(t, 12, sequence)))
 			must(t, err)
-			want := uidplugin.Location{ID: uidplugin.ID(plugintest.At(t, 12, sequence)), Time: plugintest.Noon, WorkerID: 12, Sequence: sequence, Table: "orders",
+			want := uidplugin.Location{ID: uidplugin.ID(plugintest.At(t, 12, sequence)), Parts: generator.Parts{Time: plugintest.Noon, WorkerID: 12, Sequence: sequence}, Table: "orders",
 				Session: workernode.Session{Slot: 4, Application: "shop", Host: "web-1", Port: "8080", Kind: workernode.Container,
 					Launched: plugintest.Noon.Add(-2 * time.Minute), From: plugintest.Noon.Add(-90 * time.Second)}}
 			if got != want {

@@ -34,9 +34,9 @@ func TestPluginFind_OfARowThatIsNotThere(t *testing.T) {
 	plugintest.Only(t, err, gorm.ErrRecordNotFound, "uidplugin: find")
 
 	must(t, db.Delete(&r).Error)
-	_, err = p.Find(t.Context(), uidplugin.ID(r.ID.Int64()))
+	_, err = p.Find(t.Context(), r.ID)
 	plugintest.Only(t, err, gorm.ErrRecordNotFound)
-	plugintest.IsOurs(t, db, "products", r.ID.Int64())
+	plugintest.IsOurs(t, db, "products", int64(r.ID))
 }
 
 // Find knows registered models only, because an id leads to a table, and the rows of the table can be read only with

@@ -120,7 +120,7 @@ func TestPluginLocate_WithAFixedWorkerIDKnowsNoProcess(t *testing.T) {
 	r := plugintest.Part{}
 	must(t, db.Create(&r).Error)
 	p := uidplugin.From(db)
-	want := uidplugin.Location{ID: uidplugin.ID(r.ID), Time: plugintest.Noon, WorkerID: 7}
+	want := uidplugin.Location{ID: uidplugin.ID(r.ID), Parts: generator.Parts{Time: plugintest.Noon, WorkerID: 7}}
 	if got, err := p.Locate(t.Context(), uidplugin.ID(r.ID)); err != nil || got != want {
 		t.Errorf("Locate: %+v, %v", got, err)
 	}
@@ -128,7 +128,7 @@ func TestPluginLocate_WithAFixedWorkerIDKnowsNoProcess(t *testing.T) {
 	plugintest.Only(t, err, uidplugin.ErrUnknownID, "worker id 8", "7", "WithWorkerID")
 	_, err = p.Find(t.Context(), uidplugin.ID(r.ID))
 	plugintest.Only(t, err, uidplugin.ErrNoModel, "all tables")
-	if s := p.Stats(); s.Space != "" || s.Slot != (uidplugin.SlotStats{}) {
+	if s := p.Stats(); s.Space != "" || s.Slot != (workernode.SlotStats{}) {
 		t.Errorf("Stats: %+v", s)
 	}
 	if tables := p.Stats().Tables; len(tables) != 1 || tables[0].Table != "*" || tables[0].WorkerIDs[0] != 7 {
@@ -141,7 +141,7 @@ func TestPluginLocate_WithAFixedWorkerIDKnowsNoProcess(t *testing.T) {
 func TestPluginLocate_KnowsNewIDsAfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 
-	for _, kind := range []string{uidplugin.Cached, uidplugin.Snowflake, uidplugin.Paired} {
+	for _, kind := range []string{"cached", "snowflake", "paired"} {
 		clock := testkit.NewClock(plugintest.Noon)
 		db, p := openParts(t, uidplugin.WithClock(clock.Now), uidplugin.WithDefaultGenerator(kind))
 		must(t, db.Create(&plugintest.Part{}).Error)
@@ -241,7 +241,7 @@ func TestPluginDecode_NoLeasedIDHasTheFirstTick(t *testing.T) {
 	t.Parallel()
 
 	layout := generator.DefaultLayout()
-	for _, kind := range []string{uidplugin.Cached, uidplugin.Snowflake, uidplugin.Paired} {
+	for _, kind := range []string{"cached", "snowflake", "paired"} {
 		db, p := openParts(t, uidplugin.WithDefaultGenerator(kind), uidplugin.WithClock(func() time.Time { return layout.Epoch }))
 		rows := make([]plugintest.Part, 10) // fewer than a tick has
 		must(t, db.Create(&rows).Error)

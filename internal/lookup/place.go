@@ -5,18 +5,17 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // A Place is the origin of an id.
 type Place struct {
-	ID       int64
-	Time     time.Time // start of the id's tick
-	Database string    // of the table; empty for the database of WORKER_NODE
-	Table    string    // empty if the worker id serves all tables
-	WorkerID int64
-	Sequence int64
+	ID int64
+	generator.Parts
+	Database string // of the table; empty for the database of WORKER_NODE
+	Table    string // empty if the worker id serves all tables
 	Session  workernode.Session
 }
 
@@ -29,7 +28,7 @@ func (loc *Locator) split(id int64) (Place, error) {
 	case err != nil:
 		return Place{}, &failure{id, fmt.Errorf("%w: %w", ErrUnknownID, err)}
 	}
-	return Place{ID: id, Time: parts.Time, WorkerID: parts.WorkerID, Sequence: parts.Sequence}, nil
+	return Place{ID: id, Parts: parts}, nil
 }
 
 // place completes a place, except its session, from the node of its worker id, or nil for an unknown worker id.

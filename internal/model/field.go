@@ -2,7 +2,6 @@ package model
 
 import (
 	"context"
-	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -123,17 +122,6 @@ func UnusedID(s *schema.Schema) *schema.Field {
 
 // IsKeyType reports whether f is a [Key], or points to one.
 func IsKeyType(f *schema.Field) bool { return isKey(f.IndirectFieldType) }
-
-// MayHoldIDs reports whether GORM writes f and f is, or points to, an integer of 64 bits. Like IsKeyType it avoids the
-// properties of f that GORM changes while it parses another model with an association to f.
-func MayHoldIDs(f *schema.Field) bool {
-	switch t := f.IndirectFieldType; t.Kind() {
-	case reflect.Int, reflect.Int64, reflect.Uint, reflect.Uint64:
-		return f.Creatable || f.Updatable
-	default:
-		return t == reflect.TypeFor[sql.NullInt64]() && (f.Creatable || f.Updatable)
-	}
-}
 
 // joins reports whether s belongs to a join table that GORM makes for many2many. Its Go type is unnamed, because GORM
 // makes it at run time; only the schema has one.

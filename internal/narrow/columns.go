@@ -1,6 +1,7 @@
 package narrow
 
 import (
+	"database/sql"
 	"maps"
 	"reflect"
 	"slices"
@@ -8,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/uidplugin/uidplugin/internal/inspect"
 	"github.com/uidplugin/uidplugin/internal/model"
-	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
 )
@@ -81,7 +82,7 @@ func (g *Guard) noteColumns(s *schema.Schema) {
 	for _, name := range s.DBNames {
 		if f := s.FieldsByDBName[name]; model.HasTag(f) || model.IsKeyType(f) {
 			g.noteColumn(f, f)
-		} else if model.MayHoldIDs(f) {
+		} else if mayHoldIDs(f) {
 			g.noteColumn(f, nil)
 		}
 	}
@@ -166,7 +167,7 @@ func (g *Guard) reread(stmt *gorm.Statement, t *table, place string, before *lim
 }
 
 // learn returns the limits of columns, and keeps them.
-func (g *Guard) learn(t *table, known *tableColumns, place string, columns []sqldb.Column) *limits {
+func (g *Guard) learn(t *table, known *tableColumns, place string, columns []inspect.Column) *limits {
 	found := g.limitsOf(known.ids, columns)
 	g.keep(t, known, place, found)
 	return found
@@ -187,7 +188,7 @@ func (g *Guard) keep(t *table, known *tableColumns, place string, found *limits)
 }
 
 // limitsOf returns the columns that are too narrow, and warns if they hold ids.
-func (g *Guard) limitsOf(ids map[string]idColumn, columns []sqldb.Column) *limits {
+func (g *Guard) limitsOf(ids map[string]idColumn, columns []inspect.Column) *limits {
 	found := &limits{}
 	if len(columns) > 0 {
 		found.Limits = Limits{}
@@ -219,19 +220,30 @@ func (g *Guard) limitsOf(ids map[string]idColumn, columns []sqldb.Column) *limit
 	return found
 }
 
-// columns reads the columns of a statement's table, on its connection. See [sqldb.DB.ColumnsFor].
-func (g *Guard) columns(stmt *gorm.Statement, place string, ids map[string]idColumn) ([]sqldb.Column, error) {
+// columns reads the columns of a statement's table, on its connection. See [inspect.ColumnsFor].
+func (g *Guard) columns(stmt *gorm.Statement, place string, ids map[string]idColumn) ([]inspect.Column, error) {
 	names := make(map[string]bool, len(ids))
 	for name, id := range ids {
 		names[name] = !id.small
 	}
 	reader := g.reader.On(stmt.ConnPool)
 	if place != stmt.Table {
-		return reader.ColumnsFor(stmt.Context, place, names)
+		return inspect.ColumnsFor(stmt.Context, reader, place, names)
 	}
-	columns, err := reader.ColumnsFor(stmt.Context, stmt.Quote(place), names)
+	columns, err := inspect.ColumnsFor(stmt.Context, reader, stmt.Quote(place), names)
 	for i := range columns {
 		columns[i].Table = place
 	}
 	return columns, err
+}
+
+// mayHoldIDs reports whether GORM writes f and f is, or points to, an integer of 64 bits. Like [model.IsKeyType] it avoids the
+// properties of f that GORM changes while it parses another model with an association to f.
+func mayHoldIDs(f *schema.Field) bool {
+	switch t := f.IndirectFieldType; t.Kind() {
+	case reflect.Int, reflect.Int64, reflect.Uint, reflect.Uint64:
+		return f.Creatable || f.Updatable
+	default:
+		return t == reflect.TypeFor[sql.NullInt64]() && (f.Creatable || f.Updatable)
+	}
 }

@@ -3,9 +3,10 @@ package narrow_test
 import (
 	"database/sql"
 	"errors"
-	"github.com/uidplugin/uidplugin/internal/testkit"
 	"strings"
 	"testing"
+
+	"github.com/uidplugin/uidplugin/internal/testkit"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/plugintest"

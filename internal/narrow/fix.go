@@ -3,12 +3,13 @@ package narrow
 import (
 	"strings"
 
+	"github.com/uidplugin/uidplugin/internal/inspect"
 	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
 // wideStatement returns a statement that makes a column hold all ids, or a description on SQLite.
-func (g *Guard) wideStatement(column sqldb.Column, r model.Range) string {
+func (g *Guard) wideStatement(column inspect.Column, r model.Range) string {
 	table, name, kind := column.Table, g.quote(column.Name), "BIGINT"
 	if !strings.ContainsAny(table, "`\" ") {
 		table = g.quote(table)
@@ -45,8 +46,4 @@ func (g *Guard) wideStatement(column sqldb.Column, r model.Range) string {
 }
 
 // quote quotes a name for the dialect.
-func (g *Guard) quote(name string) string {
-	var quoted strings.Builder
-	g.db.Dialector.QuoteTo(&quoted, name)
-	return quoted.String()
-}
+func (g *Guard) quote(name string) string { return sqldb.Quoted(g.db.Dialector, name) }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/uidplugin/uidplugin/internal/catalog"
 	"github.com/uidplugin/uidplugin/internal/config"
+	"github.com/uidplugin/uidplugin/internal/inspect"
 	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"gorm.io/gorm"
@@ -65,8 +66,8 @@ func (g *Guard) AfterExec(db *gorm.DB) {
 var definition = regexp.MustCompile(`(?is)^(?:\s|(?:--|#)[^\n]*\n|/\*.*?\*/)*(?:ALTER|CREATE|DROP|RENAME)\b`)
 
 // Inspect warns of columns that are too narrow for ids. columns are those of listed models and their associations.
-func (g *Guard) Inspect(columns []sqldb.Column) {
-	byTable := map[string][]sqldb.Column{}
+func (g *Guard) Inspect(columns []inspect.Column) {
+	byTable := map[string][]inspect.Column{}
 	for _, column := range columns {
 		byTable[column.Table] = append(byTable[column.Table], column)
 	}

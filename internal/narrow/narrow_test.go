@@ -8,9 +8,9 @@ import (
 
 	"github.com/uidplugin/uidplugin/internal/catalog"
 	"github.com/uidplugin/uidplugin/internal/config"
+	"github.com/uidplugin/uidplugin/internal/inspect"
 	"github.com/uidplugin/uidplugin/internal/model"
 	"github.com/uidplugin/uidplugin/internal/narrow"
-	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/supply"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
@@ -37,7 +37,7 @@ func TestGuard_ReadsTheColumnsAgainOnceASecond(t *testing.T) {
 		defer ids.Close(t.Context())
 		guard := narrow.New(cfg, db, nil, catalog.New(cfg, db, ids))
 		guard.Note(db, []any{&sample{}})
-		guard.Inspect([]sqldb.Column{{Table: "samples", Name: "next", Type: "REAL"}})
+		guard.Inspect([]inspect.Column{{Table: "samples", Name: "next", Type: "REAL"}})
 		testkit.Must(t, db.Callback().Create().Before("gorm:create").Register("narrow", guard.BeforeInsert))
 		id := int64(0)
 		refused := func() bool {

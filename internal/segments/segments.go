@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"math"
 	"regexp"
-	"strings"
 	"sync"
 	"time"
 
@@ -172,14 +171,11 @@ func (o *opener) configOf(ctx context.Context, table string, columns []supply.Co
 
 // largestKey returns the largest value of a column, or 0 if the column is empty or does not exist yet.
 func (o *opener) largestKey(ctx context.Context, table string, c supply.Column) (int64, error) {
-	var name, query strings.Builder
-	o.DB.Dialector.QuoteTo(&name, c.Name)
-	value := name.String()
+	value := sqldb.Quoted(o.DB.Dialector, c.Name)
 	if c.Text {
 		value = numberInText(value, o.DB.Dialector.Name())
 	}
-	o.DB.Dialector.QuoteTo(&query, table)
-	largest, err := numberOf(ctx, o.DB.ConnPool, "SELECT MAX("+value+") FROM "+query.String())
+	largest, err := numberOf(ctx, o.DB.ConnPool, "SELECT MAX("+value+") FROM "+sqldb.Quoted(o.DB.Dialector, table))
 	if err == nil || noSuchColumn(err) {
 		return max(largest.Int64, 0), nil
 	}

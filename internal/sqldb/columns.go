@@ -9,209 +9,13 @@ import (
 	"strings"
 )
 
-// A Column describes a column of an application's table.
-type Column struct {
-	Table, Name string // the table as passed to [DB.ColumnsOf], without an alias
-	Type        string // as the database writes it
-	Auto        bool   // the database numbers it: AUTO_INCREMENT, a sequence, or IDENTITY
-	Identity    bool   // by IDENTITY, in PostgreSQL
-	Always      bool   // by GENERATED ALWAYS AS IDENTITY, so the column refuses other numbers
+// A Column is a column of a table, and the driver's name of its type in lower case.
+type Column struct{ Name, Type string }
 
-	Lenient bool // the database changes values that do not fit, as MySQL without strict mode and SQLite do
-
-	// For MySQL only, because ALTER TABLE ... MODIFY has to repeat them.
-	Nullable         bool
-	Default, Comment string
-}
-
-// ColumnsOf returns the columns of the existing tables. Write their names as in a statement. It returns nothing for
-// databases other than MySQL, PostgreSQL and SQLite. GORM does not log the query, because an application's tests may
-// use a mock that does not expect it.
-func (d *DB) ColumnsOf(ctx context.Context, tables ...string) (columns []Column, err error) {
+// Read runs a query that GORM does not log, and calls scan for each row.
+func (d *DB) Read(ctx context.Context, scan func(*sql.Rows) error, query string, args ...any) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	var names []tableName
-	for _, t := range tables {
-		if n, ok := d.parseName(t); ok {
-			names = append(names, n)
-		}
-	}
-	switch {
-	case len(names) == 0:
-		return nil, nil
-	case d.Dialect() == "mysql":
-		return d.columnsOfMySQL(ctx, names)
-	case d.Dialect() == "postgres":
-		return d.columnsOfPostgres(ctx, names)
-	case d.Dialect() == "sqlite":
-		return d.columnsOfSQLite(ctx, names)
-	}
-	return nil, nil
-}
-
-type tableName struct{ given, schema, name string }
-
-// quotedName matches the table at the beginning of the text after INTO.
-var quotedName = func() *regexp.Regexp {
-	const part = "(?:`([^`]+)`|\"([^\"]+)\"|([^\\s`\".()]+))"
-	return regexp.MustCompile(`^\s*(?:` + part + `\.)?` + part + `(?:\s|$)`)
-}()
-
-func (d *DB) parseName(given string) (t tableName, ok bool) {
-	m := quotedName.FindStringSubmatch(given)
-	if m == nil {
-		return t, false
-	}
-	fold := func(s string) string {
-		if d.Dialect() == "postgres" {
-			return strings.ToLower(s)
-		}
-		return s
-	}
-	return tableName{strings.TrimSpace(m[0]), m[1] + m[2] + fold(m[3]), m[4] + m[5] + fold(m[6])}, true
-}
-
-func (d *DB) columnsOfMySQL(ctx context.Context, names []tableName) (columns []Column, err error) {
-	where := make([]string, len(names))
-	var args []any
-	for i, n := range names {
-		if where[i] = "table_schema = DATABASE()"; n.schema != "" {
-			where[i] = "table_schema = ?"
-			args = append(args, n.schema)
-		}
-		where[i] += " AND table_name = ?"
-		args = append(args, n.name)
-	}
-	err = d.read(ctx, func(rows *sql.Rows) error {
-		var c Column
-		var schema, extra, mode string
-		var current bool
-		if err := rows.Scan(&schema, &current, &c.Table, &c.Name, &c.Type, &extra, &c.Nullable, &c.Default, &c.Comment, &mode); err != nil {
-			return err
-		}
-		c.Auto = strings.Contains(strings.ToLower(extra), "auto_increment")
-		c.Lenient = isLenient(mode)
-		for _, n := range names {
-			if strings.EqualFold(n.name, c.Table) && (strings.EqualFold(n.schema, schema) || n.schema == "" && current) {
-				c.Table = n.given
-				break
-			}
-		}
-		columns = append(columns, c)
-		return nil
-	}, "SELECT table_schema, table_schema = DATABASE(), table_name, column_name, column_type, extra, is_nullable = 'YES',"+
-		" COALESCE(column_default, ''), column_comment, @@sql_mode FROM information_schema.columns WHERE "+
-		strings.Join(where, " OR "), args...)
-	return columns, err
-}
-
-func (d *DB) columnsOfPostgres(ctx context.Context, names []tableName) (columns []Column, err error) {
-	args := make([]any, len(names))
-	for i, n := range names {
-		args[i] = `"` + n.name + `"`
-		if n.schema != "" {
-			args[i] = `"` + n.schema + `"."` + n.name + `"`
-		}
-	}
-	err = d.read(ctx, func(rows *sql.Rows) error {
-		var c Column
-		var i int
-		var extra string
-		if err := rows.Scan(&i, &c.Name, &c.Type, &c.Identity, &c.Always, &extra); err != nil {
-			return err
-		}
-		c.Table = names[i-1].given
-		c.Auto = c.Identity || strings.HasPrefix(extra, "nextval(")
-		columns = append(columns, c)
-		return nil
-	}, "SELECT n.i, a.attname, CASE y.typtype WHEN 'd' THEN format_type(y.typbasetype, y.typtypmod) ELSE format_type(a.atttypid, a.atttypmod) END,"+
-		" a.attidentity <> '', a.attidentity = 'a', COALESCE(pg_get_expr(f.adbin, f.adrelid), '') FROM unnest(ARRAY[?"+strings.Repeat(", ?", len(args)-1)+"]::text[])"+
-		" WITH ORDINALITY AS n(name, i) JOIN pg_attribute a ON a.attrelid = to_regclass(n.name) AND a.attnum > 0 AND NOT a.attisdropped"+
-		" JOIN pg_type y ON y.oid = a.atttypid LEFT JOIN pg_attrdef f ON f.adrelid = a.attrelid AND f.adnum = a.attnum", args...)
-	return columns, err
-}
-
-func (d *DB) columnsOfSQLite(ctx context.Context, names []tableName) (columns []Column, err error) {
-	var args []any
-	for _, n := range names {
-		args = append(args, n.name, sql.NullString{String: n.schema, Valid: n.schema != ""}, n.given)
-	}
-	err = d.read(ctx, func(rows *sql.Rows) error {
-		c := Column{Lenient: true}
-		err := rows.Scan(&c.Table, &c.Name, &c.Type)
-		columns = append(columns, c)
-		return err
-	}, "WITH n(name, s, given) AS (VALUES (?, ?, ?)"+strings.Repeat(", (?, ?, ?)", len(names)-1)+
-		") SELECT n.given, p.name, p.type FROM n JOIN pragma_table_info(n.name, n.s) AS p", args...)
-	return columns, err
-}
-
-// LastOf returns the last number of a column's sequence in PostgreSQL. It returns 0 if the column lacks a sequence, or
-// this user may not read it. Write the table as in a statement.
-func (d *DB) LastOf(ctx context.Context, table, column string) (last int64, err error) {
-	err = d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&last) }, `SELECT COALESCE(MAX(pg_sequence_last_value(s.oid)), 0)`+
-		` FROM pg_attribute a JOIN pg_depend d ON d.refobjid = a.attrelid AND d.refobjsubid = a.attnum OR d.objid = (`+
-		`SELECT oid FROM pg_attrdef WHERE adrelid = a.attrelid AND adnum = a.attnum)`+
-		` JOIN pg_class s ON s.oid IN (d.objid, d.refobjid)`+
-		` WHERE a.attrelid = to_regclass(?) AND a.attname = ? AND`+
-		` CASE s.relkind WHEN 'S' THEN has_sequence_privilege(s.oid, 'SELECT, USAGE') END`, table, column)
-	return last, err
-}
-
-// ColumnsFor returns the columns of the table, or tables, that a statement names. names lists the columns of interest;
-// a true value asks for a BIGINT. Use it inside transactions. On MySQL it avoids the catalog if all listed columns are
-// wide enough integers, because reading the catalog takes the transaction's snapshot. The columns then have little more
-// than their types. The same holds for tables missing from the catalog, such as TEMPORARY ones.
-func (d *DB) ColumnsFor(ctx context.Context, table string, names map[string]bool) ([]Column, error) {
-	if d.Dialect() != "mysql" {
-		return d.ColumnsOf(ctx, table)
-	}
-	seen, _ := d.seen(ctx, table)
-	wide := 0
-	for _, c := range seen {
-		kind, _, _ := strings.Cut(c.Type, " ")
-		for name, big := range names {
-			if strings.EqualFold(name, c.Name) && (kind == "bigint" || !big && strings.HasSuffix(kind, "int")) {
-				wide++
-			}
-		}
-	}
-	if wide > 0 && wide == len(names) {
-		return seen, nil
-	}
-	columns, err := d.ColumnsOf(ctx, table)
-	if err == nil && len(columns) == 0 {
-		columns = seen
-	}
-	return columns, err
-}
-
-// seen returns the columns that a SELECT on this connection has, on MySQL. The SELECT is FOR UPDATE, because it then
-// waits for the same lock as the statement that follows it. With a weaker lock that statement and an ALTER TABLE that
-// copies the table would wait for each other. It has no time limit of its own, as the statement has none.
-func (d *DB) seen(ctx context.Context, table string) (columns []Column, err error) {
-	mode := ""
-	limited, cancel := context.WithTimeout(ctx, d.timeout)
-	defer cancel()
-	if err := d.read(limited, func(rows *sql.Rows) error { return rows.Scan(&mode) }, "SELECT @@sql_mode"); err != nil {
-		return nil, err
-	}
-	columns, err = d.types(ctx, table, " FOR UPDATE")
-	for i := range columns {
-		c := &columns[i]
-		c.Lenient, c.Nullable = isLenient(mode), true
-		if kind, unsigned := strings.CutPrefix(c.Type, "unsigned "); unsigned {
-			c.Type = kind + " unsigned"
-		}
-	}
-	return columns, err
-}
-
-// isLenient reports whether MySQL changes values that do not fit in this sql_mode.
-func isLenient(mode string) bool { return !strings.Contains(mode, "STRICT_") }
-
-// read runs a query that GORM does not log, and calls scan for each row.
-func (d *DB) read(ctx context.Context, scan func(*sql.Rows) error, query string, args ...any) (err error) {
 	rows, err := d.pool.QueryContext(ctx, d.Translate(query), args...)
 	if err != nil {
 		return err
@@ -232,40 +36,33 @@ func (d *DB) IsNarrow(driverType string) bool {
 
 var narrowType = regexp.MustCompile(`(?i)^((unsigned )?(tiny|small|medium)?int|int[24]|float[48]?|double)$`)
 
-// Columns returns the columns of a table: their names and, except on SQLite, the driver's names of their types. An
-// error most often means that the table does not exist, so it is not logged.
+// Columns returns the columns of a table, except on SQLite with the driver's names of their types. An error most often
+// means that the table does not exist, so it is not logged.
 func (d *DB) Columns(ctx context.Context, table string) (columns []Column, err error) {
-	ctx, cancel := context.WithTimeout(ctx, d.timeout)
-	defer cancel()
-	if d.Dialect() == "sqlite" {
-		// We avoid SELECT here, because SQLite's driver may return columns from its cached schema.
-		query, args := `SELECT name FROM pragma_table_info(?)`, []any{table}
-		if d.schema != "" && isOwn(table) {
-			query, args = `SELECT name FROM pragma_table_info(?, ?)`, append(args, d.schema)
-		}
-		rows, err := d.pool.QueryContext(ctx, query, args...)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = rows.Close() }()
-		for rows.Next() {
-			c := Column{Table: table}
-			if err := rows.Scan(&c.Name); err != nil {
-				return nil, err
-			}
-			columns = append(columns, c)
-		}
-		if len(columns) == 0 && rows.Err() == nil {
-			return nil, fmt.Errorf("no such table: %s", table)
-		}
-		return columns, rows.Err()
+	if d.Dialect() != "sqlite" {
+		ctx, cancel := context.WithTimeout(ctx, d.timeout)
+		defer cancel()
+		return d.Types(ctx, d.Translate(`"`+table+`"`), "")
 	}
-	return d.types(ctx, d.Translate(`"`+table+`"`), "")
+	// We avoid SELECT here, because SQLite's driver may return columns from its cached schema.
+	query, args := `SELECT name FROM pragma_table_info(?)`, []any{table}
+	if d.schema != "" && isOwn(table) {
+		query, args = `SELECT name FROM pragma_table_info(?, ?)`, append(args, d.schema)
+	}
+	err = d.Read(ctx, func(rows *sql.Rows) error {
+		var c Column
+		err := rows.Scan(&c.Name)
+		columns = append(columns, c)
+		return err
+	}, query, args...)
+	if err == nil && len(columns) == 0 {
+		err = fmt.Errorf("no such table: %s", table)
+	}
+	return columns, err
 }
 
-// types returns the names of the columns of a table, and their types as the driver calls them, in lower case. locking
-// ends the SELECT.
-func (d *DB) types(ctx context.Context, table, locking string) (columns []Column, err error) {
+// Types returns the columns of a table that this connection sees. locking ends the SELECT. It has no time limit.
+func (d *DB) Types(ctx context.Context, table, locking string) (columns []Column, err error) {
 	rows, err := d.pool.QueryContext(ctx, `SELECT * FROM `+table+` WHERE 1 = 0`+locking)
 	for try := 0; try < 20 && isOutdatedPlan(err); try++ { // on another connection, which may have prepared it, too
 		rows, err = d.pool.QueryContext(ctx, `SELECT * FROM `+table+` WHERE 1 = 0`+locking)
@@ -277,7 +74,7 @@ func (d *DB) types(ctx context.Context, table, locking string) (columns []Column
 	types, err := rows.ColumnTypes()
 	for _, t := range types { // "table.column" with columnsWithAlias=true in the DSN of MySQL's driver
 		name := t.Name()[strings.LastIndexByte(t.Name(), '.')+1:]
-		columns = append(columns, Column{Table: table, Name: name, Type: strings.ToLower(t.DatabaseTypeName())})
+		columns = append(columns, Column{name, strings.ToLower(t.DatabaseTypeName())})
 	}
 	return columns, err
 }

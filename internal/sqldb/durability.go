@@ -6,47 +6,35 @@ import (
 	"fmt"
 )
 
-// A setting lets a server lose acknowledged commits when it crashes. We check crashes of the server process only,
-// because a crash of the machine, or a failover, takes longer than Lead.
-type setting struct {
-	name, value string
-
-	loses string
-}
-
-var settings = map[string][]setting{
+// risks are settings of servers that lose acknowledged commits. We check crashes of the server process only, because a
+// crash of the machine, or a failover, takes longer than Lead.
+var risks = map[string]struct{ query, value, loses string }{
 	"mysql": {
-		{"innodb_flush_log_at_trx_commit", "0", "up to a second of commits when the server crashes"},
+		`SHOW VARIABLES WHERE VARIABLE_NAME = 'innodb_flush_log_at_trx_commit'`, "0",
+		"innodb_flush_log_at_trx_commit = 0 loses up to a second of commits when the server crashes",
 	},
-	"postgres": {
-		{"synchronous_commit", "off", "up to three times wal_writer_delay of commits when the server crashes"},
+	"postgres": { // the value of the session
+		`SELECT name, setting FROM pg_settings WHERE name = 'synchronous_commit'`, "off",
+		"synchronous_commit = off loses up to three times wal_writer_delay of commits when the server crashes",
 	},
 }
 
-// DurabilityRisks returns the settings that may lose acknowledged commits in a crash, and the extent of the loss. It
-// returns nil if it finds none or cannot read them.
-func (d *DB) DurabilityRisks(ctx context.Context) (risks []string) {
-	query := map[string]string{
-		"mysql": `SHOW VARIABLES WHERE VARIABLE_NAME = 'innodb_flush_log_at_trx_commit'`,
-		// The value of the session.
-		"postgres": `SELECT name, setting FROM pg_settings WHERE name = 'synchronous_commit'`,
-	}[d.Dialect()]
-	if query == "" {
-		return nil
+// DurabilityRisk returns the setting that may lose acknowledged commits in a crash, and the extent of the loss. It is
+// empty if there is none, or the setting cannot be read.
+func (d *DB) DurabilityRisk(ctx context.Context) (risk string) {
+	r, ok := risks[d.Dialect()]
+	if !ok {
+		return ""
 	}
 	_ = d.Query(ctx, func(rows *sql.Rows) error {
 		var name, value string
-		if err := rows.Scan(&name, &value); err != nil {
-			return err
+		err := rows.Scan(&name, &value)
+		if value == r.value {
+			risk = r.loses
 		}
-		for _, s := range settings[d.Dialect()] {
-			if s.name == name && s.value == value {
-				risks = append(risks, fmt.Sprintf("%s = %s loses %s", name, value, s.loses))
-			}
-		}
-		return nil
-	}, query)
-	return risks
+		return err
+	}, r.query)
+	return risk
 }
 
 // OneDatabase returns an error if each connection of the pool has a separate database, as with ":memory:" on SQLite.

@@ -3,7 +3,16 @@ package sqldb
 import (
 	"fmt"
 	"strings"
+
+	"gorm.io/gorm"
 )
+
+// Quoted quotes a name as GORM does: a dot separates its parts.
+func Quoted(dialector gorm.Dialector, name string) string {
+	var quoted strings.Builder
+	dialector.QuoteTo(&quoted, name)
+	return quoted.String()
+}
 
 // DollarQuoted puts a text into dollar quotes of PostgreSQL that it does not contain, because names may contain any.
 func DollarQuoted(text string) string {

@@ -29,9 +29,9 @@ func TestWithGenerator_GivesItsFactoryLeases(t *testing.T) {
 	for name, option := range map[string]uidplugin.Option{
 		"slot": nil, "fixed": uidplugin.WithWorkerID(7), "one for all": uidplugin.WithOneWorkerID(),
 	} {
-		var got uidplugin.GeneratorConfig
+		var got generator.Config
 		db := plugintest.Open(t, option, uidplugin.WithDefaultGenerator("mine"),
-			uidplugin.WithGenerator("mine", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+			uidplugin.WithGenerator("mine", func(c generator.Config) (generator.Renewable, error) {
 				got = c
 				return generator.NewCached(generator.CachedConfig{
 					Layout: c.Layout, Lease: c.Leases[0], OnLow: c.OnLow, Clock: c.Clock, MaxBorrow: c.MaxBorrow,
@@ -67,7 +67,7 @@ func TestWithGenerator_AFactoryThatFailsUsesUpNoWorkerIDs(t *testing.T) {
 	t.Parallel()
 
 	var works atomic.Bool
-	db := plugintest.Open(t, uidplugin.WithGenerator("mine", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+	db := plugintest.Open(t, uidplugin.WithGenerator("mine", func(c generator.Config) (generator.Renewable, error) {
 		if !works.Load() {
 			return nil, plugintest.ErrBroken
 		}
@@ -110,7 +110,7 @@ func TestWithGenerator_ItsFactoryMayAskThePlugin(t *testing.T) {
 		db := plugintest.File(t, filepath.Join(dir, "test.db"), &gorm.Config{})
 		var p *uidplugin.Plugin
 		asked := 0
-		p = plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithClock(plugintest.AtNoon), uidplugin.WithDefaultGenerator("mine"), uidplugin.WithGenerator("mine", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+		p = plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithClock(plugintest.AtNoon), uidplugin.WithDefaultGenerator("mine"), uidplugin.WithGenerator("mine", func(c generator.Config) (generator.Renewable, error) {
 			if p != nil {
 				asked++
 				must(t, p.Health())
@@ -205,7 +205,7 @@ func TestWithGenerator_ASlotIsLostWhileAGeneratorIsMade(t *testing.T) {
 		}
 		return nil
 	})
-	plugintest.Use(t, db, uidplugin.WithLead(time.Second), uidplugin.WithGenerator("slow", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+	plugintest.Use(t, db, uidplugin.WithLead(time.Second), uidplugin.WithGenerator("slow", func(c generator.Config) (generator.Renewable, error) {
 		close(making)
 		<-goOn
 		return generator.NewCached(generator.CachedConfig{Layout: c.Layout, Lease: c.Leases[0], Clock: c.Clock, OnLow: c.OnLow})
@@ -233,7 +233,7 @@ func TestWithGenerator_AGeneratorRefusesItsLease(t *testing.T) {
 	t.Parallel()
 
 	var j plugintest.Journal
-	db := plugintest.Open(t, j.Option(), uidplugin.WithGenerator("slow", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+	db := plugintest.Open(t, j.Option(), uidplugin.WithGenerator("slow", func(c generator.Config) (generator.Renewable, error) {
 		g, err := generator.NewCached(generator.CachedConfig{Layout: c.Layout, Lease: c.Leases[0], Clock: c.Clock, OnLow: c.OnLow})
 		return refusing{g}, err
 	}))

@@ -23,7 +23,7 @@ func TestPaired_HasBothWorkerIDsFromTheStart(t *testing.T) {
 		"fixed": uidplugin.WithWorkerID(3), "from db.Use": uidplugin.WithModels(&plugintest.Twin{}),
 		"one for all": uidplugin.WithOneWorkerID(),
 	} {
-		db := plugintest.Open(t, option, uidplugin.WithDefaultGenerator(uidplugin.Paired))
+		db := plugintest.Open(t, option, uidplugin.WithDefaultGenerator("paired"))
 		plugintest.Migrate(t, db, &plugintest.Twin{})
 		must(t, db.Create(&plugintest.Twin{}).Error)
 		ids := uidplugin.From(db).Stats().Tables[0].WorkerIDs
@@ -97,7 +97,7 @@ func TestPaired_ReclaimsBothWorkerIDs(t *testing.T) {
 func TestPaired_LocateKnowsTheBackupOfAFixedWorkerID(t *testing.T) {
 	t.Parallel()
 
-	db := plugintest.Open(t, uidplugin.WithWorkerID(3), uidplugin.WithDefaultGenerator(uidplugin.Paired))
+	db := plugintest.Open(t, uidplugin.WithWorkerID(3), uidplugin.WithDefaultGenerator("paired"))
 	p, workers := uidplugin.From(db), map[int64]bool{}
 	ids := make([]uidplugin.ID, 20_000) // more than a tick of one worker id has, so they are made first
 	for i := range ids {
@@ -120,7 +120,7 @@ func TestPaired_FifteenProcessesOfTheJSSafeLayout(t *testing.T) {
 	t.Parallel()
 
 	options := []uidplugin.Option{
-		uidplugin.WithLogger(nil), uidplugin.WithLayout(generator.JSSafeLayout()), uidplugin.WithDefaultGenerator(uidplugin.Paired),
+		uidplugin.WithLogger(nil), uidplugin.WithLayout(generator.JSSafeLayout()), uidplugin.WithDefaultGenerator("paired"),
 	}
 	path, ledger := plugintest.FileOf(t, plugintest.Bare(t)), testkit.NewLedger(t)
 	for i := range 16 {

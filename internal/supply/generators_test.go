@@ -56,7 +56,7 @@ func TestGenerators_InOneModel(t *testing.T) {
 	evens := map[string]*even{}
 	made := 0
 	options := []uidplugin.Option{
-		uidplugin.WithGenerator("Mine", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+		uidplugin.WithGenerator("Mine", func(c generator.Config) (generator.Renewable, error) {
 			made++
 			if c.Table != "sheets" || c.OnLow == nil || c.Now == nil {
 				t.Errorf("%+v", c)
@@ -146,9 +146,9 @@ func TestGenerators_OneWorkerIDServesAllTables(t *testing.T) {
 	must(t, db.Create(&b).Error)
 	la, err := p.Locate(t.Context(), uidplugin.ID(a.ID))
 	must(t, err)
-	lb, err := p.Locate(t.Context(), uidplugin.ID(b.ID.Int64()))
+	lb, err := p.Locate(t.Context(), b.ID)
 	must(t, err)
-	if la.WorkerID != lb.WorkerID || la.Table != "" || la.Session.Host == "" || b.ID.Int64() > 1<<53-1 {
+	if la.WorkerID != lb.WorkerID || la.Table != "" || la.Session.Host == "" || int64(b.ID) > 1<<53-1 {
 		t.Errorf("%+v, %+v", la, lb)
 	}
 	testkit.IsError(t, plugintest.Second(p.Find(t.Context(), uidplugin.ID(a.ID))), uidplugin.ErrNoModel)
@@ -173,7 +173,7 @@ func TestGenerators_ErrorsOfTheApplicationsFunctions(t *testing.T) {
 			return nil, plugintest.ErrBroken
 		}
 		return &even{}, nil
-	}), uidplugin.WithGenerator("none", func(uidplugin.GeneratorConfig) (generator.Renewable, error) { return nil, nil }))
+	}), uidplugin.WithGenerator("none", func(generator.Config) (generator.Renewable, error) { return nil, nil }))
 	plugintest.Migrate(t, db, &odd{}, &none{})
 	testkit.IsError(t, db.Create(&odd{}).Error, plugintest.ErrBroken)
 	fails = false

@@ -29,14 +29,14 @@ func oneOfMany(t *testing.T, db *gorm.DB, options ...uidplugin.Option) *uidplugi
 func TestWithWorkerID_HammerOfPluginsOfOneProcess(t *testing.T) {
 	t.Parallel()
 
-	for i, kind := range []string{uidplugin.Cached, uidplugin.Snowflake, uidplugin.Paired, "mine"} {
+	for i, kind := range []string{"cached", "snowflake", "paired", "mine"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 
 			path, ledger := filepath.Join(t.TempDir(), "test.db"), testkit.NewLedger(t)
 			plugintest.Migrate(t, plugintest.File(t, path, nil), &plugintest.Part{})
 			options := []uidplugin.Option{uidplugin.WithWorkerID(100 + int64(i)), uidplugin.WithDefaultGenerator(kind),
-				uidplugin.WithGenerator("mine", func(c uidplugin.GeneratorConfig) (generator.Renewable, error) {
+				uidplugin.WithGenerator("mine", func(c generator.Config) (generator.Renewable, error) {
 					return generator.NewCached(c.Cached())
 				})}
 			var group sync.WaitGroup
@@ -85,8 +85,8 @@ func TestWithWorkerID_APluginContinuesAboveOneThatWasClosed(t *testing.T) {
 
 	ledger, last := testkit.NewLedger(t), int64(0)
 	for i, option := range []uidplugin.Option{
-		nil, uidplugin.WithDefaultGenerator(uidplugin.Snowflake), uidplugin.WithDefaultGenerator(uidplugin.Paired), uidplugin.WithLead(200 * time.Millisecond),
-		uidplugin.WithDefaultGenerator(uidplugin.Snowflake), nil, nil,
+		nil, uidplugin.WithDefaultGenerator("snowflake"), uidplugin.WithDefaultGenerator("paired"), uidplugin.WithLead(200 * time.Millisecond),
+		uidplugin.WithDefaultGenerator("snowflake"), nil, nil,
 	} {
 		p := oneOfMany(t, plugintest.Bare(t), uidplugin.WithWorkerID(110), option)
 		first := int64(0)
@@ -172,13 +172,13 @@ func TestWithWorkerID_RefusesAPluginWithOtherOptions(t *testing.T) {
 		err := plugintest.Bare(t).Use(uidplugin.New(append(options, uidplugin.WithLogger(nil))...))
 		testkit.IsError(t, err, uidplugin.ErrOption, says...)
 	}
-	refused([]string{"WithWorkerID(120)", "cached", "snowflake", "another number"}, uidplugin.WithWorkerID(120), uidplugin.WithDefaultGenerator(uidplugin.Snowflake))
+	refused([]string{"WithWorkerID(120)", "cached", "snowflake", "another number"}, uidplugin.WithWorkerID(120), uidplugin.WithDefaultGenerator("snowflake"))
 	refused([]string{"WithLead", "WithWorkerID(120)", "1s", "5s"}, uidplugin.WithWorkerID(120), uidplugin.WithLead(5*time.Second))
 	backup := generator.DefaultLayout().BackupWorker(121)
 	oneOfMany(t, plugintest.Bare(t), uidplugin.WithWorkerID(backup))
-	refused([]string{"WithWorkerID(121)", fmt.Sprint(backup), "paired"}, uidplugin.WithWorkerID(121), uidplugin.WithDefaultGenerator(uidplugin.Paired))
-	oneOfMany(t, plugintest.Bare(t), uidplugin.WithWorkerID(120), uidplugin.WithLayout(plugintest.Seconds()), uidplugin.WithDefaultGenerator(uidplugin.Snowflake)) // other ids
-	oneOfMany(t, plugintest.Bare(t), uidplugin.WithWorkerID(120), uidplugin.WithClock(plugintest.AtNoon), uidplugin.WithDefaultGenerator(uidplugin.Snowflake))
+	refused([]string{"WithWorkerID(121)", fmt.Sprint(backup), "paired"}, uidplugin.WithWorkerID(121), uidplugin.WithDefaultGenerator("paired"))
+	oneOfMany(t, plugintest.Bare(t), uidplugin.WithWorkerID(120), uidplugin.WithLayout(plugintest.Seconds()), uidplugin.WithDefaultGenerator("snowflake")) // other ids
+	oneOfMany(t, plugintest.Bare(t), uidplugin.WithWorkerID(120), uidplugin.WithClock(plugintest.AtNoon), uidplugin.WithDefaultGenerator("snowflake"))
 	must(t, first.Close(t.Context()))
-	oneOfMany(t, plugintest.Bare(t), uidplugin.WithWorkerID(120), uidplugin.WithDefaultGenerator(uidplugin.Snowflake))
+	oneOfMany(t, plugintest.Bare(t), uidplugin.WithWorkerID(120), uidplugin.WithDefaultGenerator("snowflake"))
 }

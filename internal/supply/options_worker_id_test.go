@@ -20,7 +20,7 @@ import (
 func TestWithWorkerID_RestartAfterABurst(t *testing.T) {
 	t.Parallel()
 
-	for _, kind := range []string{uidplugin.Cached, uidplugin.Snowflake, uidplugin.Paired} {
+	for _, kind := range []string{"cached", "snowflake", "paired"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 
@@ -47,7 +47,7 @@ func TestWithWorkerID_RestartAfterABurst(t *testing.T) {
 func TestWithWorkerID_RestartWithinATick(t *testing.T) {
 	t.Parallel()
 
-	for _, kind := range []string{uidplugin.Cached, uidplugin.Snowflake, uidplugin.Paired} {
+	for _, kind := range []string{"cached", "snowflake", "paired"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 

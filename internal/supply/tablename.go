@@ -142,9 +142,7 @@ func (n naming) split(name string) (parts []string, ok bool) {
 	default:
 		return nil, false
 	}
-	var quoted strings.Builder
-	n.dialector.QuoteTo(&quoted, name)
-	rest := quoted.String()
+	rest := sqldb.Quoted(n.dialector, name)
 	if !strings.Contains(rest, quote) { // with quoting off in PostgreSQL's dialector, the server folds names
 		return strings.Split(strings.ToLower(rest), "."), true
 	}

@@ -45,7 +45,7 @@ func NextID(p *uidplugin.Plugin) (int64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	id, err := p.NextID(ctx, &T1{})
-	return id.Int64(), err
+	return int64(id), err
 }
 
 // Resolves checks that ids resolve to a table and to a process, identified by its port.
