@@ -184,7 +184,9 @@ func TestOptions_WorkerIDsAreLoggedWithTheirTables(t *testing.T) {
 	db := plugintest.Open(t, j.Option(), uidplugin.WithModels(&plugintest.Part{}))
 	plugintest.Migrate(t, db, &plugintest.Article{})
 	must(t, db.Create(&plugintest.Article{}).Error)
-	testkit.Eventually(t, "too few lines", time.Minute, func() bool { return len(j.Lines("worker ids assigned")) >= 2 })
+	testkit.Eventually(t, "too few lines", time.Minute, func() bool {
+		return len(j.Lines("worker ids assigned")) >= 2 && len(j.Lines("this process has a slot")) > 0 // from two queues
+	})
 	lines := j.Lines("worker ids assigned")
 	saysAll(t, lines[0], "level=INFO", "parts=1025")
 	saysAll(t, lines[1], "level=INFO", "articles=1026")
