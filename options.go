@@ -78,7 +78,7 @@ func WithLead(d time.Duration) Option { return func(cfg *config.Config) { cfg.Le
 // WORKER_REGISTRY and WORKER_NODE, if they exist, and fails with [ErrOption] if the number is not free, because
 // UidGenerator numbers WORKER_NODE. A higher number, and always the generator Paired, needs the four tables: db.Use
 // takes the number from the registry, which gives out none up to it from then on. It fails with ErrOption if the
-// registry has given out worker ids below. docs/53-bits.md describes how to change from one to the other.
+// registry has given out worker ids below. docs/layouts.md describes how to change from one to the other.
 //
 // A process may use the worker id of a previous one immediately, even after a crash, if both have the same clock and
 // the same [WithLead]. Ids are stamped at most [WithLead] ahead, and the new process begins where the previous one must

@@ -7,7 +7,7 @@
 #   integration/servers.sh run --engines mariadb -- integration/gorm_suite.sh somewhere     on MariaDB as well
 #
 # With TAGGED=1 every gorm.Model of the suite's models gets the tag gorm:"uid", too, so that all keys are ours. The
-# checkout is copied, not changed. docs/testing.md says which failures to expect.
+# checkout is copied, not changed. integration/README.md says which failures to expect.
 set -euo pipefail
 if [ $# != 1 ] || [ ! -d "$1/tests" ]; then
   sed -n '2,11s/^# \{0,1\}//p' "$0" >&2

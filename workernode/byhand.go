@@ -70,7 +70,7 @@ func (d *DB) checkUnbegun(ctx context.Context, layout generator.Layout, worker i
 		return Registry{Shared: true}.refuseFixed(worker)
 	}
 	return fmt.Errorf("%w: %s has low worker ids, as UidGenerator inserts them, so a registry of this database will give out the numbers above,"+
-		" perhaps %d: leave the option out, or use another database; see docs/53-bits.md",
+		" perhaps %d: leave the option out, or use another database; see docs/layouts.md",
 		ErrFixed, NodeTable, worker)
 }
 
@@ -133,10 +133,10 @@ func (r Registry) refuseFixed(worker int64) error {
 	case worker == 0: // never given out
 	case r.Shared:
 		return fmt.Errorf("%w: UidGenerator takes worker ids from 1 on (%s.ID is AUTO_INCREMENT), so two rows could get the same id as with %d:"+
-			" leave the option out, or use another database; see docs/53-bits.md", ErrFixed, NodeTable, worker)
+			" leave the option out, or use another database; see docs/layouts.md", ErrFixed, NodeTable, worker)
 	case worker >= r.FirstID:
 		return fmt.Errorf("%w: %d is not below %d, the first one that the registry of this database gives out, so ids could come twice:"+
-			" give processes lower numbers, or leave the option out; see docs/53-bits.md", ErrFixed, worker, r.FirstID)
+			" give processes lower numbers, or leave the option out; see docs/layouts.md", ErrFixed, worker, r.FirstID)
 	}
 	return nil
 }
@@ -146,7 +146,7 @@ func (r Registry) byHand(layout generator.Layout) string {
 	if r.FirstID <= layout.MaxFixedWorkerID()+1 {
 		return ""
 	}
-	return fmt.Sprintf(", of which those below %d are given by hand (FIRST_ID in %s; see docs/53-bits.md)", r.FirstID, RegistryTable)
+	return fmt.Sprintf(", of which those below %d are given by hand (FIRST_ID in %s; see docs/layouts.md)", r.FirstID, RegistryTable)
 }
 
 // given returns the largest worker id that may have been given out, 0 if none.

@@ -38,7 +38,7 @@ func TestDBClaimFixed_TakesNumbersThatTheRegistryHasNotGivenOut(t *testing.T) {
 	claim(5000, 5001, 5003, nil)
 	claim(5001, 5001, 5003, workernode.ErrFixed)
 	claim(6000, 5001, 5003, workernode.ErrFixed)
-	testkit.IsError(t, d.ClaimFixed(t.Context(), layout, 6000), workernode.ErrFixed, "6000 is not below 5001", "docs/53-bits.md")
+	testkit.IsError(t, d.ClaimFixed(t.Context(), layout, 6000), workernode.ErrFixed, "6000 is not below 5001", "docs/layouts.md")
 	testkit.IsError(t, d.ClaimFixed(t.Context(), narrow(17), 7), workernode.ErrLayoutMismatch, "WithLayout")
 }
 
@@ -50,7 +50,7 @@ func TestDBClaimFixed_OfAllNumbersLeavesTheRegistryNone(t *testing.T) {
 	d := open(t, tables(t))
 	must(t, d.ClaimFixed(t.Context(), small, 31))
 	_, _, err := d.Reserve(t.Context(), small, 1, 0)
-	testkit.IsError(t, err, workernode.ErrExhausted, "those below 32 are given by hand", "FIRST_ID", "docs/53-bits.md")
+	testkit.IsError(t, err, workernode.ErrExhausted, "those below 32 are given by hand", "FIRST_ID", "docs/layouts.md")
 }
 
 // The registries of other regions do not learn of a claim.
@@ -79,7 +79,7 @@ func TestDBCheckFixed_ReadsRegistriesOfAllAges(t *testing.T) {
 	foreign(t, db, 1025)
 	must(t, d.CheckFixed(t.Context(), layout, 7)) // above those that a registry leaves free
 	foreign(t, db, 3)
-	testkit.IsError(t, d.CheckFixed(t.Context(), layout, 7), workernode.ErrFixed, "WORKER_NODE", "UidGenerator", "7", "docs/53-bits.md")
+	testkit.IsError(t, d.CheckFixed(t.Context(), layout, 7), workernode.ErrFixed, "WORKER_NODE", "UidGenerator", "7", "docs/layouts.md")
 	must(t, d.CheckFixed(t.Context(), layout, 0))
 	_, err := d.OpenRegistry(t.Context(), layout, time.Second, workernode.Region{})
 	must(t, err)
@@ -105,7 +105,7 @@ func TestDBCheckFixed_ReadsUidGeneratorsTableBeforeARegistryBegins(t *testing.T)
 	run(t, db, `CREATE TABLE "WORKER_NODE" ("ID" INTEGER PRIMARY KEY, "HOST_NAME" TEXT, "PORT" TEXT, "TYPE" INT, "LAUNCH_DATE" DATE, "MODIFIED" TIMESTAMP, "CREATED" TIMESTAMP)`)
 	must(t, d.CheckFixed(t.Context(), layout, 4))
 	foreign(t, db, 3)
-	testkit.IsError(t, d.CheckFixed(t.Context(), layout, 4), workernode.ErrFixed, "WORKER_NODE", "UidGenerator", "docs/53-bits.md")
+	testkit.IsError(t, d.CheckFixed(t.Context(), layout, 4), workernode.ErrFixed, "WORKER_NODE", "UidGenerator", "docs/layouts.md")
 	must(t, migrate(t, db))
 	_, err := d.OpenRegistry(t.Context(), layout, time.Second, workernode.Region{})
 	must(t, err)

@@ -68,7 +68,7 @@ func TestWithWorkerID_HighNumbersAndARegistryExcludeEachOther(t *testing.T) {
 			d := d.New(t)
 			harness.Use(t, d.Open(t, nil), small, uidplugin.WithModels(&harness.T1{}))
 			testkit.IsError(t, start(d, small, uidplugin.WithWorkerID(700)), uidplugin.ErrOption,
-				"WithWorkerID(700)", "not below 64", "docs/53-bits.md")
+				"WithWorkerID(700)", "not below 64", "docs/layouts.md")
 			testkit.Must(t, start(d, small, uidplugin.WithWorkerID(63)))
 		})
 		t.Run("the numbers came first", func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 
 // matrixFile is the document. It has the paths that are not ok everywhere. okFile lists the others, because users need
 // them rarely.
-const matrixFile, okFile = "../../docs/paths.md", "README.md"
+const matrixFile, okFile = "matrix.md", "README.md"
 
 // notesTitle is the heading of the notes.
 const notesTitle = "Notes"
@@ -241,14 +241,14 @@ func splitResults(text string) []string {
 const matrixIntroduction = `# Ways to create rows, tested
 
 Look up here which id a row gets, for each way in which GORM creates rows, on each database. The cases to know are in
-[Creating rows](creating-rows.md). TestMatrix writes this page from the answers of the databases:
+[Creating rows](../../docs/creating-rows.md). TestMatrix writes this page from the answers of the databases:
 
 ` + "```sh" + `
 integration/servers.sh run -- go test ./integration/paths -run TestMatrix -update
 ` + "```" + `
 
 Without ` + "`-update`" + ` the test fails if an available database gives another result. Another
-[list](../integration/paths/README.md) names the paths that are ok on all databases. This page has the others.
+[list](README.md) names the paths that are ok on all databases. This page has the others.
 
 * **ok**: the row has an id of the plugin. The struct or map has the same id, or none if a note mentions that. Foreign
   keys agree, and ` + "`RowsAffected`" + ` is the same as without the plugin.
@@ -265,5 +265,5 @@ keys differ, the worst result counts. Numbers in brackets refer to the [notes](#
 
 const okIntroduction = `# Ways to create rows that are ok on all databases
 
-TestMatrix writes this list. [docs/paths.md](../../docs/paths.md) has the other ways, and says what ok means.
+TestMatrix writes this list. [matrix.md](matrix.md) has the other ways, and says what ok means.
 `

@@ -20,11 +20,11 @@ import (
 	"gorm.io/gorm/logger"
 )
 
-var update = flag.Bool("update", false, "TestMatrix writes docs/paths.md")
+var update = flag.Bool("update", false, "TestMatrix writes matrix.md")
 
 // TestMatrix creates rows in every way that GORM has: on all engines, with keys of all kinds, on AUTO_INCREMENT and
 // on plain columns. A path is a way to create rows; a cell is a path on one engine with one kind of key. The results
-// are in docs/paths.md: -update writes it, and otherwise the test compares it.
+// are in matrix.md: -update writes it, and otherwise the test compares it.
 //
 // Each path runs first without the plugin and with keys that are set beforehand, because that shows how GORM counts
 // rows, and what GORM cannot do.

@@ -155,7 +155,7 @@ func (d *DB) checkNodes(ctx context.Context) (list []Finding, err error) {
 			Fix:    d.SQL.Translate(`DELETE FROM "WORKER_NODE" WHERE NOT (` + inside + ")")}, "NOT (" + inside + ")"},
 		{Finding{Code: CodeNodeByHand, Text: "%s of WORKER_NODE with an ID below FIRST_ID of WORKER_REGISTRY, " +
 			fmt.Sprint(d.Registry.FirstID) + ", so processes may have been given it by hand (WithWorkerID), and two rows could " +
-			"get the same id", Advice: "Stop the processes with such numbers and set FIRST_ID back; see docs/53-bits.md."},
+			"get the same id", Advice: "Stop the processes with such numbers and set FIRST_ID back; see docs/layouts.md."},
 			fmt.Sprintf(ours+` AND "ID" BETWEEN 1 AND %d`, d.Registry.FirstID-1)},
 		{Finding{Code: CodeNodeLayout, Text: "%s of WORKER_NODE with another layout than " +
 			d.Layout.String() + ", so their ids do not resolve",
