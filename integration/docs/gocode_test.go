@@ -41,6 +41,8 @@ type Order struct {
 
 type Item struct{ ID uidplugin.ID }
 
+type Invoice struct{ ID, OrderID uidplugin.ID }
+
 type Customer struct{ ID uidplugin.ID }
 
 var (
