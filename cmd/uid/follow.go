@@ -67,8 +67,8 @@ func (a *app) followEnableCommand() *cobra.Command {
 	c := a.tableSubcommand(prepares, &cobra.Command{
 		Use:   "enable TABLE",
 		Short: "Install the trigger with which a table can be followed",
-		Long: `enable installs a trigger in the table, and creates the tables UID_FOLLOW and UID_FOLLOW_GATE, and on
-PostgreSQL and MariaDB a sequence. The application may do the same by follow.Enable, and "uid sql --follow" prints
+		Long: `enable installs a trigger in the table, and creates the tables UID_FOLLOW, UID_FOLLOW_GATE and UID_CURSOR,
+and on PostgreSQL and MariaDB a sequence. The application may do the same by follow.Enable, and "uid sql --follow" prints
 the statements. For an enabled table it only changes the slack.
 
 From then on the table refuses rows whose ids are older than the slack while somebody follows it. It waits for
