@@ -28,7 +28,8 @@ With WithRegistry, pass --database NAME=DSN and write tables of that database as
 		Args: onlyCommands,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(a.followStatusCommand(), a.followEnableCommand(), a.followDisableCommand(), a.followResetCommand())
+	c.AddCommand(a.followStatusCommand(), a.followEnableCommand(), a.followDisableCommand(), a.followResetCommand(),
+		a.consumersCommand())
 	return c
 }
 

@@ -329,5 +329,8 @@ func (d *DB) followNotes(ctx context.Context, r Renaming, notes []string) ([]str
 		notes = append(notes, fmt.Sprintf(`%s was followed. Run "uid follow enable %s", and when a follower has begun, `+
 			`"uid follow disable %s"`, from, to, from))
 	}
-	return notes, err
+	if err != nil {
+		return notes, err
+	}
+	return d.consumerNotes(ctx, r, notes)
 }

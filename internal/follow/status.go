@@ -113,15 +113,7 @@ func List(ctx context.Context, db *sqldb.DB, layout generator.Layout, known ...s
 	if err != nil {
 		return nil, err
 	}
-	prefixes := []string{""}
-	for _, name := range known {
-		// On SQLite other schemas are files that the application has attached. A name with several dots has no schema.
-		if f != SQLite && strings.Count(name, ".") == 1 {
-			prefixes = append(prefixes, name[:len(name)-len(bare(name))])
-		}
-	}
-	slices.Sort(prefixes)
-	for _, prefix := range slices.Compact(prefixes) {
+	for _, prefix := range f.prefixes(known) {
 		var names []string
 		t, _, err := f.located(ctx, db, Table{Name: prefix + MarkTable})
 		if err == nil {
