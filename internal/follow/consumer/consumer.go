@@ -154,8 +154,13 @@ func (p *Process) Next(now int64, more bool) Step {
 	return Step{Kind: Wait, At: p.row.Now + Interval}
 }
 
-// Holds reports whether this process is the holder, as far as it knows.
-func (p *Process) Holds() bool { return p.known && p.found && p.row.Holder == p.Me }
+// Holds reports whether this process works, as far as it knows.
+func (p *Process) Holds() bool {
+	return p.known && p.found && p.row.Holder == p.Me && !p.row.Paused
+}
+
+// IDs returns the rows in hand.
+func (p *Process) IDs() []int64 { return p.ids }
 
 // Row returns what is known of the row.
 func (p *Process) Row() Row { return p.row }
@@ -226,29 +231,29 @@ func (p *Process) Fetched(s Step, changed bool, ids []int64, through int64) {
 	}
 }
 
-// Ended reports how the transaction of a step ended.
-func (p *Process) Ended(s Step, o Outcome) {
+// Ended reports how the transaction of a step ended. It returns the outcome that counts.
+func (p *Process) Ended(s Step, o Outcome) Outcome {
 	if p.again++; o != Again {
 		p.again = 0
 	} else if p.again >= tries {
 		o, p.again = Failed, 0
 	}
-	switch o {
-	case Committed:
+	switch {
+	case o == Committed:
 		p.Wrote(s, true)
 		p.ids = p.ids[s.Rows:]
-		return
-	case Failed, Skipped:
-		if s.Rows == 1 {
-			p.pending, p.target = Fail, p.ids[0]
-			if o == Skipped {
-				p.pending = Move
-			}
-			return
+		return o
+	case (o == Failed || o == Skipped) && s.Rows == 1:
+		p.pending, p.target = Fail, p.ids[0]
+		if o == Skipped {
+			p.pending = Move
 		}
+		return o
+	case o == Failed || o == Skipped:
 		p.single = p.ids[s.Rows-1]
 	}
 	p.Forget()
+	return o
 }
 
 // Rewind makes the next step move the cursor back, because rows may have come below it.
