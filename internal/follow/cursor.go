@@ -175,7 +175,7 @@ func (c *cursorRow) limit(ctx context.Context, conn *sqldb.DB) (restore func() e
 		return func() error { return nil }, err
 	}
 	err = conn.ExecRaw(ctx, fmt.Sprintf("SET @uid_auto = @@SESSION.autocommit, @uid_idle = @@SESSION.wait_timeout,"+
-		" SESSION autocommit = 0, SESSION wait_timeout = LEAST(@@SESSION.wait_timeout, %d)", int(idleLimit.Seconds())))
+		" SESSION autocommit = 0, SESSION wait_timeout = CAST(LEAST(@@SESSION.wait_timeout, %d) AS SIGNED)", int(idleLimit.Seconds())))
 	return func() error {
 		return conn.ExecRaw(ctx, "SET SESSION autocommit = @uid_auto, SESSION wait_timeout = @uid_idle")
 	}, err
