@@ -83,6 +83,11 @@ func (h *Handle) Tables() []TableState {
 		tables[table] = TableState{Table: table, TooLate: n}
 	}
 	h.mu.Unlock()
+	for _, c := range h.Consumers() {
+		if _, ok := tables[c.Table]; !ok {
+			tables[c.Table] = TableState{Table: c.Table}
+		}
+	}
 	for key, value := range h.marks.Range {
 		if followers, settled, err := value.(*Mark).State(); followers > 0 {
 			name := key.(Table).Name
