@@ -38,8 +38,6 @@ type Followed struct {
 	Refused  string              `json:"refused,omitzero"` // why rows could be missed
 	Broken   string              `json:"broken,omitzero"`  // why the table refuses all rows
 	Findings []Finding           `json:"findings"`
-
-	left *follow.Left
 }
 
 // Name returns the name of the table for people.
@@ -103,7 +101,7 @@ func followedOf(database string, regional bool, found ...follow.Status) (list []
 		f := Followed{
 			Database: database, Table: s.Table, Key: s.Key, Slack: s.Slack.Milliseconds(), Behind: s.Behind().Milliseconds(),
 			Ahead: s.Ahead().Milliseconds(), Closer: s.Closer, Closing: s.Closing(), Trigger: s.Trigger,
-			Holders: append([]follow.Holder{}, s.Holders...), left: s.Left,
+			Holders: append([]follow.Holder{}, s.Holders...),
 		}
 		if s.Published > 0 {
 			f.Mark, f.MarkTime = uidplugin.ID(s.Published), s.TimeOf(s.Published).UTC()
@@ -120,7 +118,9 @@ func followedOf(database string, regional bool, found ...follow.Status) (list []
 		if s.Refused != nil && !(regional && errors.Is(s.Refused, follow.ErrReplicated)) {
 			f.Refused = s.Refused.Error()
 		}
-		f.Findings = append([]Finding{}, f.findings()...)
+		if f.Findings = append([]Finding{}, f.findings()...); s.Left != nil {
+			f.Findings = []Finding{f.leftBehind(s.Left)}
+		}
 		list = append(list, f)
 	}
 	return list
@@ -225,9 +225,6 @@ func (f Followed) isLate() bool {
 
 // findings returns what is wrong with a followed table.
 func (f Followed) findings() (list []Finding) {
-	if f.left != nil {
-		return []Finding{f.leftBehind()}
-	}
 	switch f.Trigger {
 	case follow.TriggerGone:
 		list = append(list, Finding{Code: CodeFollowTrigger,
@@ -287,12 +284,12 @@ func (f Followed) findings() (list []Finding) {
 }
 
 // leftBehind is the finding about a table that was moved to another schema of PostgreSQL.
-func (f Followed) leftBehind() Finding {
-	text := fmt.Sprintf("%s was followed in the schema %s, and is in another one now", f.Name(), f.left.Schema)
-	if f.left.Trigger != "" {
-		text += fmt.Sprintf(": followers of %s have stopped, and its trigger still calls the function of %s", f.left.Trigger, f.left.Schema)
+func (f Followed) leftBehind(left *follow.Left) Finding {
+	text := fmt.Sprintf("%s was followed in the schema %s, and is in another one now", f.Name(), left.Schema)
+	if left.Trigger != "" {
+		text += fmt.Sprintf(": followers of %s have stopped, and its trigger still calls the function of %s", left.Trigger, left.Schema)
 	}
-	return Finding{Code: CodeFollowTrigger, Text: text, Fix: f.left.Remedy,
+	return Finding{Code: CodeFollowTrigger, Text: text, Fix: left.Remedy,
 		Advice: `Run the statements, and "uid follow enable". Rows may have come unnoticed meanwhile. Consumers begin anew ` +
 			`unless you also move their rows of UID_CURSOR.`}
 }
