@@ -26,6 +26,23 @@ func TestTableStats_JSON(t *testing.T) {
 	}
 }
 
+func TestConsumerStats_JSON(t *testing.T) {
+	t.Parallel()
+
+	for want, s := range map[string]follow.ConsumerStats{
+		`{"consumer":"mails","working":true,"last_id":"5","stuck_id":"7","stuck_since":"2026-01-01T00:00:00Z","delay":"1.5s","last_error":"gone"}`: {
+			Consumer: "mails", Working: true, LastID: 5, Delay: 1500 * time.Millisecond, StuckID: 7,
+			StuckSince: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), LastError: errors.New("gone")},
+		`{"consumer":"mails","working":false,"last_id":"0","delay":"0s"}`: {Consumer: "mails"},
+	} {
+		got, err := json.Marshal(s)
+		testkit.Must(t, err)
+		if string(got) != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
 func TestStats_OfAHandleWithoutThePlugin(t *testing.T) {
 	t.Parallel()
 

@@ -4,6 +4,7 @@ package uidprom
 
 import (
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/uidplugin/uidplugin/follow"
@@ -23,11 +24,29 @@ var (
 		{"follow_delay_seconds", "How far the published mark of a followed table is behind the clock.", gauge,
 			func(t *follow.TableStats) float64 { return t.Delay.Seconds() }},
 	}
+
+	// ofWorking exists in the process that handles the rows of a consumer.
+	ofWorking = []metric[follow.ConsumerStats]{
+		{"consumer_delay_seconds", "How far the rows that a consumer has handled are behind the clock.", gauge,
+			func(c *follow.ConsumerStats) float64 { return c.Delay.Seconds() }},
+		{"consumer_stuck_seconds", "Time since the row that a consumer cannot handle failed first; 0 if none fails.", gauge, stuck},
+	}
 )
+
+// stuck returns the seconds since the row in hand failed first.
+func stuck(c *follow.ConsumerStats) float64 {
+	if c.StuckSince.IsZero() {
+		return 0
+	}
+	return max(time.Since(c.StuckSince).Seconds(), 0)
+}
 
 func (c *collector) describeFollowed(labels prometheus.Labels) {
 	for _, m := range slices.Concat(ofFollowed, ofFollower) {
 		c.descs[m.name] = describe(m.name, m.help, []string{"table"}, labels)
+	}
+	for _, m := range ofWorking {
+		c.descs[m.name] = describe(m.name, m.help, []string{"table", "consumer"}, labels)
 	}
 }
 
@@ -36,6 +55,11 @@ func (c *collector) collectFollowed(to chan<- prometheus.Metric) {
 		send(c, to, ofFollowed, &t, valid(t.Table))
 		if t.Settled != 0 {
 			send(c, to, ofFollower, &t, valid(t.Table))
+		}
+		for _, one := range t.Consumers {
+			if one.Working {
+				send(c, to, ofWorking, &one, valid(t.Table), valid(one.Consumer))
+			}
 		}
 	}
 }
