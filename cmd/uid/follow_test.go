@@ -388,7 +388,9 @@ func TestFollow_ReportsWhatAMovedTableHasLeft(t *testing.T) {
 				r.dsn += " search_path=" + d.Current() + "," + other
 			}
 			r.run("follow", "enable", "orders").want(t, exitOK)
+			exec(insertCursor+` ('mails', '', 'orders', 5, '', 0, 0, '')`)(t, db)
 			must(t, db.Exec("ALTER TABLE orders SET SCHEMA "+other).Error)
+			r.run("follow", "consumers", "pause", "mails").want(t, exitOK, "paused", "warning: mails: orders: ")
 			got := r.run("follow", "status")
 			got.want(t, exitWrong, admin.CodeFollowTrigger+"  orders was followed in the schema "+d.Current()+", and is in another one now: followers of "+other+".orders")
 			r.run("doctor", "--ignore", strings.Join(ofServers, ",")).want(t, exitWrong, "orders was followed in the schema", "1 finding")

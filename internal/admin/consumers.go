@@ -36,7 +36,8 @@ type Consumer struct {
 	Unread     string       `json:"unread,omitzero"` // why the rows could not be counted
 	Findings   []Finding    `json:"findings"`
 
-	Now time.Time `json:"-"` // the clock of the cursor's database
+	Now    time.Time `json:"-"` // the clock of the cursor's database
+	schema string    // of the cursor
 }
 
 // States of consumers.
@@ -68,7 +69,7 @@ func (c Consumer) RowsBehind() string {
 }
 
 func (c Consumer) key() follow.ConsumerKey {
-	return follow.ConsumerKey{Consumer: c.Name, Space: c.Space, Table: c.Table}
+	return follow.ConsumerKey{Consumer: c.Name, Space: c.Space, Table: c.Table, Schema: c.schema}
 }
 
 // Consumers returns the consumers whose cursors are in this database or in the others.
@@ -111,7 +112,7 @@ func consumersOf(database string, layout generator.Layout, found []follow.Cursor
 		c := Consumer{
 			Database: database, Name: s.Consumer, Space: s.Space, Table: s.Table, LastID: uidplugin.ID(s.Last), Rows: s.Waiting,
 			State: ConsumerStopped, Attempts: s.Attempts, RetryAt: s.RetryAt, StuckID: uidplugin.ID(s.StuckID),
-			StuckSince: s.StuckSince, Error: s.Error, Now: s.Now,
+			StuckSince: s.StuckSince, Error: s.Error, Now: s.Now, schema: s.Schema,
 		}
 		if p, err := layout.Decompose(s.Last); err == nil && s.Last > 0 {
 			c.LastTime = p.Time.UTC()
