@@ -101,6 +101,10 @@ func Settled(ctx context.Context, db *gorm.DB, model any) (uidplugin.ID, error) 
 	if err != nil {
 		return 0, err
 	}
+	return t.settled(ctx, db)
+}
+
+func (t *table) settled(ctx context.Context, db *gorm.DB) (uidplugin.ID, error) {
 	if t.core.Test != nil {
 		id, err := t.highest(ctx, db)
 		return uidplugin.ID(id), err

@@ -30,10 +30,11 @@ func TestConsumerStats_JSON(t *testing.T) {
 	t.Parallel()
 
 	for want, s := range map[string]follow.ConsumerStats{
-		`{"consumer":"mails","working":true,"last_id":"5","stuck_id":"7","stuck_since":"2026-01-01T00:00:00Z","delay":"1.5s","last_error":"gone"}`: {
-			Consumer: "mails", Working: true, LastID: 5, Delay: 1500 * time.Millisecond, StuckID: 7,
-			StuckSince: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), LastError: errors.New("gone")},
-		`{"consumer":"mails","working":false,"last_id":"0","delay":"0s"}`: {Consumer: "mails"},
+		`{"consumer":"mails","works":true,"paused":false,"last":"5","handled":3,"failed":2,"skipped":1,"stuck":"7","delay":"1.5s","last_error":"gone"}`: {
+			Consumer: "mails", Works: true, Last: 5, Handled: 3, Failed: 2, Skipped: 1, Stuck: 7, Delay: 1500 * time.Millisecond,
+			LastError: errors.New("gone")},
+		`{"consumer":"mails","works":false,"paused":true,"last":"0","handled":0,"failed":0,"skipped":0,"stuck":"0","delay":"0s"}`: {
+			Consumer: "mails", Paused: true},
 	} {
 		got, err := json.Marshal(s)
 		testkit.Must(t, err)

@@ -4,7 +4,6 @@ package uidprom
 
 import (
 	"slices"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/uidplugin/uidplugin/follow"
@@ -25,27 +24,32 @@ var (
 			func(t *follow.TableStats) float64 { return t.Delay.Seconds() }},
 	}
 
-	// ofWorking exists in the process that handles the rows of a consumer.
-	ofWorking = []metric[follow.ConsumerStats]{
+	// ofConsumer exists in the process that handles the rows of a consumer.
+	ofConsumer = []metric[follow.ConsumerStats]{
+		{"consumer_stuck", "1 if a row of a consumer fails again and again, so later rows wait for it; otherwise 0.", gauge, stuck},
+		{"consumer_handled_total", "Rows that a consumer has handled in this process.", counter,
+			func(c *follow.ConsumerStats) float64 { return float64(c.Handled) }},
+	}
+
+	// ofReader exists once such a process knows where the consumer is.
+	ofReader = []metric[follow.ConsumerStats]{
 		{"consumer_delay_seconds", "How far the rows that a consumer has handled are behind the clock.", gauge,
 			func(c *follow.ConsumerStats) float64 { return c.Delay.Seconds() }},
-		{"consumer_stuck_seconds", "Time since the row that a consumer cannot handle failed first; 0 if none fails.", gauge, stuck},
 	}
 )
 
-// stuck returns the seconds since the row in hand failed first.
 func stuck(c *follow.ConsumerStats) float64 {
-	if c.StuckSince.IsZero() {
-		return 0
+	if c.Stuck != 0 {
+		return 1
 	}
-	return max(time.Since(c.StuckSince).Seconds(), 0)
+	return 0
 }
 
 func (c *collector) describeFollowed(labels prometheus.Labels) {
 	for _, m := range slices.Concat(ofFollowed, ofFollower) {
 		c.descs[m.name] = describe(m.name, m.help, []string{"table"}, labels)
 	}
-	for _, m := range ofWorking {
+	for _, m := range slices.Concat(ofConsumer, ofReader) {
 		c.descs[m.name] = describe(m.name, m.help, []string{"table", "consumer"}, labels)
 	}
 }
@@ -57,8 +61,12 @@ func (c *collector) collectFollowed(to chan<- prometheus.Metric) {
 			send(c, to, ofFollower, &t, valid(t.Table))
 		}
 		for _, one := range t.Consumers {
-			if one.Working {
-				send(c, to, ofWorking, &one, valid(t.Table), valid(one.Consumer))
+			if !one.Works {
+				continue
+			}
+			send(c, to, ofConsumer, &one, valid(t.Table), valid(one.Consumer))
+			if one.Delay != 0 {
+				send(c, to, ofReader, &one, valid(t.Table), valid(one.Consumer))
 			}
 		}
 	}

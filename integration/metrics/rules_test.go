@@ -111,7 +111,7 @@ var well = map[string]string{
 	`uidplugin_waits_total`:              `0+1x240`,
 	`uidplugin_follow_delay_seconds`:     `6x240`,
 	`uidplugin_consumer_delay_seconds`:   `8x240`,
-	`uidplugin_consumer_stuck_seconds`:   `0x200 30 0x39`,
+	`uidplugin_consumer_stuck`:           `0x200 1 0x39`,
 }
 
 // outage are those that differ while the database is unreachable for five minutes, and clients try again and again.
@@ -147,7 +147,7 @@ func TestAlerts_HoldWhenTheyShould(t *testing.T) {
 		"UidpluginWorkerIDsNearlyUsedUp": {`uidplugin_worker_ids_given`: `210000x240`},
 		"UidpluginFollowersBehind":       {`uidplugin_follow_delay_seconds`: `6x200 1+15x40`},
 		"UidpluginCallersWait":           {`uidplugin_waits_total`: `0+30x240`},
-		"UidpluginConsumerStuck":         {`uidplugin_consumer_stuck_seconds`: `0x200 1+15x40`, `uidplugin_consumer_delay_seconds`: `8x200 9+15x40`},
+		"UidpluginConsumerStuck":         {`uidplugin_consumer_stuck`: `0x200 1x40`, `uidplugin_consumer_delay_seconds`: `8x200 9+15x40`},
 		"UidpluginConsumerBehind":        {`uidplugin_consumer_delay_seconds`: `8x200 9+15x40`},
 	}
 	alerts := rules(t)
