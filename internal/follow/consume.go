@@ -109,6 +109,7 @@ func (c *consuming[T]) next(ctx context.Context) error {
 	if c.leave != nil {
 		c.news = c.mark.news()
 	}
+	c.state.set(func(s *ConsumerState) { s.Passed = c.process.Passed() })
 	step := c.process.Next(c.now(), c.more())
 	what, err := steps[step.Kind], error(nil)
 	switch step.Kind {
@@ -476,6 +477,7 @@ type ConsumerState struct {
 	Holds   bool  // this process works
 	Paused  bool  // by an operator
 	Last    int64 // the cursor, as far as it is known
+	Passed  int64 // there is nothing left to handle up to it; above Last while no rows come
 	Handled int64 // rows that this process has handled
 	Failed  int64 // failures of the handler
 	Skipped int64
