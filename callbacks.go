@@ -47,6 +47,7 @@ func (s *shared) registerCallbacks(db *gorm.DB) error {
 func (s *shared) wireWings(loc *lookup.Locator) {
 	loc.Before = adopt.Before                                                                   // AUTO_INCREMENT
 	s.core.OnInsertError = core.Value[follow.Handle](s.core).OnInsertError(s.supply.ReachClock) // wing: follow
+	s.core.Collect = s.filler.Collect                                                           // wing: follow
 }
 
 // fill sets the keys of a create.

@@ -72,7 +72,7 @@ func TestStructure_FilesAndFunctionsAreShort(t *testing.T) {
 func TestStructure_ThePublicSurfaceIsSmall(t *testing.T) {
 	t.Parallel()
 
-	const most = 577
+	const most = 607
 	all, by := 0, map[string]int{}
 	forEachFile(t, func(dir, _ string, _ *token.FileSet, f *ast.File) {
 		if !strings.Contains(dir, "internal/") {

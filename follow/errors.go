@@ -13,4 +13,12 @@ var (
 	// ErrNotEnabled reports a table without [Enable], or whose trigger was dropped or replaced since. Rows and Settled
 	// return it.
 	ErrNotEnabled = engine.ErrNotEnabled
+
+	// ErrRemoved reports that an operator has removed the cursor of a consumer that runs. [Consume] returns it.
+	ErrRemoved = engine.ErrRemoved
+
+	// Skip makes [Consume] go on after a row that cannot be handled: return it from the handler, or an error that wraps
+	// it. What the handler has done in its transaction is rolled back, and the log has a line. To keep the row elsewhere,
+	// write it there through tx and return nil instead.
+	Skip = engine.ErrSkip
 )

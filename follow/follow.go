@@ -29,8 +29,8 @@ import (
 	"gorm.io/gorm"
 )
 
-// Enable installs the trigger that [Rows] needs in the table of a model, with the tables UID_FOLLOW and UID_FOLLOW_GATE
-// and on PostgreSQL and MariaDB a sequence. From then on the table refuses rows whose ids are older than the slack; see
+// Enable installs the trigger that [Rows] needs in the table of a model, with the tables UID_FOLLOW, UID_FOLLOW_GATE and
+// UID_CURSOR, and on PostgreSQL and MariaDB a sequence. From then on the table refuses rows whose ids are older than the slack; see
 // [WithSlack] and [ErrTooLate]. Call it once, as in a migration, or at each start: on an enabled table it only updates
 // the slack.
 //
@@ -77,8 +77,7 @@ func (t *table) warnNumbered(ctx context.Context, db *gorm.DB) {
 	}
 }
 
-// Disable removes what [Enable] has installed, except for the tables UID_FOLLOW and UID_FOLLOW_GATE, also from a table
-// that had this name before. Followers then get errors that wrap [ErrNotEnabled].
+// Disable removes what [Enable] has installed, except for the tables, also from a table that had this name before. Followers then get errors that wrap [ErrNotEnabled].
 func Disable(ctx context.Context, db *gorm.DB, model any) error {
 	t, err := tableOf(db, model)
 	if err != nil || t.core.Test != nil {
@@ -101,6 +100,10 @@ func Settled(ctx context.Context, db *gorm.DB, model any) (uidplugin.ID, error) 
 	if err != nil {
 		return 0, err
 	}
+	return t.settled(ctx, db)
+}
+
+func (t *table) settled(ctx context.Context, db *gorm.DB) (uidplugin.ID, error) {
 	if t.core.Test != nil {
 		id, err := t.highest(ctx, db)
 		return uidplugin.ID(id), err

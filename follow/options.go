@@ -40,7 +40,7 @@ func slackOf(tick time.Duration, options []EnableOption) (time.Duration, error) 
 	return o.slack, nil
 }
 
-// A RowsOption changes [Rows].
+// A RowsOption changes [Rows], and [Consume].
 type RowsOption func(*rowsOptions)
 
 type rowsOptions struct {
@@ -48,7 +48,7 @@ type rowsOptions struct {
 	locked bool
 }
 
-// WithRewind makes Rows go back if the database has lost commits, as after the failover to a replica that was behind.
+// WithRewind makes [Rows] and [Consume] go back if the database has lost commits, as after the failover to a replica that was behind.
 // Rows that it has returned may then be gone, and rows may be inserted below its cursor. Rows goes back to the last
 // published mark that it finds in the database, so it misses no row that survives, but returns some rows again.
 func WithRewind() RowsOption {

@@ -32,6 +32,8 @@ type reader[T any] struct {
 	locked  bool // wait for transactions that have rows below the mark, even if they have lost the lock of the gate
 	regions *engine.Regions
 	bad     int64 // the last row that could not be read
+
+	in engine.FetchHooks // of a consumer
 }
 
 func newReader[T any](t *table, db *gorm.DB, locked bool) *reader[T] {
@@ -46,7 +48,7 @@ func (r *reader[T]) isOwn(row *T) bool { return r.regions.IsOwn(r.id(row)) }
 // read is a [engine.Reader]. If one of the rows cannot be read, it returns those before it, and an error with its id.
 func (r *reader[T]) read(ctx context.Context, cursor engine.Cursor, limit int) (rows []*T, published int64, err error) {
 	rows, published, err = r.chunk(ctx, cursor, limit)
-	if err != nil && !errors.Is(err, uidplugin.ErrClause) {
+	if err != nil && !errors.Is(err, uidplugin.ErrClause) && !errors.Is(err, engine.ErrMoved) {
 		rows, published, err = r.before(ctx, cursor, limit, err)
 	}
 	if err != nil {
@@ -148,9 +150,14 @@ func (r *reader[T]) query(ctx context.Context, cursor engine.Cursor, limit int, 
 	if r.locked { // at other levels InnoDB also locks the gaps between rows, so that writers would wait
 		isolation.Isolation = sql.LevelReadCommitted
 	}
-	return r.handle.WithContext(ctx).Transaction(func(tx *gorm.DB) (err error) {
+	err := r.handle.WithContext(ctx).Transaction(func(tx *gorm.DB) (err error) {
 		published := int64(math.MaxInt64)
-		if r.core.Test == nil {
+		if r.in.Begin != nil {
+			var restore func() error
+			restore, err = r.in.Begin(ctx, tx.Statement.ConnPool)
+			defer func() { err = errors.Join(err, restore()) }()
+		}
+		if err == nil && r.core.Test == nil {
 			published, err = r.mark.Published(ctx, tx.Statement.ConnPool)
 		}
 		if err != nil {
@@ -171,6 +178,15 @@ func (r *reader[T]) query(ctx context.Context, cursor engine.Cursor, limit int, 
 		between := clause.And(clause.Gt{Column: column, Value: value(above)}, clause.Lt{Column: column, Value: value(below)})
 		return f(tx, r.model.Where(ctx, tx, between, more...), published)
 	}, &isolation)
+	if err == nil && r.in.Committed != nil {
+		r.in.Committed()
+	}
+	return err
+}
+
+// after is the condition for rows after an id.
+func (r *reader[T]) after(id int64) clause.Expression {
+	return clause.Gt{Column: r.model.Column(), Value: r.model.Key.Value(id)}
 }
 
 // A from makes a statement read the quoted table, which is the model's own in its schema.

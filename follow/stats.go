@@ -18,20 +18,51 @@ type TableStats struct {
 	Settled   uidplugin.ID  `json:"settled"`   // what followers know to be complete; 0 without followers, or if unknown
 	Delay     time.Duration `json:"-"`         // how far the time of Settled is behind the clock, with the slack; 0 without Settled
 	LastError error         `json:"-"`         // why Settled does not advance; nil if it does
+
+	Consumers []ConsumerStats `json:"consumers,omitempty"` // calls of [Consume] in this process
+}
+
+// ConsumerStats is the state of a consumer in this process. In JSON, the error is a text.
+type ConsumerStats struct {
+	Consumer  string       `json:"consumer"`
+	Works     bool         `json:"works"`   // this process works; otherwise it stands by
+	Paused    bool         `json:"paused"`  // by an operator
+	Last      uidplugin.ID `json:"last"`    // every row up to it was handled or passed over, as far as this process knows
+	Handled   int64        `json:"handled"` // rows that this process has handled
+	Failed    int64        `json:"failed"`  // failures of the handler in this process
+	Skipped   int64        `json:"skipped"` // rows for which the handler in this process has returned [Skip]
+	Stuck     uidplugin.ID `json:"stuck"`   // the row that fails again and again; 0 if none does
+	LastError error        `json:"-"`       // why the consumer stands still; nil if it works
+
+	// Delay is how far the rows with which it is done are behind the clock, with the slack. It is 0 unless it Works.
+	Delay time.Duration `json:"-"`
+}
+
+// MarshalJSON writes the duration and the error as text.
+func (s ConsumerStats) MarshalJSON() ([]byte, error) {
+	type plain ConsumerStats
+	return json.Marshal(struct {
+		plain
+		Delay     string `json:"delay"`
+		LastError string `json:"last_error,omitempty"`
+	}{plain(s), s.Delay.String(), textOf(s.LastError)})
+}
+
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 // MarshalJSON writes the duration and the error as text.
 func (s TableStats) MarshalJSON() ([]byte, error) {
 	type plain TableStats
-	text := ""
-	if s.LastError != nil {
-		text = s.LastError.Error()
-	}
 	return json.Marshal(struct {
 		plain
 		Delay     string `json:"delay"`
 		LastError string `json:"last_error,omitempty"`
-	}{plain(s), s.Delay.String(), text})
+	}{plain(s), s.Delay.String(), textOf(s.LastError)})
 }
 
 // Stats returns the states of the tables that are followed on a handle of this process, or that have refused a row of
@@ -41,11 +72,26 @@ func Stats(db *gorm.DB) (all []TableStats) {
 	if err != nil {
 		return nil
 	}
-	now := c.Clock()
+	now, consumers := c.Clock(), core.Value[engine.Handle](c).Consumers()
+	behind := func(id int64) time.Duration {
+		parts, err := c.Layout.Decompose(id)
+		if err != nil || id <= 0 {
+			return 0
+		}
+		return max(now.Sub(parts.Time), 0)
+	}
 	for _, t := range core.Value[engine.Handle](c).Tables() {
-		s := TableStats{t.Table, t.TooLate, t.Followers, uidplugin.ID(t.Settled), 0, t.Err}
-		if parts, err := c.Layout.Decompose(t.Settled); err == nil && t.Settled > 0 {
-			s.Delay = max(now.Sub(parts.Time), 0)
+		s := TableStats{t.Table, t.TooLate, t.Followers, uidplugin.ID(t.Settled), behind(t.Settled), t.Err, nil}
+		for _, c := range consumers {
+			if c.Table != t.Table {
+				continue
+			}
+			one := ConsumerStats{c.Consumer, c.Holds, c.Paused, uidplugin.ID(c.Last), c.Handled, c.Failed, c.Skipped,
+				uidplugin.ID(c.StuckID), c.Err, 0}
+			if c.Holds {
+				one.Delay = behind(c.Passed)
+			}
+			s.Consumers = append(s.Consumers, one)
 		}
 		all = append(all, s)
 	}

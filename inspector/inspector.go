@@ -11,7 +11,7 @@
 //
 //	./            the state of all slots, of this process and of the id space
 //	id?id=N       an id: its bits, time, table, process, and its row if the model is listed
-//	tables        tables of this process, followed tables, and worker ids of all;  after=WORKER_ID
+//	tables        tables of this process, followed tables, consumers, and worker ids of all;  after=WORKER_ID
 //	slots         slots, their holders and how far ahead they are;  after=SLOT
 //	sessions      which process held which slot when;  slot=SLOT, after=SLOT, before=TIME, span=DURATION
 //

@@ -215,7 +215,7 @@ func TestHandler_SendsSelectsOnly(t *testing.T) {
 		page       string
 		statements int
 	}{
-		{"/", 1}, {"/id?id=x", 0}, {"/id?id=42", 0}, {"/style.css", 0}, {"/nowhere", 0}, {"/slots", 1}, {"/tables", 2},
+		{"/", 1}, {"/id?id=x", 0}, {"/id?id=42", 0}, {"/style.css", 0}, {"/nowhere", 0}, {"/slots", 1}, {"/tables", 3},
 		{"/sessions", 2}, {"/id?id=" + a.ID.String(), 3}, // worker id and session, worker id, row
 	} {
 		get(t, s.handler, tt.page)

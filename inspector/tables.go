@@ -19,7 +19,8 @@ type tablesPage struct {
 	After   int64                  `json:"-"`
 	Next    string                 `json:"next,omitempty"` // relative address; empty on the last page
 
-	Followed []admin.Followed `json:"followed,omitempty"` // on the first page; wing: follow
+	Followed  []admin.Followed `json:"followed,omitempty"`  // on the first page; wing: follow
+	Consumers []admin.Consumer `json:"consumers,omitempty"` // on the first page; wing: follow
 }
 
 // A worker is a row of WORKER_NODE.
@@ -50,7 +51,7 @@ func (h *handler) tables(ctx context.Context, query url.Values) answer {
 	}
 	stats := h.plugin.Stats()
 	p := tablesPage{Process: stats.Tables, Tables: h.meter.tables(stats), Workers: []worker{}, After: after}
-	p.Followed, err = h.followed(ctx, p) // wing: follow
+	p.Followed, p.Consumers, err = h.followed(ctx, p) // wing: follow
 	if err != nil {
 		return h.failed(ctx, a, err)
 	}

@@ -17,8 +17,8 @@ import (
 // dialects ignore it. Slack 0 means a second.
 //
 // Run the statements in their order and one at a time, because triggers contain semicolons. The last one of up stores
-// which trigger was created, so run it again after each change of the trigger. down keeps the tables UID_FOLLOW and
-// UID_FOLLOW_GATE.
+// which trigger was created, so run it again after each change of the trigger. down keeps the tables UID_FOLLOW,
+// UID_FOLLOW_GATE and UID_CURSOR.
 //
 // A trigger stays with its table when the table is renamed, as by gh-ost and pt-online-schema-change. If CREATE TRIGGER
 // fails on MySQL, MariaDB or SQLite because the trigger exists, run down first: it drops the trigger wherever it is.

@@ -31,7 +31,7 @@ func TestDoctor_ComparesRegions(t *testing.T) {
 		_, b := begin(1, 2)
 		fdb, f := begin(3, 4)
 		_, whole := begin(0, 1)
-		compare(a, b).want(t, exitOK, "11 checks, 0 findings, 0 not done")
+		compare(a, b).want(t, exitOK, "12 checks, 0 findings, 0 not done")
 		compare(a, f).want(t, exitOK)
 		a.run("doctor", "--ignore", ignore, "--region", b.dsn, "--region", f.dsn).want(t, exitOK)
 		for _, tt := range []struct {

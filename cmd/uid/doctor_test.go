@@ -240,7 +240,7 @@ func TestDoctor_FindsNothingInAHealthyDatabase(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		shop(t, d.Open(t, nil), "web-1", "first")
 		r := runner{t: t, dsn: dsn(d)}
-		r.run("doctor", "--ignore", strings.Join(ofServers, ",")).want(t, exitOK, "11 checks, 0 findings, 0 not done")
+		r.run("doctor", "--ignore", strings.Join(ofServers, ",")).want(t, exitOK, "12 checks, 0 findings, 0 not done")
 		found := r.run("doctor", "--json")
 		if found.code == exitFailed {
 			t.Errorf("%+v", found)
@@ -303,7 +303,7 @@ func TestDoctor_SaysWhatItCouldNotCheck(t *testing.T) {
 	shop(t, db, "web-1", "first")
 	must(t, db.Exec(`DROP TABLE "WORKER_SLOT"`).Error)
 	r := runner{t: t, dsn: dsn(d)}
-	r.run("doctor").want(t, exitFailed, "not checked: slots: ", "no such table: main.WORKER_SLOT", "11 checks, 0 findings")
+	r.run("doctor").want(t, exitFailed, "not checked: slots: ", "no such table: main.WORKER_SLOT", "12 checks, 0 findings")
 	r.run("doctor", "--json").want(t, exitFailed, `{"check":"slots","error":"`)
 	must(t, db.Exec(`UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 262144`).Error)
 	r.run("doctor").want(t, exitWrong, "not checked: slots: ", "worker-ids", "all 261119 worker ids")

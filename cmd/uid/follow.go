@@ -28,7 +28,8 @@ With WithRegistry, pass --database NAME=DSN and write tables of that database as
 		Args: onlyCommands,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(a.followStatusCommand(), a.followEnableCommand(), a.followDisableCommand(), a.followResetCommand())
+	c.AddCommand(a.followStatusCommand(), a.followEnableCommand(), a.followDisableCommand(), a.followResetCommand(),
+		a.consumersCommand())
 	return c
 }
 
@@ -67,8 +68,8 @@ func (a *app) followEnableCommand() *cobra.Command {
 	c := a.tableSubcommand(prepares, &cobra.Command{
 		Use:   "enable TABLE",
 		Short: "Install the trigger with which a table can be followed",
-		Long: `enable installs a trigger in the table, and creates the tables UID_FOLLOW and UID_FOLLOW_GATE, and on
-PostgreSQL and MariaDB a sequence. The application may do the same by follow.Enable, and "uid sql --follow" prints
+		Long: `enable installs a trigger in the table, and creates the tables UID_FOLLOW, UID_FOLLOW_GATE and UID_CURSOR,
+and on PostgreSQL and MariaDB a sequence. The application may do the same by follow.Enable, and "uid sql --follow" prints
 the statements. For an enabled table it only changes the slack.
 
 From then on the table refuses rows whose ids are older than the slack while somebody follows it. It waits for

@@ -70,7 +70,20 @@ var ofFollowed = []sickness{
 		spoil:   followThen(0, "CREATE TABLE special () INHERITS (orders)"),
 		words:   []string{"orders is followed, but the table cannot be followed: the table special inherits"},
 	},
+	{
+		code:  admin.CodeConsumerStuck,
+		spoil: followThen(0, insertCursor+` ('mails', '', 'orders', 5, 'web-1', 7, 1767225600000, 'no route')`),
+		words: []string{"the consumer mails fails at the row 7 of orders since 2026-01-01 00:00:00.000", ": no route", "uid follow consumers reset mails --table orders --to 7"},
+	},
+	{
+		code: admin.CodeConsumerStopped,
+		spoil: followThen(90*time.Second, "INSERT INTO orders (id, text) VALUES (%d, 'old')",
+			insertCursor+` ('mails', '', 'orders', 5, '', 0, 0, '')`),
+		words: []string{"no process runs the consumer mails, and rows of orders wait for it: 2, the oldest for 1m3", "uid follow consumers remove mails --table orders"},
+	},
 }
+
+const insertCursor = `INSERT INTO "UID_CURSOR" ("CONSUMER", "SPACE", "TABLE_NAME", "LAST_ID", "HOLDER", "STUCK_ID", "STUCK_SINCE", "ERROR") VALUES`
 
 // followThen makes orders followed, and then runs statements. A %d in them becomes the mark of a time ago.
 func followThen(ago time.Duration, statements ...string) func(*testing.T, *gorm.DB) {
@@ -360,4 +373,34 @@ func TestFollow_FindsATableOfAnotherDatabase(t *testing.T) {
 			r.run("partitions", "orders", "--every", "month", "--database", there).want(t, exitOK, "-- convert ")
 		}
 	})
+}
+
+// A table that moves to another schema keeps its trigger, whose function stays. Formerly status and doctor found nothing.
+func TestFollow_ReportsWhatAMovedTableHasLeft(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		for _, inPath := range []bool{true, false} {
+			d := d.New(t)
+			db, other := d.Open(t, nil), d.Elsewhere(t).Current()
+			shop(t, db, "web-1", "first")
+			r := runner{t: t, dsn: dsn(d)}
+			if inPath {
+				r.dsn += " search_path=" + d.Current() + "," + other
+			}
+			r.run("follow", "enable", "orders").want(t, exitOK)
+			exec(insertCursor+` ('mails', '', 'orders', 5, '', 0, 0, '')`)(t, db)
+			must(t, db.Exec("ALTER TABLE orders SET SCHEMA "+other).Error)
+			r.run("follow", "consumers", "pause", "mails").want(t, exitOK, "paused", "warning: mails: orders: ")
+			got := r.run("follow", "status")
+			got.want(t, exitWrong, admin.CodeFollowTrigger+"  orders was followed in the schema "+d.Current()+", and is in another one now: followers of "+other+".orders")
+			r.run("doctor", "--ignore", strings.Join(ofServers, ",")).want(t, exitWrong, "orders was followed in the schema", "1 finding")
+			_, fix, _ := strings.Cut(got.out, "    DROP FUNCTION")
+			must(t, db.Exec("DROP FUNCTION"+fix).Error)
+			r.run("follow", "status").want(t, exitOK)
+			if inPath {
+				r.run("follow", "enable", "orders").want(t, exitOK, "installed")
+				r.run("follow", "status", "orders").want(t, exitOK, "installed")
+			}
+		}
+	}, "postgres")
 }

@@ -174,7 +174,7 @@ func createPlain(t *testing.T, db *gorm.DB) {
 func goesOn(t *testing.T, d *testkit.Database) {
 	t.Helper()
 	db := d.Open(t, nil)
-	for _, table := range []string{"WORKER_NODE", "WORKER_SLOT", "WORKER_SESSION", "WORKER_REGISTRY", "UID_FOLLOW", "UID_FOLLOW_GATE", "uid_origin"} {
+	for _, table := range []string{"WORKER_NODE", "WORKER_SLOT", "WORKER_SESSION", "WORKER_REGISTRY", "UID_FOLLOW", "UID_FOLLOW_GATE", "UID_CURSOR", "uid_origin"} {
 		if db.Migrator().HasTable(table) {
 			t.Errorf("%s is still there", table)
 		}

@@ -98,8 +98,10 @@ func TestTablesRename_NamesFollowingAndSegments(t *testing.T) {
 		useEverything(t, d)
 		db := d.Open(t, nil)
 		r := runner{t: t, dsn: dsn(d)}
-		exec("ALTER TABLE events RENAME TO happenings", "ALTER TABLE invoices RENAME TO bills")(t, db)
+		exec("ALTER TABLE events RENAME TO happenings", "ALTER TABLE invoices RENAME TO bills",
+			insertCursor+` ('mails', '', 'events', 7, '', 0, 0, ''), ('index', '', 'events', 8, '', 0, 0, ''), ('index', '', 'happenings', 0, '', 0, 0, '')`)(t, db)
 		r.run("tables", "rename", "events", "happenings", "--yes").want(t, exitOK, "1 worker id of events: now of happenings",
+			"Its consumers go on with the rows of happenings: index, mails", "Except index: its cursor stays at events, because happenings",
 			`Run "uid follow enable happenings", and when a follower has begun, "uid follow disable events"`)
 		r.run("tables", "rename", "invoices", "bills", "--yes", "--json").want(t, exitOK, `"worker_ids":0`, "uid:segment:invoices")
 		r.run("follow", "enable", "happenings").want(t, exitOK, "installed")

@@ -30,6 +30,7 @@ type region struct {
 // serverOptions are the options of the server of region n. docs/regions.md has them.
 func serverOptions(engine string, n int) []string {
 	ignored := []string{"--replicate-ignore-table=test.WORKER_REGISTRY", "--replicate-wild-ignore-table=test.UID_FOLLOW%",
+		"--replicate-ignore-table=test.UID_CURSOR",
 		"--replicate-wild-ignore-table=test.uid_follow%"}
 	binlog := []string{"--log-bin=binlog", "--relay-log=relay", "--binlog-format=ROW", fmt.Sprintf("--server-id=%d", n+1)}
 	switch engine {

@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	ownName = regexp.MustCompile(`(^|[^A-Za-z_])(WORKER_(NODE|SLOT|SESSION|REGISTRY)|UID_FOLLOW(_GATE)?|leaf_alloc|uid_follow_letters_\w+)\b`)
+	ownName = regexp.MustCompile(`(^|[^A-Za-z_])(WORKER_(NODE|SLOT|SESSION|REGISTRY)|UID_FOLLOW(_GATE)?|UID_CURSOR|leaf_alloc|uid_follow_letters_\w+)\b`)
 
 	// What follows is not looked up by the server: texts, comments, and names of triggers, which are those of a table.
 	text    = regexp.MustCompile(`'[^']*'|--[^\n]*`)
@@ -35,8 +35,9 @@ func bare(d *testkit.Database, statement string) (names []string) {
 	case d.Name == "postgres":
 		statement = trigger.ReplaceAllString(statement, "TRIGGER")
 	case d.Name == "sqlite" && (index.MatchString(statement) || strings.HasPrefix(statement, "CREATE TRIGGER") ||
-		strings.HasPrefix(statement, "CREATE VIEW") || strings.Contains(statement, "UID_FOLLOW") || strings.HasPrefix(statement, "DROP TRIGGER")):
-		return nil // they are in the schema of their object; UID_FOLLOW is beside the table, and a file has no other schema
+		strings.HasPrefix(statement, "CREATE VIEW") || strings.Contains(statement, "UID_FOLLOW") || strings.Contains(statement, "UID_CURSOR") ||
+		strings.HasPrefix(statement, "DROP TRIGGER")):
+		return nil // they are in the schema of their object; UID_FOLLOW and UID_CURSOR are beside the table, and a file has no other schema
 	case d.IsMySQL() && strings.HasPrefix(statement, "CREATE FUNCTION"), d.IsMySQL() && strings.HasPrefix(statement, "CREATE TRIGGER"):
 		statement, _, _ = strings.Cut(statement, "\n") // names in the body are those of its database
 	}

@@ -38,11 +38,13 @@ const (
 	CodeNodeByHand        = "node-by-hand"
 	CodeNodeLayout        = "node-layout"
 	CodeNodeSlot          = "node-slot"
-	CodeFollowTrigger     = "follow-trigger" // wing: follow
-	CodeFollowBroken      = "follow-broken"  // wing: follow
-	CodeFollowStopped     = "follow-stopped" // wing: follow
-	CodeFollowAhead       = "follow-ahead"   // wing: follow
-	CodeFollowRefused     = "follow-refused" // wing: follow
+	CodeFollowTrigger     = "follow-trigger"   // wing: follow
+	CodeFollowBroken      = "follow-broken"    // wing: follow
+	CodeFollowStopped     = "follow-stopped"   // wing: follow
+	CodeFollowAhead       = "follow-ahead"     // wing: follow
+	CodeFollowRefused     = "follow-refused"   // wing: follow
+	CodeConsumerStuck     = "consumer-stuck"   // wing: follow
+	CodeConsumerStopped   = "consumer-stopped" // wing: follow
 )
 
 // Codes lists the codes of findings.
@@ -52,6 +54,7 @@ var Codes = []string{
 	CodeWorkerIDs, CodeRegionShared, CodeSlotUnheld, CodeSessionDeleted, CodeNodeForeign, CodeNodeOutside, CodeNodeByHand,
 	CodeNodeLayout, CodeNodeSlot,
 	CodeFollowTrigger, CodeFollowBroken, CodeFollowStopped, CodeFollowAhead, CodeFollowRefused, // wing: follow
+	CodeConsumerStuck, CodeConsumerStopped, // wing: follow
 }
 
 // An Undone is a check that could not run.
@@ -77,6 +80,7 @@ func (d *DB) Examine(ctx context.Context, ignore ...string) (r Report) {
 		{"replication", d.checkReplication}, {"keys", d.checkKeys}, {"layout", d.checkLayout}, {"regions", d.checkRegions},
 		{"slots", d.checkSlots}, {"sessions", d.checkSessions}, {"worker nodes", d.checkNodes},
 		{"followed tables", d.checkFollowed}, // wing: follow
+		{"consumers", d.checkConsumers},      // wing: follow
 	} {
 		r.Checks++
 		found, err := check.look(ctx)

@@ -222,7 +222,7 @@ func (d *DB) planUnknown(ctx context.Context, seen map[workernode.Table]bool) (s
 			var name string
 			err := rows.Scan(&name)
 			of := workernode.Table{Database: database, Name: name}
-			if !seen[of] && !strings.HasPrefix(name, "WORKER_") && !strings.HasPrefix(name, "UID_FOLLOW") {
+			if !seen[of] && !strings.HasPrefix(name, "WORKER_") && !strings.HasPrefix(name, "UID_FOLLOW") && name != "UID_CURSOR" {
 				tables = append(tables, of.String())
 			}
 			return err

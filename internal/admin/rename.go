@@ -66,7 +66,7 @@ func (d *DB) Renaming(ctx context.Context, from, to string) (r Renaming, err err
 // ofRenamed finds the worker ids of a table.
 const ofRenamed = `"DATABASE_NAME" = ? AND "TABLE_NAME" = ? AND "SLOT" IS NOT NULL`
 
-// Rename executes a renaming, and returns it with the number of changed worker ids. Ids that were made before then
+// Rename executes a renaming, also of the cursors of consumers, and returns it with the number of changed worker ids. Ids that were made before then
 // resolve to the new name. It may be repeated, and processes may run meanwhile: a slot keeps its worker ids, so no two
 // processes ever have one. A process that makes ids for the old name, because it has the old model, gets other worker
 // ids for it within ten minutes; run it again after the last one has ended.
@@ -84,7 +84,8 @@ func (d *DB) Rename(ctx context.Context, r Renaming) (_ Renaming, err error) {
 	if err != nil {
 		return r, fmt.Errorf("rename the table %s of worker ids: %w", r.From, err)
 	}
-	return r, nil
+	err = d.renameConsumers(ctx, &r) // wing: follow
+	return r, err
 }
 
 // renamedTable returns the table that people name as "uid tables" does, and its database.

@@ -19,7 +19,8 @@ var ErrTooLate = errors.New("uidplugin: too late")
 // A Handle is what a database handle keeps about its followed tables. It may be used concurrently. The zero Handle is
 // empty.
 type Handle struct {
-	marks sync.Map // *Mark by Table
+	marks     sync.Map // *Mark by Table
+	consumers sync.Map // of *consumerState, those that run
 
 	mu      sync.Mutex
 	refused map[string]int64 // creates that were too late, by table
@@ -82,6 +83,11 @@ func (h *Handle) Tables() []TableState {
 		tables[table] = TableState{Table: table, TooLate: n}
 	}
 	h.mu.Unlock()
+	for _, c := range h.Consumers() {
+		if _, ok := tables[c.Table]; !ok {
+			tables[c.Table] = TableState{Table: c.Table}
+		}
+	}
 	for key, value := range h.marks.Range {
 		if followers, settled, err := value.(*Mark).State(); followers > 0 {
 			name := key.(Table).Name
@@ -89,4 +95,15 @@ func (h *Handle) Tables() []TableState {
 		}
 	}
 	return slices.SortedFunc(maps.Values(tables), func(a, b TableState) int { return strings.Compare(a.Table, b.Table) })
+}
+
+// Consumers returns the consumers of a table that run here, by their names.
+func (h *Handle) Consumers() (list []ConsumerState) {
+	for key := range h.consumers.Range {
+		list = append(list, key.(*consumerState).get())
+	}
+	slices.SortFunc(list, func(a, b ConsumerState) int {
+		return cmp.Or(strings.Compare(a.Table, b.Table), strings.Compare(a.Consumer, b.Consumer))
+	})
+	return list
 }

@@ -19,8 +19,9 @@ import (
 
 // The tables of followed tables. GateTable exists on MySQL, MariaDB and SQLite.
 const (
-	MarkTable = "UID_FOLLOW"
-	GateTable = "UID_FOLLOW_GATE"
+	MarkTable   = "UID_FOLLOW"
+	GateTable   = "UID_FOLLOW_GATE"
+	CursorTable = "UID_CURSOR"
 )
 
 // A Flavor is a kind of database.
@@ -186,12 +187,22 @@ func (f Flavor) Install(t Table) []string {
 		panic(err) // the files are part of the program
 	}
 	statements := strings.Split(strings.TrimSpace(out.String()), "\n---\n")
+	statements = slices.Insert(statements, 1, f.CreateCursors(t))
 	if f == Postgres { // before CREATE TRIGGER, because a trigger of this name may be there, or may come to a partition
 		function := f.in(t, n.function)
 		misplaced := dropCalling(function, "NOT ("+newStatements(f, t).intact()+")")
 		statements = slices.Insert(statements, len(statements)-2, misplaced)
 	}
 	return statements
+}
+
+// CreateCursors returns the statement that creates UID_CURSOR in the schema of a table.
+func (f Flavor) CreateCursors(t Table) string {
+	text, err := sqlFiles.ReadFile("sql/cursor_" + f.dialect() + ".sql")
+	if err != nil {
+		panic(err) // the files are part of the program
+	}
+	return strings.Replace(strings.TrimSpace(string(text)), "{{.Cursors}}", f.in(t, CursorTable), 1)
 }
 
 // lockPatience is how long a statement of PostgreSQL that creates or drops a trigger waits for the transactions that use
@@ -223,7 +234,7 @@ var columnName = regexp.MustCompile(`[A-Z_]{2,}`)
 // columns quotes the names in a list, because PostgreSQL folds those without quotes to lower case.
 func (f Flavor) columns(list string) string { return columnName.ReplaceAllStringFunc(list, f.quote) }
 
-// Uninstall returns the statements that undo [Flavor.Install]. The tables stay. The trigger is dropped first, because
+// Uninstall returns the statements that undo [Flavor.Install]. The tables stay, with the cursors of consumers. The trigger is dropped first, because
 // nothing has changed if that fails, and wherever it is, because it stays with a table that is renamed.
 func (f Flavor) Uninstall(t Table) []string {
 	if f == Postgres {

@@ -126,7 +126,23 @@ func (s *statements) isEnabled(ctx context.Context, db *sqldb.DB) (bool, error) 
 		return true, fmt.Errorf("its trigger compares the column %s, not %s; call follow.Disable first", key, s.table.Key)
 	}
 	_, err = db.Exec(ctx, "UPDATE "+s.marks()+" SET "+s.flavor.quote("SLACK")+" = ?"+s.row(), s.table.Slack.Milliseconds())
+	if err == nil {
+		err = s.addCursors(ctx, db)
+	}
 	return true, err
+}
+
+// addCursors creates UID_CURSOR where an earlier version has enabled the table. Followers do not need it, so it is not
+// an error if this account may not create it. It looks first, because IF NOT EXISTS needs the right, too.
+func (s *statements) addCursors(ctx context.Context, db *sqldb.DB) error {
+	ok, err := s.flavor.has(ctx, db, s.flavor.in(s.table, CursorTable))
+	if err == nil && !ok {
+		err = retry(ctx, func() error { return db.Quiet().ExecRaw(ctx, s.flavor.CreateCursors(s.table)) })
+	}
+	if err != nil && notAllowed.MatchString(err.Error()) {
+		return nil
+	}
+	return err
 }
 
 // Disable removes what Enable has installed, also from a table that had this name before.

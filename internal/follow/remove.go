@@ -33,7 +33,7 @@ var objectsOf = map[Flavor][]string{
 }
 
 // Removal returns the statements that undo [Enable] for all tables of the default schema, also if UID_FOLLOW was
-// dropped or a table was renamed, and that drop UID_FOLLOW. In other schemas they undo it for the known tables, because
+// dropped or a table was renamed, and that drop the tables. In other schemas they undo it for the known tables, because
 // other applications may follow tables there.
 func Removal(ctx context.Context, db *sqldb.DB, known ...string) (statements []string, err error) {
 	f, err := FlavorOf(ctx, db)
@@ -67,7 +67,7 @@ func Removal(ctx context.Context, db *sqldb.DB, known ...string) (statements []s
 			statements = append(statements, f.Uninstall(Table{Name: s.Table})...)
 		}
 	}
-	for _, name := range []string{MarkTable, GateTable} {
+	for _, name := range []string{MarkTable, GateTable, CursorTable} {
 		ok, err := f.has(ctx, db, f.in(at, name))
 		if err != nil {
 			return nil, err

@@ -29,6 +29,7 @@ type Status struct {
 	Broken    error    // why the table refuses all rows; nil if nothing is wrong
 	Unread    error    // why Trigger, Raised or Holders could not be read
 	Refused   error    // why rows could be missed, as [Enable] would say; nil if nothing is wrong
+	Left      *Left    // what a table has left in its former schema; nil if nothing
 
 	layout generator.Layout
 }
@@ -113,15 +114,7 @@ func List(ctx context.Context, db *sqldb.DB, layout generator.Layout, known ...s
 	if err != nil {
 		return nil, err
 	}
-	prefixes := []string{""}
-	for _, name := range known {
-		// On SQLite other schemas are files that the application has attached. A name with several dots has no schema.
-		if f != SQLite && strings.Count(name, ".") == 1 {
-			prefixes = append(prefixes, name[:len(name)-len(bare(name))])
-		}
-	}
-	slices.Sort(prefixes)
-	for _, prefix := range slices.Compact(prefixes) {
+	for _, prefix := range f.prefixes(known) {
 		var names []string
 		t, _, err := f.located(ctx, db, Table{Name: prefix + MarkTable})
 		if err == nil {
@@ -140,6 +133,16 @@ func List(ctx context.Context, db *sqldb.DB, layout generator.Layout, known ...s
 			}
 			if ok { // otherwise it was disabled meanwhile
 				list = append(list, s)
+			}
+			left, elsewhere, err := f.leftBehind(ctx, db, layout, Table{Name: name, Schema: t.Schema})
+			if err != nil {
+				return nil, fmt.Errorf("uidplugin: follow %s: %w", name, err)
+			}
+			if left != nil && ok && !elsewhere {
+				list = list[:len(list)-1]
+			}
+			if left != nil {
+				list = append(list, *left)
 			}
 		}
 	}

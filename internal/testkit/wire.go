@@ -94,7 +94,7 @@ func (c *Crossing) Is(texts ...string) bool {
 }
 
 // inSchema matches the plugin's tables with their schema.
-var inSchema = regexp.MustCompile(`\w+\.(WORKER_|UID_FOLLOW|leaf_alloc)`)
+var inSchema = regexp.MustCompile(`\w+\.(WORKER_|UID_FOLLOW|UID_CURSOR|leaf_alloc)`)
 
 var unquote = strings.NewReplacer("`", "", `"`, "")
 

@@ -1,0 +1,240 @@
+// wing: follow
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/admin"
+)
+
+func (a *app) consumersCommand() *cobra.Command {
+	c := a.tableSubcommand(prepares, &cobra.Command{
+		Use:   "consumers",
+		Short: "List consumers of followed tables, and what they fail at",
+		Long: `consumers lists the consumers of follow.Consume, from the table UID_CURSOR. LAST ID is the cursor: all rows up to
+it are handled. ROWS counts those above it, up to 10000, also those that do not match the consumer's conditions, and
+BEHIND is the age of the oldest of them. HOLDER is the process that works. STATE is
+
+  running   a process works
+  stopped   none does
+  paused    by "uid follow consumers pause"
+  stuck     a row fails; it is tried again, and later rows wait for it
+
+The table of a consumer may be in another database than its cursor. Then its rows are not counted.
+
+The exit code is 1 if a row has failed for more than a minute, or if rows have waited for more than a minute and no
+process works.`,
+		Example: `  uid follow consumers
+  uid follow consumers reset mails --table orders --to 2026-11-22
+  uid follow consumers pause mails`,
+		Args: onlyCommands,
+	}, func(ctx context.Context, d *database, _ []string) error {
+		list, err := d.Consumers(ctx)
+		if err != nil {
+			return err
+		}
+		return a.writeConsumers(list)
+	})
+	c.AddCommand(a.consumersResetCommand(), a.consumersRemoveCommand(), a.consumersPauseCommand(true), a.consumersPauseCommand(false))
+	return c
+}
+
+// consumerSubcommand adds what the commands about one consumer have in common.
+func (a *app) consumerSubcommand(c *cobra.Command, f func(ctx context.Context, d *database, of admin.Consumer) error) *cobra.Command {
+	var table string
+	c.Args = cobra.ExactArgs(1)
+	c = a.tableSubcommand(prepares, c, func(ctx context.Context, d *database, args []string) error {
+		of, err := d.Consumer(ctx, args[0], table)
+		if err != nil {
+			return err
+		}
+		return f(ctx, d, of)
+	})
+	c.Flags().StringVar(&table, "table", "", "the followed table (default: the only one of the consumer)")
+	return c
+}
+
+// A cursorChange is the result of a command that sets or removes a cursor.
+type cursorChange struct {
+	Consumer string        `json:"consumer"`
+	Table    string        `json:"table"`
+	From     uidplugin.ID  `json:"from"`
+	To       *uidplugin.ID `json:"to,omitempty"` // nil if it is removed
+	Done     bool          `json:"done"`         // false for a dry run
+}
+
+func (a *app) consumersResetCommand() *cobra.Command {
+	var to string
+	var yes, dry bool
+	c := a.consumerSubcommand(&cobra.Command{
+		Use:   "reset NAME --to ID|TIME|beginning|now",
+		Short: "Set the cursor of a consumer back or forward",
+		Long: `reset sets the cursor of a consumer. With an id, the rows above it come next. With a time, such as 2026-11-22
+or 2h for two hours ago, the rows whose ids were made from then on; with "now" only new rows, and with "beginning" all.
+
+Back: the rows come again, and their effects happen again. Forward: the rows between are passed over. A row that has
+failed is tried at once. Processes may run meanwhile: the row in hand is finished first, or given up.`,
+		Example: `  uid follow consumers reset mails --table orders --to 1178338548508524663
+  uid follow consumers reset mails --to 2026-11-22 --dry-run`,
+	}, func(ctx context.Context, d *database, of admin.Consumer) error {
+		id, err := a.cursorOf(d, to, of.Now)
+		if err != nil {
+			return err
+		}
+		target := uidplugin.ID(id)
+		change := cursorChange{of.Name, of.TableName(), of.LastID, &target, !dry}
+		if dry {
+			return a.writeCursorChange(change)
+		}
+		if !yes {
+			effect := "Rows between are passed over."
+			if target < of.LastID {
+				effect = "Rows between come again."
+			}
+			question := fmt.Sprintf("Set the cursor of %s of %s from %d (%s) to %d? %s [y/N] ", clean(of.Name), clean(of.TableName()),
+				of.LastID, at(of.LastTime), id, effect)
+			if err := a.confirm(question, "pass --yes to set the cursor, or --dry-run to see it"); err != nil {
+				return err
+			}
+		}
+		if err := d.ResetConsumer(ctx, of, id); err != nil {
+			return err
+		}
+		return a.writeCursorChange(change)
+	})
+	c.Flags().StringVar(&to, "to", "", "an id, a time, an age such as 2h, beginning or now")
+	_ = c.MarkFlagRequired("to")
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
+	c.Flags().BoolVar(&dry, "dry-run", false, "only print what would be set")
+	c.MarkFlagsMutuallyExclusive("yes", "dry-run")
+	return c
+}
+
+// cursorOf returns the cursor that --to names. now is the database's clock.
+func (a *app) cursorOf(d *database, to string, now time.Time) (int64, error) {
+	switch to {
+	case "beginning":
+		return 0, nil
+	case "now":
+		return d.CursorAt(now)
+	}
+	if id, err := strconv.ParseInt(to, 10, 64); err == nil {
+		return id, d.CheckCursor(id, now)
+	}
+	from, err := a.time(to)
+	if err != nil {
+		return 0, fmt.Errorf("--to %q is neither an id, a time, an age, beginning nor now: %w", to, err)
+	}
+	if from.After(a.now()) {
+		return 0, fmt.Errorf("--to %s is in the future; pass an earlier time, or now", at(from))
+	}
+	return d.CursorAt(from)
+}
+
+func (a *app) consumersRemoveCommand() *cobra.Command {
+	var yes bool
+	c := a.consumerSubcommand(&cobra.Command{
+		Use:   "remove NAME",
+		Short: "Remove the cursor of a consumer",
+		Long: `remove removes the cursor of a consumer that is not needed any more, so follow.Handled does not wait for it. A
+process that still runs it gets the error follow.ErrRemoved. One that starts later begins anew.`,
+		Example: "  uid follow consumers remove mails --table orders",
+	}, func(ctx context.Context, d *database, of admin.Consumer) error {
+		if !yes {
+			question := fmt.Sprintf("Remove the cursor of %s of %s at %d (%s)? If it is started again, it begins anew. [y/N] ",
+				clean(of.Name), clean(of.TableName()), of.LastID, at(of.LastTime))
+			if err := a.confirm(question, "pass --yes to remove the cursor"); err != nil {
+				return err
+			}
+		}
+		if err := d.RemoveConsumer(ctx, of); err != nil {
+			return err
+		}
+		return a.writeCursorChange(cursorChange{of.Name, of.TableName(), of.LastID, nil, true})
+	})
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
+	return c
+}
+
+// consumersPauseCommand returns the command pause, or resume.
+func (a *app) consumersPauseCommand(paused bool) *cobra.Command {
+	c := &cobra.Command{
+		Use: "resume NAME", Short: "Let a paused consumer go on",
+		Long: "resume lets a consumer go on that was paused, within a few seconds.",
+	}
+	if paused {
+		c.Use, c.Short = "pause NAME", "Make a consumer stand still until it is resumed"
+		c.Long = `pause makes a consumer stand still in all processes, after the row in hand, until "uid follow consumers resume". Its
+processes go on running, and its cursor stays.`
+	}
+	return a.consumerSubcommand(c, func(ctx context.Context, d *database, of admin.Consumer) error {
+		if err := d.PauseConsumer(ctx, of, paused); err != nil {
+			return err
+		}
+		of, err := d.Consumer(ctx, of.Name, of.TableName())
+		if err != nil {
+			return err
+		}
+		if err = a.writeConsumers([]admin.Consumer{of}); errors.Is(err, errWrong) {
+			err = nil // it was done
+		}
+		return err
+	})
+}
+
+func (a *app) writeCursorChange(c cursorChange) error {
+	if a.json {
+		return writeJSON(a.out, c)
+	}
+	word := "removed at"
+	switch {
+	case c.To != nil && c.Done:
+		word = fmt.Sprintf("set to %d from", *c.To)
+	case c.To != nil:
+		word = fmt.Sprintf("to be set to %d from", *c.To)
+	}
+	_, err := fmt.Fprintf(a.out, "the cursor of %s of %s: %s %d\n", clean(c.Consumer), clean(c.Table), word, c.From)
+	return err
+}
+
+// writeConsumers writes consumers, and returns the error for its exit code.
+func (a *app) writeConsumers(list []admin.Consumer) error {
+	columns := []string{"CONSUMER", "TABLE", "LAST ID", "TIME", "ROWS", "BEHIND", "HOLDER", "STATE"}
+	err := writeList(a, list, columns, func(c admin.Consumer) []string {
+		behind, holder, state := "-", "-", c.State
+		if c.Rows >= 0 {
+			behind = milliseconds(c.Behind)
+		}
+		if c.Holder != "" {
+			holder = c.Holder
+		}
+		if c.StuckID != 0 {
+			state = fmt.Sprintf("stuck at %d since %s: %s", c.StuckID, at(c.StuckSince), c.Error)
+			if c.State == admin.ConsumerPaused {
+				state = c.State + ", " + state
+			}
+		}
+		return []string{c.Name, c.TableName(), c.LastID.String(), at(c.LastTime), c.RowsBehind(), behind, holder, state}
+	})
+	if err != nil {
+		return err
+	}
+	wrong := false
+	for _, c := range list {
+		wrong = wrong || len(c.Findings) > 0
+		if c.Unread != "" && c.Space == "" && !a.json {
+			fmt.Fprintln(a.err, oneLine(fmt.Sprintf("warning: %s: %s: %s", c.Name, c.TableName(), c.Unread)))
+		}
+		if !a.json {
+			a.writeFindings(a.out, c.Findings)
+		}
+	}
+	return cond(nil, wrong)
+}

@@ -1,0 +1,99 @@
+// wing: follow
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/admin"
+	"github.com/uidplugin/uidplugin/internal/follow"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+)
+
+// consumersOf returns the output of "uid follow consumers --json".
+func consumersOf(t *testing.T, r runner, code int) (list []admin.Consumer) {
+	t.Helper()
+	got := r.run("follow", "consumers", "--json")
+	got.want(t, code)
+	for decoder := json.NewDecoder(strings.NewReader(got.out)); decoder.More(); {
+		var c admin.Consumer
+		must(t, decoder.Decode(&c))
+		list = append(list, c)
+	}
+	return list
+}
+
+func TestConsumers_AreListedResetPausedAndRemoved(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		ids := shop(t, db, "web-1", "first", "second")
+		r := runner{t: t, dsn: dsn(d)}
+		r.run("follow", "consumers").want(t, exitOK, "CONSUMER  TABLE")
+		r.run("follow", "consumers", "reset", "mails", "--to", "now", "--yes").want(t, exitFailed, "mails: there is no such consumer", "uid follow consumers")
+		followThen(0, insertCursor+` ('mails', '', 'orders', 0, '', 0, 0, ''), ('bills', '', 'orders', 0, 'web-1', 7, 1767225600000, 'no route'), `+
+			`('bills', 'shop', 'invoices', 5, '', 0, 0, '')`, `UPDATE "UID_CURSOR" SET "HOLDER_UNTIL" = 4102444800000 WHERE "HOLDER" <> ''`)(t, db)
+		r.run("follow", "consumers").want(t, exitWrong, "\nbills     orders", "  web-1   stuck at 7 since 2026-01-01 00:00:00.000: no route\n",
+			"\nbills     shop.invoices  5 ", "  -       -       stopped\n", "\nmails     orders         0        -    ", "\n"+admin.CodeConsumerStuck+"  ")
+
+		mails := func(code int) admin.Consumer { return consumersOf(t, r, code)[2] }
+		if c := mails(exitWrong); c.Name != "mails" || c.State != admin.ConsumerStopped || c.Rows != 2 || c.Behind > 60_000 || c.LastID != 0 {
+			t.Errorf("%+v", c)
+		}
+		first := ids[0].String()
+		r.run("follow", "consumers", "reset", "mails", "--to", first).want(t, exitFailed, "cannot ask for confirmation", "pass --yes to set the cursor")
+		r.run("follow", "consumers", "reset", "mails", "--to", first, "--dry-run").want(t, exitOK, "the cursor of mails of orders: to be set to "+first+" from 0")
+		r.run("follow", "consumers", "reset", "mails", "--to", first, "--yes").want(t, exitOK, "the cursor of mails of orders: set to "+first+" from 0")
+		if c := mails(exitWrong); c.Rows != 1 || c.LastID != ids[0] || c.LastTime.IsZero() {
+			t.Errorf("after the reset: %+v", c)
+		}
+		day, err := follow.MarkAt(generator.DefaultLayout(), time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC))
+		must(t, err)
+		r.run("follow", "consumers", "reset", "mails", "--to", "2026-05-01", "--yes", "--json").want(t, exitOK,
+			fmt.Sprintf(`{"consumer":"mails","table":"orders","from":"%s","to":"%d","done":true}`, first, day-1))
+		for to, want := range map[string]string{
+			"-1": "must not be negative", "9223372036854775807": "would pass over all rows until then", "soon": `"soon" is neither`,
+			"2090-01-01": "is in the future",
+		} {
+			r.run("follow", "consumers", "reset", "mails", "--yes", "--to="+to).want(t, exitFailed, want)
+		}
+		r.run("follow", "consumers", "reset", "bills", "--to", "now", "--yes").want(t, exitFailed, "several tables", "orders, shop.invoices")
+		r.run("follow", "consumers", "reset", "bills", "--to", "now", "--yes", "--table", "orders").want(t, exitOK)
+		for _, c := range consumersOf(t, r, exitOK) {
+			if c.Name == "bills" && c.Table == "orders" && (c.State != admin.ConsumerRunning || c.Rows != 0 || c.Behind != 0 || c.StuckID != 0 || c.Error != "") {
+				t.Errorf("after the reset to now: %+v", c)
+			}
+		}
+		r.run("follow", "consumers", "pause", "mails").want(t, exitOK, "paused")
+		r.run("follow", "consumers", "resume", "mails").want(t, exitOK, "stopped")
+		r.run("follow", "consumers", "remove", "bills", "--table", "shop.invoices").want(t, exitFailed, "pass --yes to remove the cursor")
+		r.run("follow", "consumers", "remove", "bills", "--table", "shop.invoices", "--yes").want(t, exitOK, "the cursor of bills of shop.invoices: removed at 5")
+		r.run("follow", "consumers", "remove", "mail").want(t, exitFailed, "mail: there is no such consumer")
+		if list := consumersOf(t, r, exitOK); len(list) != 2 || list[0].Table != "orders" {
+			t.Errorf("after the removal: %+v", list)
+		}
+	})
+}
+
+// The database of follow.Into has no id space, so times do not name ids there.
+func TestConsumers_NeedNoIDSpace(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		f, table := follow.Flavor(d.Name), follow.Table{Name: follow.CursorTable}
+		db := d.Open(t, nil)
+		must(t, db.Exec(f.CreateCursors(table)).Error)
+		exec(insertCursor+` ('mails', 'shop', 'orders', 5, '', 0, 0, '')`)(t, db)
+		r := runner{t: t, dsn: dsn(d)}
+		r.run("follow", "consumers").want(t, exitOK, "\nmails     shop.orders  5 ", "warning: no process has begun an id space")
+		r.run("follow", "consumers", "reset", "mails", "--to", "now", "--yes").want(t, exitFailed, "the layout of the ids is not known")
+		r.run("follow", "consumers", "reset", "mails", "--to", "7", "--yes").want(t, exitOK)
+		if list := consumersOf(t, r, exitOK); list[0].LastID != 7 || list[0].Rows != -1 {
+			t.Errorf("%+v", list)
+		}
+	})
+}

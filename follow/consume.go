@@ -1,0 +1,146 @@
+package follow
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/core"
+	engine "github.com/uidplugin/uidplugin/internal/follow"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"gorm.io/gorm"
+)
+
+// Consume calls handle for each row of T, in the order of their ids, until the context ends. What handle writes through
+// tx, and how far the consumer is, are one transaction, so each row takes effect once. [Enable] must have been called for
+// the model.
+//
+//	err := follow.Consume(ctx, db, "invoices", func(tx *gorm.DB, e *Event) error {
+//		return tx.Create(&Invoice{EventID: e.ID}).Error
+//	})
+//
+// Any number of processes may run the consumer of a name. One of them works, and another takes over within seconds if it
+// ends or stands still. The cursor is a row of UID_CURSOR, which [Enable] creates; a new consumer begins with the oldest
+// row, see [FromNow] and [From].
+//
+// Rows that do not match the conditions of db are passed over, as by [Rows]. A row is as it was when it was read: to see
+// its present state, lock it in handle.
+//
+// If handle returns an error, its transaction is rolled back, and the row comes again: first after a second, then after
+// up to a minute. No other row comes before it, unless handle returns [Skip]. ErrTooLate and conflicts in the database,
+// such as deadlocks, are repeated at once. If handle panics, so does Consume, after a rollback.
+//
+// Consume repeats what fails in the database, and logs it. It returns when the context has ended, after the row in hand,
+// with the cause. The other errors are those of [Enable] and the conditions, or wrap [ErrNotEnabled], [ErrRemoved] or
+// [uidplugin.ErrOption].
+//
+// # What handle must not do
+//
+//   - Write by another handle than tx. It is then not part of the transaction, takes effect again when the row comes
+//     again, and waits forever if the pool has a single connection, which tx has.
+//   - End the transaction: commit, roll back, or change tables, which commits on MySQL and MariaDB.
+//   - Stand still. After 30 seconds without a statement the server ends the transaction, and the row comes again. So send
+//     e-mails and the like by short calls. They may happen twice, so give the receiver the row's id as a key.
+//   - Insert into a followed table, if that can be avoided. Followers of that table wait until the transaction ends.
+//
+// On SQLite, other writers wait while handle runs. With dbresolver, rows are read from the primary, and handle writes to
+// it. The database needs the isolation level of its default or a higher one.
+func Consume[T any](ctx context.Context, db *gorm.DB, name string, handle func(tx *gorm.DB, row *T) error, options ...ConsumeOption) error {
+	if handle == nil {
+		return errNoHandler
+	}
+	return consume(ctx, db, name, 1, func(tx *gorm.DB, rows []*T) error { return handle(tx, rows[0]) }, options)
+}
+
+// ConsumeBatch is [Consume] for up to size rows in a transaction, which is faster. handle gets at least one row. If it
+// fails, or returns [Skip], the rows come again one by one, and only then Skip counts.
+func ConsumeBatch[T any](ctx context.Context, db *gorm.DB, name string, size int, handle func(tx *gorm.DB, rows []*T) error, options ...ConsumeOption) error {
+	if handle == nil {
+		return errNoHandler
+	}
+	return consume(ctx, db, name, size, handle, options)
+}
+
+var errNoHandler = fmt.Errorf("%w: the handler of the consumer is nil", uidplugin.ErrOption)
+
+func consume[T any](ctx context.Context, db *gorm.DB, name string, size int, handle func(tx *gorm.DB, rows []*T) error, options []ConsumeOption) error {
+	o, err := optionsOf(name, size, options)
+	if err != nil {
+		return err
+	}
+	t, err := tableOf(db, new(T))
+	if err != nil {
+		return err
+	}
+	if err := t.checkCursor(o.after); err != nil {
+		return err
+	}
+	r := newReader[T](t, db, o.locked)
+	s := engine.ConsumerSettings[*T]{
+		Key: engine.ConsumerKey{Consumer: name, Table: t.Name}, Size: size, Cursors: t.db, Effects: db, Log: t.core.Log,
+		Limit: max(chunk, size), ID: r.id, IsOwn: r.isOwn, Rewind: o.rewind, Poll: t.core.Test != nil, Handle: handle,
+		Fatal: func(err error) bool { return errors.Is(err, uidplugin.ErrClause) },
+		Begin: func(ctx context.Context) (int64, error) {
+			if !o.fromNow {
+				return int64(o.after), nil
+			}
+			settled, err := t.settled(ctx, db)
+			return max(int64(settled)-1, 0), err
+		},
+		Read: func(ctx context.Context, cursor engine.Cursor, limit int, in engine.FetchHooks) ([]*T, int64, error) {
+			r.in = in
+			return r.read(ctx, cursor, limit)
+		},
+	}
+	if s.Conditions, err = r.conditions(ctx); err != nil {
+		return err
+	}
+	if o.into {
+		if s.Cursors, err = cursorsIn(o.effects, t); err == nil {
+			s.Effects, s.Space = o.effects, t.space
+		} else {
+			return fmt.Errorf("uidplugin: follow: the database of Into: %w", err)
+		}
+	}
+	return engine.Consume(ctx, core.Value[engine.Handle](t.core), t.mark, s)
+}
+
+// cursorsIn returns the statements of the database with the effects.
+func cursorsIn(effects *gorm.DB, t *table) (*sqldb.DB, error) {
+	if c, err := core.Of(effects); err == nil {
+		return c.Statements(effects, timeout)
+	}
+	return sqldb.Open(effects, max(t.core.Timeout, timeout))
+}
+
+// space returns the name of the database of the table.
+func (t *table) space(ctx context.Context) (string, error) {
+	name, err := engine.DatabaseName(ctx, t.db)
+	if t.db.Dialect() == "sqlite" {
+		name = filepath.Base(name)
+	}
+	return cmp.Or(name[:min(len(name), 128)], "main"), err
+}
+
+// conditions returns a hash of the statement that reads rows. The error is that of a clause that the handle must not
+// have.
+func (r *reader[T]) conditions(ctx context.Context) (string, error) {
+	var rows []*T
+	handle := r.handle.WithContext(ctx) // with a configuration of its own
+	query := r.model.Where(ctx, handle, r.after(0), dry{}).Find(&rows)
+	if errors.Is(query.Error, uidplugin.ErrClause) {
+		return "", query.Error
+	}
+	sum := sha256.Sum256([]byte(query.Dialector.Explain(query.Statement.SQL.String(), query.Statement.Vars...)))
+	return hex.EncodeToString(sum[:8]), nil
+}
+
+// A dry clause makes a query only build its statement, after the clauses of the handle were checked.
+type dry struct{ from }
+
+func (dry) ModifyStatement(stmt *gorm.Statement) { stmt.DB.DryRun = true }

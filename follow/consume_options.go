@@ -1,0 +1,71 @@
+package follow
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/uidplugin/uidplugin"
+	"gorm.io/gorm"
+)
+
+// A ConsumeOption changes [Consume] and [ConsumeBatch]. [WithRewind] and [WithRowLocks] are such options, too.
+type ConsumeOption interface{ consume(*consumeOptions) }
+
+type consumeOptions struct {
+	rowsOptions
+	fromNow bool
+	after   uidplugin.ID
+	effects *gorm.DB
+	into    bool
+}
+
+type consumeOption func(*consumeOptions)
+
+func (f consumeOption) consume(o *consumeOptions) { f(o) }
+
+func (f RowsOption) consume(o *consumeOptions) {
+	if f != nil {
+		f(&o.rowsOptions)
+	}
+}
+
+// FromNow makes a new consumer begin with the rows that come from now on. Without it, the consumer begins with the oldest
+// row. A consumer that has a cursor goes on from there.
+func FromNow() ConsumeOption {
+	return consumeOption(func(o *consumeOptions) { o.fromNow, o.after = true, 0 })
+}
+
+// From makes a new consumer begin with the first row after an id. A consumer that has a cursor goes on from there.
+func From(after uidplugin.ID) ConsumeOption {
+	return consumeOption(func(o *consumeOptions) { o.fromNow, o.after = false, after })
+}
+
+// Into makes the handler write into another database: its tx belongs to effects, and the cursor is there, in a table
+// UID_CURSOR that Consume creates. If the database of the rows alone loses commits, as after a failover, rows could be
+// missed; Consume then returns an error, or goes back with [WithRewind]. A process that starts later does not notice it.
+// Use other names for consumers of several databases with one name.
+func Into(effects *gorm.DB) ConsumeOption {
+	return consumeOption(func(o *consumeOptions) { o.effects, o.into = effects, true })
+}
+
+// optionsOf returns the options of a consumer. The error wraps [uidplugin.ErrOption].
+func optionsOf(name string, size int, options []ConsumeOption) (o consumeOptions, err error) {
+	for _, option := range options {
+		if option != nil {
+			option.consume(&o)
+		}
+	}
+	const most = 128
+	switch {
+	case name == "" || len(name) > most || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+		err = fmt.Errorf("%w: the name of the consumer is %.200q: it must have 1 to %d bytes of UTF-8, without control characters",
+			uidplugin.ErrOption, name, most)
+	case size < 1:
+		err = fmt.Errorf("%w: the size of a batch is %d, but must be at least 1", uidplugin.ErrOption, size)
+	case o.into && o.effects == nil:
+		err = fmt.Errorf("%w: Into(nil)", uidplugin.ErrOption)
+	}
+	return o, err
+}

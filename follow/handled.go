@@ -1,0 +1,30 @@
+package follow
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/uidplugin/uidplugin"
+	engine "github.com/uidplugin/uidplugin/internal/follow"
+	"gorm.io/gorm"
+)
+
+// Handled returns the lowest cursor of all consumers of a model, also of those that do not run: they have handled or
+// passed over each row with this id or a lower one. It is 0 if no consumer has begun. Use it to find out what may be
+// deleted, or which partition may be dropped:
+//
+//	handled, err := follow.Handled(ctx, db, &Event{})
+//	err = db.Where("id <= ?", handled).Delete(&Event{}).Error
+//
+// It does not know consumers whose cursors are in other databases; see [Into].
+func Handled(ctx context.Context, db *gorm.DB, model any) (uidplugin.ID, error) {
+	t, err := tableOf(db, model)
+	if err != nil {
+		return 0, err
+	}
+	lowest, _, err := engine.LowestCursor(ctx, t.db, t.Name)
+	if err != nil {
+		err = fmt.Errorf("uidplugin: follow %s: %w", t.Name, err)
+	}
+	return uidplugin.ID(lowest), err
+}

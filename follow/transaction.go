@@ -1,0 +1,60 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/core"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"gorm.io/gorm"
+)
+
+// Transaction runs fn in a transaction, and again, up to five times in total, if it fails with [ErrTooLate] or a conflict
+// such as a deadlock. So an application that inserts into followed tables does not see ErrTooLate.
+//
+//	err := follow.Transaction(ctx, db, func(tx *gorm.DB) error {
+//		return tx.Create(&event).Error
+//	})
+//
+// fn must return the errors of its statements, and must not do what a rollback does not undo. After a rollback the keys
+// that the plugin has set in creates on tx are zero again, so the structs may be made in fn or outside of it. Other
+// values of them stay as they are, also the keys of creates on a new session (NewDB).
+func Transaction(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) error {
+	c, err := core.Of(db)
+	if err != nil {
+		return err
+	}
+	if _, inside := db.Statement.ConnPool.(gorm.TxCommitter); inside {
+		return fmt.Errorf("%w: follow.Transaction got a handle that is a transaction, which cannot be repeated; use the handle that gorm.Open returned",
+			uidplugin.ErrOption)
+	}
+	for try := range attempts {
+		var failed error // otherwise COMMIT has failed, and it may have succeeded
+		clear := func() {}
+		err = db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+			tx, clear = c.Collect(tx)
+			failed = fn(tx)
+			return failed
+		})
+		again := err != nil && (errors.Is(err, ErrTooLate) || sqldb.IsTransient(err))
+		if failed != nil || again {
+			clear()
+		}
+		if !again || try == attempts-1 {
+			return err
+		}
+		select {
+		case <-time.After(rand.N(10 * time.Millisecond << try)):
+		case <-ctx.Done():
+			return err
+		}
+	}
+	return err
+}
+
+// attempts is how often Transaction tries.
+const attempts = 5

@@ -1,0 +1,268 @@
+// wing: follow
+
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/follow"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"gorm.io/gorm"
+)
+
+// A Consumer describes a consumer of a followed table.
+type Consumer struct {
+	Database   string       `json:"database,omitempty"` // of the cursor, as in WORKER_NODE; empty for the registry's
+	Name       string       `json:"consumer"`
+	Space      string       `json:"space,omitempty"` // the database of the table, if it is another one than the cursor's
+	Table      string       `json:"table"`
+	LastID     uidplugin.ID `json:"last_id"` // rows up to it are handled
+	LastTime   time.Time    `json:"last_time,omitzero"`
+	Rows       int64        `json:"rows_behind"` // rows above it, but no more than 10,001; -1 if unknown
+	Behind     int64        `json:"behind_ms"`   // age of the oldest of them; 0 if there is none
+	State      string       `json:"state"`       // running, stopped, paused or stuck
+	Holder     string       `json:"holder"`      // name of the process that works; empty if none does
+	Attempts   int64        `json:"attempts"`    // of the row in hand
+	RetryAt    time.Time    `json:"retry_at,omitzero"`
+	StuckID    uidplugin.ID `json:"stuck_id,omitzero"` // the row that fails; 0 if none does
+	StuckSince time.Time    `json:"stuck_since,omitzero"`
+	Error      string       `json:"error,omitzero"`  // why it fails
+	Unread     string       `json:"unread,omitzero"` // why the rows could not be counted
+	Findings   []Finding    `json:"findings"`
+
+	Now    time.Time `json:"-"` // the clock of the cursor's database
+	schema string    // of the cursor
+}
+
+// States of consumers.
+const (
+	ConsumerRunning = "running"
+	ConsumerStopped = "stopped" // no process holds the cursor
+	ConsumerPaused  = "paused"
+	ConsumerStuck   = "stuck"
+)
+
+// TableName returns the name of the table for people.
+func (c Consumer) TableName() string {
+	name := c.key().TableName()
+	if c.Database != "" {
+		return c.Database + "." + name
+	}
+	return name
+}
+
+// RowsBehind returns the number of rows for people.
+func (c Consumer) RowsBehind() string {
+	switch {
+	case c.Rows < 0:
+		return "-"
+	case c.Rows > follow.MaxWaiting:
+		return fmt.Sprintf("over %d", follow.MaxWaiting)
+	}
+	return fmt.Sprint(c.Rows)
+}
+
+func (c Consumer) key() follow.ConsumerKey {
+	return follow.ConsumerKey{Consumer: c.Name, Space: c.Space, Table: c.Table, Schema: c.schema}
+}
+
+// Consumers returns the consumers whose cursors are in this database or in the others.
+func (d *DB) Consumers(ctx context.Context) (list []Consumer, err error) {
+	known, _, err := d.knownTables(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names, on := d.databases()
+	for _, name := range names {
+		var tables []string
+		for _, t := range known {
+			if t.Database == name {
+				tables = append(tables, t.Name)
+			}
+		}
+		found, err := follow.ListConsumers(ctx, on[name].SQL, tables...)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, consumersOf(name, d.Layout, found)...)
+	}
+	return list, nil
+}
+
+// ConsumersOn returns the consumers whose cursors are in a database. The names of known tables may have other schemas.
+func ConsumersOn(
+	ctx context.Context, db *gorm.DB, layout generator.Layout, timeout time.Duration, known []string,
+) ([]Consumer, error) {
+	statements, err := sqldb.Open(db, timeout)
+	if err != nil {
+		return nil, err
+	}
+	found, err := follow.ListConsumers(ctx, statements, known...)
+	return consumersOf("", layout, found), err
+}
+
+func consumersOf(database string, layout generator.Layout, found []follow.CursorStatus) (list []Consumer) {
+	for _, s := range found {
+		c := Consumer{
+			Database: database, Name: s.Consumer, Space: s.Space, Table: s.Table, LastID: uidplugin.ID(s.Last), Rows: s.Waiting,
+			State: ConsumerStopped, Attempts: s.Attempts, RetryAt: s.RetryAt, StuckID: uidplugin.ID(s.StuckID),
+			StuckSince: s.StuckSince, Error: s.Error, Now: s.Now, schema: s.Schema,
+		}
+		if p, err := layout.Decompose(s.Last); err == nil && s.Last > 0 {
+			c.LastTime = p.Time.UTC()
+		}
+		if p, err := layout.Decompose(s.Oldest); err == nil && s.Oldest > 0 {
+			c.Behind = max(s.Now.Sub(p.Time), 0).Milliseconds()
+		}
+		if s.Held() {
+			c.State, c.Holder = ConsumerRunning, s.Holder
+		}
+		if c.StuckID != 0 {
+			c.State = ConsumerStuck
+		}
+		if s.Paused {
+			c.State = ConsumerPaused
+		}
+		if s.Unread != nil {
+			c.Unread = s.Unread.Error()
+		}
+		c.Findings = append([]Finding{}, c.findings()...)
+		list = append(list, c)
+	}
+	return list
+}
+
+// findings returns what is wrong with a consumer that nobody has paused.
+func (c Consumer) findings() (list []Finding) {
+	command := fmt.Sprintf("%s --table %s", c.Name, c.TableName())
+	behind := time.Duration(c.Behind) * time.Millisecond
+	switch {
+	case c.State == ConsumerStuck && c.Now.Sub(c.StuckSince) > standstillAfter:
+		return []Finding{{Code: CodeConsumerStuck,
+			Text: fmt.Sprintf("the consumer %s fails at the row %d of %s since %s, and later rows wait for it: %s",
+				c.Name, c.StuckID, c.TableName(), Time(c.StuckSince), c.Error),
+			Advice: fmt.Sprintf("Correct the reason, and it goes on by itself. To pass the row over, run \"uid follow consumers reset %s --to %d\".",
+				command, c.StuckID)}}
+	case c.State == ConsumerStopped && behind > standstillAfter:
+		return []Finding{{Code: CodeConsumerStopped,
+			Text: fmt.Sprintf("no process runs the consumer %s, and rows of %s wait for it: %s, the oldest for %v",
+				c.Name, c.TableName(), c.RowsBehind(), behind.Round(time.Second)),
+			Advice: fmt.Sprintf("Start it, or look for its errors. If nobody needs it, run \"uid follow consumers remove %s\".", command)}}
+	}
+	return nil
+}
+
+// checkConsumers looks for consumers that do not go on.
+func (d *DB) checkConsumers(ctx context.Context) (list []Finding, err error) {
+	consumers, err := d.Consumers(ctx)
+	for _, c := range consumers {
+		list = append(list, c.Findings...)
+	}
+	return list, err
+}
+
+// Consumer returns a consumer. The table may be empty if it has only one.
+func (d *DB) Consumer(ctx context.Context, name, table string) (c Consumer, err error) {
+	all, err := d.Consumers(ctx)
+	var tables []string
+	for _, one := range all {
+		if one.Name == name && (table == "" || table == one.Table || table == one.TableName()) {
+			c, tables = one, append(tables, one.TableName())
+		}
+	}
+	switch {
+	case err != nil:
+		return c, err
+	case len(tables) > 1:
+		return c, fmt.Errorf("the consumer %q has several tables; pass one of them as --table: %s", name, strings.Join(tables, ", "))
+	case len(tables) == 0 && table != "":
+		name += " of " + table
+	}
+	if len(tables) == 0 {
+		err = fmt.Errorf("%s: %w; \"uid follow consumers\" lists them, and --database adds those of another database", name,
+			follow.ErrNoConsumer)
+	}
+	return c, err
+}
+
+// onCursor calls f with the database of a consumer's cursor, within the time of a statement.
+func (d *DB) onCursor(ctx context.Context, c Consumer, f func(context.Context, *sqldb.DB, follow.ConsumerKey) error) error {
+	_, on := d.databases()
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	return f(ctx, on[c.Database].SQL, c.key())
+}
+
+// ResetConsumer lets a consumer go on with the rows above an id.
+func (d *DB) ResetConsumer(ctx context.Context, c Consumer, to int64) error {
+	return d.onCursor(ctx, c, func(ctx context.Context, db *sqldb.DB, k follow.ConsumerKey) error {
+		return follow.ResetConsumer(ctx, db, k, to)
+	})
+}
+
+// RemoveConsumer removes the cursor of a consumer.
+func (d *DB) RemoveConsumer(ctx context.Context, c Consumer) error {
+	return d.onCursor(ctx, c, follow.RemoveConsumer)
+}
+
+// PauseConsumer makes a consumer stand still, or go on.
+func (d *DB) PauseConsumer(ctx context.Context, c Consumer, paused bool) error {
+	return d.onCursor(ctx, c, func(ctx context.Context, db *sqldb.DB, k follow.ConsumerKey) error {
+		return follow.PauseConsumer(ctx, db, k, paused)
+	})
+}
+
+// CursorAt returns the cursor with which rows of a time and later come next. Their layout must be known.
+func (d *DB) CursorAt(at time.Time) (int64, error) {
+	if !d.hasSpace() {
+		return 0, errors.New("this database has no id space, so the layout of the ids is not known; pass an id instead of a time")
+	}
+	mark, err := follow.MarkAt(d.Layout, at)
+	return max(mark-1, 0), err
+}
+
+// CheckCursor returns an error for a cursor that no row can have.
+func (d *DB) CheckCursor(id int64, now time.Time) error {
+	p, err := d.Layout.Decompose(id)
+	switch {
+	case id < 0:
+		return fmt.Errorf("the cursor %d must not be negative; 0 is before the first row", id)
+	case !d.hasSpace():
+		return nil
+	case err == nil && p.Time.After(now.Add(follow.MaxSlack)):
+		return fmt.Errorf("the cursor %d is of %s, and would pass over all rows until then", id, Time(p.Time))
+	}
+	return err
+}
+
+// consumerNotes names the consumers of a table that was renamed.
+func (d *DB) consumerNotes(ctx context.Context, r Renaming, notes []string) ([]string, error) {
+	_, on := d.databases()
+	keys, err := follow.ConsumersOf(ctx, on[r.Database].SQL, r.From)
+	var names []string
+	for _, k := range keys {
+		names = append(names, k.Consumer)
+	}
+	if len(names) > 0 {
+		notes = append(notes, fmt.Sprintf("Its consumers go on with the rows of %s: %s", r.To, strings.Join(names, ", ")))
+	}
+	return notes, err
+}
+
+// renameConsumers gives the cursors of a table that was renamed its new name. It names those that stay.
+func (d *DB) renameConsumers(ctx context.Context, r *Renaming) error {
+	_, on := d.databases()
+	_, left, err := follow.RenameConsumers(ctx, on[r.Database].SQL, r.From, r.To)
+	for _, k := range left {
+		r.Notes = append(r.Notes, fmt.Sprintf(`Except %s: its cursor stays at %s, because %s already has one, or is in another schema. `+
+			`Run "uid follow consumers reset" for the new one, and "uid follow consumers remove" for the old one`,
+			k.Consumer, r.From, r.To))
+	}
+	return err
+}

@@ -1,0 +1,503 @@
+package follow
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/uidplugin/uidplugin/internal/follow/consumer"
+	"github.com/uidplugin/uidplugin/internal/logqueue"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"gorm.io/gorm"
+)
+
+// The errors of a consumer.
+var (
+	ErrRemoved = errors.New("uidplugin: the cursor of the consumer was removed")
+	ErrSkip    = errors.New("uidplugin: skip the row")
+	ErrMoved   = errors.New("another process has changed the cursor") // while rows were fetched
+	errLost    = errors.New("the database of the table has lost commits, or its mark was reset, so rows could be missed")
+)
+
+// A ConsumerSettings describes a consumer of rows of the type T, which is a pointer.
+type ConsumerSettings[T any] struct {
+	Key        ConsumerKey
+	Size       int
+	Conditions string                                    // a hash of the conditions that rows must meet
+	Cursors    *sqldb.DB                                 // where the cursor is
+	Effects    *gorm.DB                                  // where the effects are, with the cursor
+	Space      func(ctx context.Context) (string, error) // the database of the rows; nil if the cursor is there
+	Log        *slog.Logger
+	Begin      func(ctx context.Context) (int64, error) // returns the cursor of a new consumer
+
+	Limit  int // the most rows in a read
+	Read   FetchReader[T]
+	ID     func(T) int64
+	IsOwn  func(T) bool
+	Rewind bool
+	Poll   bool // for tests: rows may have ids without a time
+
+	Handle func(tx *gorm.DB, rows []T) error
+	Fatal  func(error) bool // reports an error that no retry can cure
+}
+
+// A FetchReader is a [Reader] that calls begin in each of its transactions before it reads, restore at the end of it, and
+// committed afterwards.
+type FetchReader[T any] func(ctx context.Context, cursor Cursor, limit int, in FetchHooks) ([]T, int64, error)
+
+// FetchHooks belong to a read.
+type FetchHooks struct {
+	Begin     func(ctx context.Context, pool gorm.ConnPool) (restore func() error, err error)
+	Committed func()
+}
+
+// Consume handles the rows until the context ends. It returns the cause of the context, or an error that no retry can
+// cure.
+func Consume[T any](ctx context.Context, h *Handle, m *Mark, s ConsumerSettings[T]) error {
+	log := logqueue.New(nil).Logger(s.Log)
+	c := &consuming[T]{ConsumerSettings: s, mark: m, log: log.With("consumer", s.Key.Consumer, "table", s.Key.TableName()),
+		process: consumer.Process{Me: rand.Text(), Size: s.Size}, failing: map[string]bool{},
+		state: &consumerState{state: ConsumerState{ConsumerKey: s.Key}}}
+	c.row = cursorRow{db: s.Cursors.Silent(), key: s.Key, conditions: s.Conditions}
+	h.consumers.Store(c.state, nil)
+	defer h.consumers.Delete(c.state)
+	defer c.release()
+	for ctx.Err() == nil {
+		if err := c.next(ctx); err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// A consuming is a running consumer. One goroutine uses it.
+type consuming[T any] struct {
+	ConsumerSettings[T]
+	mark    *Mark
+	log     *slog.Logger
+	row     cursorRow
+	process consumer.Process
+	state   *consumerState
+	failing map[string]bool // what has failed since it last succeeded
+
+	readAt  time.Time // when the row was read
+	rows    []T       // in hand, and those that were handled
+	leave   func()    // stops the mark; nil if it does not run
+	news    *news     // of the mark, before the step
+	looked  *news     // for which rows were fetched to see whether commits were lost
+	losses  int       // of the news, that were seen
+	emptyAt time.Time // of Poll: when there were no more rows
+	held    bool      // this process has been the holder
+}
+
+// now is the database's clock, as far as it is known.
+func (c *consuming[T]) now() int64 {
+	return c.process.Row().Now + time.Since(c.readAt).Milliseconds()
+}
+
+// next does the next step. An error ends the consumer.
+func (c *consuming[T]) next(ctx context.Context) error {
+	if c.process.Holds() && c.leave == nil && !c.Poll {
+		c.leave = c.mark.follow()
+		c.losses, c.looked = len(c.mark.news().recovered), nil
+	}
+	if c.leave != nil {
+		c.news = c.mark.news()
+	}
+	c.state.set(func(s *ConsumerState) { s.Passed = c.process.Passed() })
+	step := c.process.Next(c.now(), c.more())
+	what, err := steps[step.Kind], error(nil)
+	switch step.Kind {
+	case consumer.Read:
+		err = c.read(ctx)
+	case consumer.Begin:
+		var last int64
+		if last, err = c.Begin(ctx); err == nil {
+			err = c.row.begin(ctx, last)
+		}
+		c.process.Forget()
+	case consumer.Removed:
+		return fmt.Errorf("uidplugin: follow: %w: %s; a new call of Consume begins anew", ErrRemoved, c.Key)
+	case consumer.Stand:
+		c.standBy()
+		c.sleep(ctx, step.At)
+		return nil
+	case consumer.Wait:
+		return c.wait(ctx, step.At)
+	case consumer.Take:
+		err = c.take(ctx, step)
+	case consumer.Fetch:
+		err = c.fetch(ctx, step)
+	case consumer.Handle:
+		err = c.handle(ctx, step)
+	case consumer.Move, consumer.Fail:
+		var changed bool
+		message := ""
+		if failure := c.state.get().Err; failure != nil && step.Kind == consumer.Fail {
+			message = failure.Error()
+		}
+		changed, err = c.row.change(ctx, c.row.db, step, message)
+		c.process.Wrote(step, changed && err == nil)
+	}
+	return c.note(ctx, what, err)
+}
+
+// steps say what failed, in the log.
+var steps = map[consumer.Kind]string{
+	consumer.Read: "read the cursor", consumer.Begin: "begin the cursor", consumer.Take: "hold the cursor", consumer.Fetch: "fetch rows",
+	consumer.Handle: "handle rows", consumer.Move: "move the cursor", consumer.Fail: "store the failure",
+}
+
+// note logs the first of several errors of a kind, and waits after each. It returns those that end the consumer.
+func (c *consuming[T]) note(ctx context.Context, what string, err error) error {
+	switch {
+	case err == nil:
+		if c.failing[what] {
+			delete(c.failing, what)
+			c.log.Info("uidplugin: a consumer goes on", "after", what)
+		}
+		return nil
+	case errors.Is(err, ErrMoved):
+		c.process.Forget()
+		return nil
+	case errors.Is(err, ErrNotEnabled) || errors.Is(err, errLost) || c.Fatal(err):
+		return fmt.Errorf("uidplugin: follow: the consumer %s: %w", c.Key, err)
+	case ctx.Err() != nil:
+		return nil
+	}
+	c.process.Forget()
+	c.fail(what, err)
+	sleep(ctx, errorPause)
+	return nil
+}
+
+func (c *consuming[T]) read(ctx context.Context) error {
+	if c.Space != nil && c.row.key.Space == "" {
+		space, err := c.Space(ctx)
+		if err != nil {
+			return err
+		}
+		c.Key.Space, c.row.key.Space = space, space
+	}
+	c.readAt = time.Now()
+	row, found, err := c.row.read(ctx)
+	if err != nil {
+		return err
+	}
+	c.process.Seen(row, found)
+	c.state.set(func(s *ConsumerState) {
+		s.Last, s.Holds, s.Paused = row.Last, c.process.Holds(), row.Paused
+		if s.StuckID = row.StuckID; row.StuckID == 0 {
+			s.Err = nil
+		}
+	})
+	return nil
+}
+
+func (c *consuming[T]) take(ctx context.Context, step consumer.Step) (err error) {
+	var changed bool
+	if step.Change.Holder == step.Change.Me {
+		changed, err = c.row.change(ctx, c.row.db, step, "")
+		c.process.Wrote(step, changed && err == nil)
+		return err
+	}
+	changed, err = c.row.take(ctx, step)
+	if !changed || err != nil {
+		c.process.Wrote(step, false)
+		if err == nil { // a locked row has a holder
+			c.sleep(ctx, c.now()+consumer.Interval/2)
+		}
+		return err
+	}
+	if was := c.process.Row().Conditions; was != "" && was != c.Conditions {
+		c.log.Warn("uidplugin: the conditions of a consumer have changed; rows that it has passed over stay passed over")
+	}
+	c.process.Wrote(step, true)
+	c.held = true
+	c.state.set(func(s *ConsumerState) { s.Holds = true })
+	return nil
+}
+
+// more reports whether there may be rows to fetch.
+func (c *consuming[T]) more() bool {
+	if c.Poll {
+		return time.Since(c.emptyAt) >= pollPause
+	}
+	if c.leave == nil {
+		return false
+	}
+	n := c.news
+	if n.err != nil {
+		return false
+	}
+	return n.published > c.process.Through()+1 || n != c.looked && (Cursor{c.process.Row().Last}).lost(n.published) || c.losses < len(n.recovered)
+}
+
+// wait waits until rows may have come.
+func (c *consuming[T]) wait(ctx context.Context, at int64) error {
+	if c.leave == nil {
+		c.sleep(ctx, min(at, c.now()+pollPause.Milliseconds()))
+		return nil
+	}
+	n := c.news
+	if err := c.noteMark(n.err); err != nil {
+		return err
+	}
+	if len(c.process.IDs()) > 0 { // the row in hand has failed and waits for its time
+		c.sleep(ctx, at)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(at-c.now())*time.Millisecond)
+	defer cancel()
+	n.wait(ctx)
+	return nil
+}
+
+// noteMark logs the first of several errors for which the mark does not advance. The mark tries again by itself.
+func (c *consuming[T]) noteMark(err error) error {
+	const what = "advance the mark"
+	switch {
+	case err == nil:
+		delete(c.failing, what)
+	case errors.Is(err, ErrNotEnabled):
+		return fmt.Errorf("uidplugin: follow: the consumer %s: %w", c.Key, err)
+	case !c.failing[what]:
+		c.fail(what, err)
+	}
+	return nil
+}
+
+// fail logs the first of several errors.
+func (c *consuming[T]) fail(what string, err error) {
+	c.state.set(func(s *ConsumerState) { s.Err = err })
+	if !c.failing[what] {
+		c.failing[what] = true
+		c.log.Error("uidplugin: a consumer stands still because of an error, and tries again", "what", what, "error", err)
+	}
+}
+
+// fetch reads rows, and changes the cursor in the same transaction.
+func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
+	cursor, changed := Cursor{Last: step.After}, false
+	next := step
+	var in FetchHooks
+	apart := c.Space != nil
+	if !apart {
+		in.Begin = func(ctx context.Context, pool gorm.ConnPool) (func() error, error) {
+			conn := c.row.db.On(pool)
+			restore, err := c.row.limit(ctx, conn, false)
+			if err != nil {
+				return restore, err
+			}
+			ok, err := c.row.change(ctx, conn, next, "")
+			if err == nil && !ok {
+				err = ErrMoved
+			}
+			return restore, err
+		}
+		in.Committed = func() { // a row that cannot be read takes several transactions
+			changed, step = true, next
+			next.Change.Last, next.Change.Holder, next.Change.Until = next.Change.NewLast, next.Change.Me, next.Change.NewTerm
+			next.Change.NewTerm++
+		}
+	}
+	rows, published, err := c.Read(ctx, cursor, c.Limit, in)
+	if err != nil && len(rows) == 0 {
+		return err
+	}
+	if apart {
+		if changed, err = c.row.change(ctx, c.row.db, step, ""); err != nil {
+			return err
+		}
+	}
+	last := step.After
+	c.rows = nil
+	var ids []int64
+	for _, row := range rows {
+		if last = c.ID(row); c.IsOwn(row) {
+			c.rows, ids = append(c.rows, row), append(ids, last)
+		}
+	}
+	switch {
+	case err != nil || c.Poll:
+		cursor.Last = last
+	default:
+		cursor.Read(last, len(rows), c.Limit, published)
+	}
+	if len(rows) < c.Limit {
+		c.emptyAt = time.Now()
+	}
+	c.process.Fetched(step, changed, ids, cursor.Last)
+	if c.looked = c.news; changed && c.leave != nil {
+		return c.checkLoss(published)
+	}
+	return nil
+}
+
+// checkLoss goes back, or returns an error, if the cursor is above the mark with which the database has recovered.
+func (c *consuming[T]) checkLoss(published int64) error {
+	lowest := int64(math.MaxInt64)
+	if last := c.process.Row().Last; (Cursor{last}).lost(published) {
+		lowest = published
+	}
+	for n := c.news; c.losses < len(n.recovered); c.losses++ {
+		if c.Space != nil { // a cursor in the same database was lost with the mark
+			lowest = min(lowest, n.recovered[c.losses])
+		}
+	}
+	switch last := c.process.Row().Last; {
+	case lowest > last:
+		return nil
+	case !c.Rewind:
+		return fmt.Errorf("%w: the cursor is %d, and the mark was %d; set the cursor by uid follow consumers, or use WithRewind", errLost, last, lowest)
+	}
+	c.log.Warn("uidplugin: a consumer goes back because the database of its table has lost commits", "to", lowest-1)
+	c.process.Rewind(lowest - 1)
+	return nil
+}
+
+// handle handles rows in hand on one connection, until they are used up or it is time to look at the cursor.
+func (c *consuming[T]) handle(ctx context.Context, step consumer.Step) error {
+	var failed error // otherwise an error only closes the connection
+	err := c.row.db.Alone(ctx, func(conn *sqldb.DB) error {
+		restore, err := c.row.limit(ctx, conn, true)
+		for err == nil && step.Kind == consumer.Handle && ctx.Err() == nil {
+			var a attempt
+			if a, err = c.transact(context.WithoutCancel(ctx), conn, step); err != nil {
+				break
+			}
+			if c.count(step, a); a.outcome != consumer.Committed {
+				return restore()
+			}
+			step = c.process.Next(c.now(), false)
+		}
+		if failed = err; err == nil {
+			err = restore()
+		}
+		return err
+	})
+	if errors.Is(err, sqldb.ErrNoConnection) {
+		failed = err
+	}
+	return failed
+}
+
+// transact calls the handler in a transaction.
+func (c *consuming[T]) transact(ctx context.Context, conn *sqldb.DB, step consumer.Step) (attempt, error) {
+	rows := c.rows[len(c.rows)-len(c.process.IDs()):]
+	return c.row.transact(ctx, conn, step, func(ctx context.Context, tx *sqldb.DB) attempt {
+		g := newGuard(tx.Begun(), c.Effects)
+		err := c.Handle(g.handle(ctx), rows[:step.Rows:step.Rows])
+		broken, misuse := g.broken()
+		switch {
+		case misuse:
+			return attempt{consumer.Failed, broken}
+		case errors.Is(err, ErrSkip):
+			return attempt{consumer.Skipped, err}
+		case broken != nil:
+			return attempt{consumer.Again, broken}
+		case err == nil:
+			return attempt{consumer.Committed, nil}
+		case errors.Is(err, ErrTooLate) || sqldb.IsTransient(err):
+			return attempt{consumer.Again, err}
+		}
+		return attempt{consumer.Failed, err}
+	})
+}
+
+// count reports the outcome of a transaction, counts it and logs it.
+func (c *consuming[T]) count(step consumer.Step, a attempt) {
+	id, tries := c.process.IDs()[0], c.process.Row().Attempts+1
+	outcome := c.process.Ended(step, a.outcome)
+	c.state.set(func(s *ConsumerState) {
+		switch outcome {
+		case consumer.Committed:
+			s.Last, s.Handled, s.StuckID, s.Err = step.Change.NewLast, s.Handled+int64(step.Rows), 0, nil
+		case consumer.Failed:
+			if s.Failed++; step.Rows == 1 {
+				s.StuckID = id
+			}
+			s.Err = a.cause
+		case consumer.Skipped:
+			if step.Rows == 1 {
+				s.Skipped, s.StuckID, s.Err = s.Skipped+1, 0, nil
+			}
+		}
+	})
+	switch {
+	case step.Rows > 1: // each row comes again by itself
+	case outcome == consumer.Failed:
+		c.log.Error("uidplugin: the handler of a consumer has failed; the row comes again after a pause, and no other before it",
+			"id", id, "tries", tries, "error", a.cause)
+	case outcome == consumer.Skipped:
+		c.log.Warn("uidplugin: the handler of a consumer has skipped a row", "id", id, "error", a.cause)
+	}
+}
+
+// standBy stops what only the holder needs.
+func (c *consuming[T]) standBy() {
+	if c.leave != nil {
+		c.leave()
+		c.leave = nil
+	}
+}
+
+// release ends the term of this process.
+func (c *consuming[T]) release() {
+	c.standBy()
+	if !c.held {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	released := make(chan struct{})
+	go func() {
+		defer cancel()
+		_ = c.row.release(ctx, c.process.Me) // otherwise it ends by itself
+		close(released)
+	}()
+	select {
+	case <-released:
+	case <-ctx.Done():
+	}
+}
+
+// sleep sleeps until a time of the database's clock.
+func (c *consuming[T]) sleep(ctx context.Context, until int64) {
+	sleep(ctx, time.Duration(until-c.now())*time.Millisecond)
+}
+
+// A ConsumerState is the state of a consumer in this process.
+type ConsumerState struct {
+	ConsumerKey
+	Holds   bool  // this process works
+	Paused  bool  // by an operator
+	Last    int64 // the cursor, as far as it is known
+	Passed  int64 // there is nothing left to handle up to it; above Last while no rows come
+	Handled int64 // rows that this process has handled
+	Failed  int64 // failures of the handler
+	Skipped int64
+	StuckID int64 // the row that fails; 0 if none does
+	Err     error // the last one; nil if the consumer works
+}
+
+// A consumerState is the state of a consumer that runs.
+type consumerState struct {
+	mu    sync.Mutex
+	state ConsumerState
+}
+
+func (s *consumerState) set(f func(*ConsumerState)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(&s.state)
+}
+
+func (s *consumerState) get() (state ConsumerState) {
+	s.set(func(s *ConsumerState) { state = *s })
+	return state
+}

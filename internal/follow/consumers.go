@@ -1,0 +1,274 @@
+package follow
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+)
+
+// A ConsumerKey names a cursor.
+type ConsumerKey struct {
+	Consumer string // as the application named it
+	Space    string // the database of the followed table; empty if the cursor is in the same
+	Table    string // the followed table, as in UID_FOLLOW
+	Schema   string // of UID_CURSOR; empty means beside the table
+}
+
+// String returns the names for people.
+func (k ConsumerKey) String() string { return k.Consumer + " of " + k.TableName() }
+
+// TableName returns the table for people.
+func (k ConsumerKey) TableName() string {
+	if k.Space != "" {
+		return k.Space + "." + k.Table
+	}
+	return k.Table
+}
+
+// A CursorStatus describes a cursor for operators.
+type CursorStatus struct {
+	ConsumerKey
+	Last       int64 // all rows up to it are handled or passed over
+	Paused     bool
+	Holder     string    // the process that works
+	Until      time.Time // until when, if it does not renew it; zero if nobody holds the cursor
+	Attempts   int64     // tries of the row in hand
+	RetryAt    time.Time // zero if it may be tried at once
+	StuckID    int64     // the row that fails; 0 if none does
+	StuckSince time.Time
+	Error      string
+	Now        time.Time // the database's clock
+
+	Waiting int64 // rows above Last, but no more than MaxWaiting + 1; -1 if Unread
+	Oldest  int64 // id of the first of them; 0 if none waits
+	Unread  error // why the rows could not be counted
+}
+
+// Held reports whether a process works.
+func (c *CursorStatus) Held() bool { return c.Holder != "" && c.Now.Before(c.Until) }
+
+// MaxWaiting limits the rows that are counted behind a cursor.
+const MaxWaiting = 10_000
+
+// ErrNoConsumer reports a cursor that does not exist.
+var ErrNoConsumer = errors.New("there is no such consumer")
+
+// errElsewhere is why rows behind a cursor cannot be counted.
+var errElsewhere = errors.New("its table is in another database")
+
+// ListConsumers returns the cursors in the default schema, and in the schemas of the known tables, as [List] does.
+func ListConsumers(ctx context.Context, db *sqldb.DB, known ...string) (list []CursorStatus, err error) {
+	f, err := FlavorOf(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	for _, prefix := range f.prefixes(known) {
+		t, _, err := f.located(ctx, db, Table{Name: prefix + CursorTable})
+		var found []CursorStatus
+		if err == nil {
+			found, err = f.cursorsIn(ctx, db.Quiet(), t)
+		}
+		switch {
+		case err != nil && (noTable.MatchString(err.Error()) || prefix != "" && notAllowed.MatchString(err.Error())):
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("uidplugin: list consumers: %w", err)
+		}
+		for _, c := range found {
+			if c.Space == "" && beside(c.Table, "") == prefix || c.Space != "" && prefix == "" {
+				list = append(list, c)
+			}
+		}
+	}
+	for i := range list {
+		c := &list[i]
+		if c.Waiting, c.Oldest, c.Unread = f.waiting(ctx, db.Quiet(), c); ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+	return list, nil
+}
+
+// cursorsIn reads the table UID_CURSOR that t is.
+func (f Flavor) cursorsIn(ctx context.Context, db *sqldb.DB, t Table) (list []CursorStatus, err error) {
+	err = db.Query(ctx, func(r *sql.Rows) error {
+		var c CursorStatus
+		var until, retry, since, now int64
+		err := r.Scan(&c.Consumer, &c.Space, &c.Table, &c.Last, &c.Paused, &c.Holder, &until, &c.Attempts, &retry, &c.StuckID,
+			&since, &c.Error, &now)
+		c.Schema, c.Until, c.RetryAt, c.StuckSince, c.Now = t.Schema, timeOf(until), timeOf(retry), timeOf(since), timeOf(now)
+		list = append(list, c)
+		return err
+	}, "SELECT "+f.columns("CONSUMER, SPACE, TABLE_NAME, LAST_ID, PAUSED, HOLDER, HOLDER_UNTIL, ATTEMPTS, RETRY_AT, STUCK_ID, STUCK_SINCE, ERROR")+
+		", "+newStatements(f, t).now()+" FROM "+f.in(t, CursorTable))
+	slices.SortFunc(list, func(a, b CursorStatus) int {
+		return cmp.Or(strings.Compare(a.Consumer, b.Consumer), strings.Compare(a.Space, b.Space), strings.Compare(a.Table, b.Table))
+	})
+	return list, err
+}
+
+// timeOf returns the time of a column with milliseconds; zero for 0.
+func timeOf(ms int64) (at time.Time) {
+	if ms != 0 {
+		at = time.UnixMilli(ms).UTC()
+	}
+	return at
+}
+
+// waiting counts the rows above a cursor, and returns the id of the first.
+func (f Flavor) waiting(ctx context.Context, db *sqldb.DB, c *CursorStatus) (n, oldest int64, err error) {
+	if c.Space != "" {
+		return -1, 0, errElsewhere
+	}
+	t, _, err := f.located(ctx, db, Table{Name: c.Table})
+	s := newStatements(f, t)
+	key, first := "", sql.NullInt64{}
+	if err == nil {
+		err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&key) }, "SELECT "+f.quote("KEY_COLUMN")+" FROM "+s.marks()+s.row())
+	}
+	if err == nil && key == "" {
+		err = oneRow(0)
+	}
+	if err == nil {
+		err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&n, &first) }, fmt.Sprintf("SELECT COUNT(*), MIN(k) FROM "+
+			"(SELECT %[1]s AS k FROM %[2]s WHERE %[1]s > %[3]d AND %[1]s <= 9223372036854775807 ORDER BY %[1]s LIMIT %[4]d) w",
+			f.quote(key), f.in(t, bare(t.Name)), c.Last, MaxWaiting+1))
+	}
+	if err != nil {
+		return -1, 0, err
+	}
+	return n, first.Int64, nil
+}
+
+// ResetConsumer sets a cursor, so the rows above to come next. It also lets a row that failed be tried at once. Processes
+// may run meanwhile: each of their transactions begins with an UPDATE that finds the row only where it left it.
+func ResetConsumer(ctx context.Context, db *sqldb.DB, k ConsumerKey, to int64) error {
+	return change(ctx, db, k, "LAST_ID = "+strconv.FormatInt(to, 10)+
+		", ATTEMPTS = 0, RETRY_AT = 0, STUCK_ID = 0, STUCK_SINCE = 0, ERROR = ''")
+}
+
+// PauseConsumer makes a consumer stand still, or go on.
+func PauseConsumer(ctx context.Context, db *sqldb.DB, k ConsumerKey, paused bool) error {
+	value := map[bool]string{false: "0", true: "1"}[paused]
+	return change(ctx, db, k, "PAUSED = "+value)
+}
+
+// RemoveConsumer removes a cursor. Processes that run the consumer get an error.
+func RemoveConsumer(ctx context.Context, db *sqldb.DB, k ConsumerKey) error {
+	return change(ctx, db, k, "")
+}
+
+// change sets columns of a cursor, or removes it.
+func change(ctx context.Context, db *sqldb.DB, k ConsumerKey, set string) error {
+	f, at, err := cursorTable(ctx, db, k)
+	if err == nil {
+		err = f.change(ctx, db, at, k, set)
+	}
+	if err != nil && noTable.MatchString(err.Error()) {
+		err = fmt.Errorf("%w: %w", ErrNoConsumer, err)
+	}
+	if err != nil {
+		return fmt.Errorf("uidplugin: follow: the consumer %s: %w", k, err)
+	}
+	return nil
+}
+
+func (f Flavor) change(ctx context.Context, db *sqldb.DB, at Table, k ConsumerKey, set string, args ...any) error {
+	table := f.in(at, CursorTable)
+	where := " WHERE " + f.quote("CONSUMER") + " = ? AND " + f.quote("SPACE") + " = ? AND " + f.quote("TABLE_NAME") + " = ?"
+	statement := "DELETE FROM " + table
+	if set != "" {
+		statement = "UPDATE " + table + " SET " + f.columns(set)
+	}
+	var n int64
+	err := retry(ctx, func() (err error) {
+		n, err = db.Exec(ctx, statement+where, append(args, k.Consumer, k.Space, k.Table)...)
+		return err
+	})
+	if err == nil && n == 0 && set != "" { // MySQL does not count a row whose values stay
+		err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&n) }, "SELECT COUNT(*) FROM "+table+where, k.Consumer, k.Space, k.Table)
+	}
+	if err == nil && n == 0 {
+		err = ErrNoConsumer
+	}
+	return err
+}
+
+// cursorTable returns where the cursor of a consumer is.
+func cursorTable(ctx context.Context, db *sqldb.DB, k ConsumerKey) (f Flavor, at Table, err error) {
+	f, err = FlavorOf(ctx, db)
+	at = Table{Name: k.Table, Schema: k.Schema} // the table may have been moved to another schema of PostgreSQL
+	if k.Space != "" {
+		at.Name = CursorTable
+	}
+	if err == nil {
+		at, _, err = f.located(ctx, db, at)
+	}
+	return f, at, err
+}
+
+// RenameConsumers gives the cursors of a table that was renamed its new name, and returns their number. It leaves those
+// of consumers that have begun another one under the new name. Both names must be in one schema.
+func RenameConsumers(ctx context.Context, db *sqldb.DB, from, to string) (renamed int64, left []ConsumerKey, err error) {
+	keys, err := ConsumersOf(ctx, db, from)
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, k := range keys {
+		f, at, err := cursorTable(ctx, db, k)
+		if err == nil && beside(from, "") == beside(to, "") {
+			err = f.change(ctx, db, at, k, "TABLE_NAME = ?", to)
+		} else if err == nil {
+			left = append(left, k)
+			continue
+		}
+		switch {
+		case err == nil:
+			renamed++
+		case db.IsDuplicate(err):
+			left = append(left, k)
+		case !errors.Is(err, ErrNoConsumer): // it was removed meanwhile
+			return renamed, left, fmt.Errorf("uidplugin: follow: rename the cursor of the consumer %s: %w", k, err)
+		}
+	}
+	return renamed, left, nil
+}
+
+// ConsumersOf returns the consumers of a table that have their cursors beside it. The table may be gone.
+func ConsumersOf(ctx context.Context, db *sqldb.DB, table string) (keys []ConsumerKey, err error) {
+	f, at, err := cursorTable(ctx, db, ConsumerKey{Table: table})
+	var found []CursorStatus
+	if err == nil {
+		found, err = f.cursorsIn(ctx, db.Quiet(), at)
+	}
+	if err != nil && noTable.MatchString(err.Error()) {
+		return nil, nil
+	}
+	for _, c := range found {
+		if c.Space == "" && c.Table == table {
+			keys = append(keys, c.ConsumerKey)
+		}
+	}
+	return keys, err
+}
+
+// prefixes returns the beginnings of the names of tables in the default schema, and in those of the known tables.
+func (f Flavor) prefixes(known []string) []string {
+	prefixes := []string{""}
+	for _, name := range known {
+		// On SQLite other schemas are files that the application has attached. A name with several dots has no schema.
+		if f != SQLite && strings.Count(name, ".") == 1 {
+			prefixes = append(prefixes, name[:len(name)-len(bare(name))])
+		}
+	}
+	slices.Sort(prefixes)
+	return slices.Compact(prefixes)
+}

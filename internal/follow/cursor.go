@@ -1,0 +1,271 @@
+package follow
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/uidplugin/uidplugin/internal/follow/consumer"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+)
+
+// A cursorRow sends the statements about a consumer's row of UID_CURSOR.
+type cursorRow struct {
+	db         *sqldb.DB
+	key        ConsumerKey
+	conditions string // a hash of the conditions of the consumer
+	known      *statements
+}
+
+// statements returns the statements for the place where the cursor is.
+func (c *cursorRow) statements(ctx context.Context) (*statements, error) {
+	if c.known != nil {
+		return c.known, nil
+	}
+	f, at, err := cursorTable(ctx, c.db, c.key)
+	if err != nil {
+		return nil, err
+	}
+	s := newStatements(f, at)
+	if exists, err := f.has(ctx, c.db, f.in(at, CursorTable)); err != nil {
+		return nil, err
+	} else if exists {
+		c.known = s
+	}
+	return s, nil
+}
+
+func (s *statements) cursors() string { return s.flavor.in(s.table, CursorTable) }
+
+// where is the condition for the row. It needs args.
+func (c *cursorRow) where(s *statements) string {
+	return " WHERE " + s.flavor.equal("CONSUMER", "SPACE", "TABLE_NAME")
+}
+
+// equal is the condition that columns have values.
+func (f Flavor) equal(columns ...string) string {
+	for i, name := range columns {
+		columns[i] = f.quote(name) + " = ?"
+	}
+	return strings.Join(columns, " AND ")
+}
+
+func (c *cursorRow) args(before ...any) []any {
+	return append(before, c.key.Consumer, c.key.Space, c.key.Table)
+}
+
+// read reads the row. It reports false if there is none, or no table.
+func (c *cursorRow) read(ctx context.Context) (row consumer.Row, found bool, err error) {
+	s, err := c.statements(ctx)
+	if err != nil {
+		return row, false, err
+	}
+	err = c.db.Query(ctx, func(r *sql.Rows) error {
+		found = true
+		return r.Scan(&row.Last, &row.Paused, &row.Holder, &row.Until, &row.Attempts, &row.RetryAt, &row.StuckID, &row.StuckSince, &row.Conditions, &row.Now)
+	}, "SELECT "+s.flavor.columns("LAST_ID, PAUSED, HOLDER, HOLDER_UNTIL, ATTEMPTS, RETRY_AT, STUCK_ID, STUCK_SINCE, CONDITIONS")+", "+s.now()+
+		" FROM "+s.cursors()+c.where(s), c.args()...)
+	if err != nil && noTable.MatchString(err.Error()) {
+		return row, false, nil
+	}
+	return row, found, err
+}
+
+// begin inserts the row, and the table if it is missing. Another process may do so at the same time.
+func (c *cursorRow) begin(ctx context.Context, last int64) error {
+	s, err := c.statements(ctx)
+	if err != nil {
+		return err
+	}
+	if c.known == nil {
+		if err := retry(ctx, func() error { return c.db.ExecRaw(ctx, s.flavor.CreateCursors(s.table)) }); err != nil {
+			return fmt.Errorf("create UID_CURSOR (follow.Enable does so, too): %w", err)
+		}
+	}
+	_, err = c.db.Exec(ctx, "INSERT INTO "+s.cursors()+" ("+s.flavor.columns("CONSUMER, SPACE, TABLE_NAME, LAST_ID, CONDITIONS")+
+		") VALUES (?, ?, ?, ?, ?)", append(c.args(), last, c.conditions)...)
+	if err != nil {
+		if _, found, _ := c.read(ctx); found {
+			return nil
+		}
+	}
+	return err
+}
+
+// change changes the row by a step, on db, and reports whether it has. message is why a row fails.
+func (c *cursorRow) change(ctx context.Context, db *sqldb.DB, step consumer.Step, message string) (bool, error) {
+	s, err := c.statements(ctx)
+	if err != nil {
+		return false, err
+	}
+	to := step.Change
+	set, values := "LAST_ID = ?, HOLDER = ?, HOLDER_UNTIL = ?, CONDITIONS = ?", []any{to.NewLast, to.Me, to.NewTerm, c.conditions}
+	if f := step.Failed; step.Kind == consumer.Fail || to.NewLast != to.Last {
+		set += ", ATTEMPTS = ?, RETRY_AT = ?, STUCK_ID = ?, STUCK_SINCE = ?, ERROR = ?"
+		values = append(values, f.Attempts, f.RetryAt, f.StuckID, f.StuckSince, ascii(message))
+	}
+	where := c.where(s) + " AND " + s.flavor.equal("LAST_ID", "HOLDER", "HOLDER_UNTIL") + " AND " + s.flavor.quote("PAUSED") + " = 0"
+	if s.flavor == Postgres {
+		where += s.settings(step)
+	}
+	n, err := db.Exec(ctx, "UPDATE "+s.cursors()+" SET "+s.flavor.columns(set)+where,
+		append(c.args(values...), to.Last, to.Holder, to.Until)...)
+	return n > 0, err
+}
+
+// settings is a condition that is true, and that changes settings of PostgreSQL until the transaction ends. They keep what
+// the application has set.
+func (s *statements) settings(step consumer.Step) string {
+	name, limit := "idle_in_transaction_session_timeout", idleLimit
+	switch {
+	case step.Kind == consumer.Take && step.Change.Holder != step.Change.Me:
+		name, limit = "lock_timeout", time.Second
+	case step.Kind != consumer.Handle && step.Kind != consumer.Fetch:
+		return ""
+	}
+	return fmt.Sprintf(" AND CASE current_setting('%[1]s') WHEN '0' THEN set_config('%[1]s', '%[2]d', true) ELSE '' END IS NOT NULL", name, limit.Milliseconds())
+}
+
+// idleLimit is how long a transaction with a lock of the cursor may send no statement before the server ends it, so that a
+// process that stands still does not hold the cursor.
+const idleLimit = 30 * time.Second
+
+// ascii returns a text for the column ERROR.
+func ascii(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, text)
+	return text[:min(len(text), 255)]
+}
+
+// take changes the row like change, but gives up if it is locked, because a row that is locked has a holder that lives. It
+// is one statement, so that a process that stands still leaves no lock.
+func (c *cursorRow) take(ctx context.Context, step consumer.Step) (changed bool, err error) {
+	s, err := c.statements(ctx)
+	if err != nil {
+		return false, err
+	}
+	if s.flavor != MySQL && s.flavor != MariaDB {
+		changed, err = c.change(ctx, c.db, step, "")
+	} else {
+		err = c.db.Alone(ctx, func(conn *sqldb.DB) error {
+			err := conn.ExecRaw(ctx, "SET @uid_wait = @@SESSION.innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = 1")
+			if err == nil {
+				changed, err = c.change(ctx, conn, step, "")
+			}
+			return errors.Join(err, conn.ExecRaw(ctx, "SET SESSION innodb_lock_wait_timeout = @uid_wait"))
+		})
+	}
+	if err != nil && (isLockTimeout(err) || s.flavor == SQLite && sqldb.IsTransient(err)) {
+		return false, nil
+	}
+	return changed && err == nil, err
+}
+
+// release lets another process become the holder at once.
+func (c *cursorRow) release(ctx context.Context, me string) error {
+	s, err := c.statements(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = c.db.Exec(ctx, "UPDATE "+s.cursors()+" SET "+s.flavor.columns("HOLDER = '', HOLDER_UNTIL = HOLDER_UNTIL + 1")+c.where(s)+
+		" AND "+s.flavor.equal("HOLDER"), append(c.args(), me)...)
+	return err
+}
+
+// limit limits how long a connection of MySQL or MariaDB may be idle, in or outside of a transaction. For handlers it also
+// turns autocommit off: the statements after a transaction that the server has ended then begin another one, which is
+// rolled back in the end. Call restore afterwards, and close the connection after its error.
+func (c *cursorRow) limit(ctx context.Context, conn *sqldb.DB, handler bool) (restore func() error, err error) {
+	s, err := c.statements(ctx)
+	if err != nil || s.flavor != MySQL && s.flavor != MariaDB {
+		return func() error { return nil }, err
+	}
+	set, back := "SET @uid_idle = @@SESSION.wait_timeout, SESSION wait_timeout = CAST(LEAST(@@SESSION.wait_timeout, %d) AS SIGNED)", "SET SESSION wait_timeout = @uid_idle"
+	if handler {
+		set += ", @uid_auto = @@SESSION.autocommit, SESSION autocommit = 0"
+		back += ", SESSION autocommit = @uid_auto"
+	}
+	err = conn.ExecRaw(ctx, fmt.Sprintf(set, int(idleLimit.Seconds())))
+	return func() error { return conn.ExecRaw(ctx, back) }, err
+}
+
+// errEnded reports that the transaction of a handler was no longer there when it returned.
+var errEnded = errors.New("the transaction has ended before the handler returned: a statement in it has committed or rolled back," +
+	" such as CREATE TABLE or COMMIT, which a handler must not use")
+
+// savepoint is in each transaction of a handler. It is gone if the transaction has ended, whatever the reason.
+const savepoint = "SAVEPOINT uid_consume"
+
+// An attempt is a transaction of a handler.
+type attempt struct {
+	outcome consumer.Outcome
+	cause   error // for the outcomes that need one
+}
+
+// transact changes the row and calls handle in one transaction. The change is the first statement, because it locks the
+// row, and no snapshot is older. An error is not the handler's, and the outcome is then unknown.
+func (c *cursorRow) transact(ctx context.Context, conn *sqldb.DB, step consumer.Step, handle func(ctx context.Context, tx *sqldb.DB) attempt) (attempt, error) {
+	var a *attempt
+	err := conn.TransactLong(ctx, func(ctx context.Context, tx *sqldb.DB) error {
+		changed, err := c.change(ctx, tx, step, "")
+		if err == nil && !changed {
+			a = &attempt{outcome: consumer.Lost}
+			return sqldb.ErrRollback
+		}
+		if err == nil {
+			err = tx.ExecRaw(ctx, savepoint)
+		}
+		if err != nil {
+			return err
+		}
+		if done := handle(ctx, tx); done.outcome != consumer.Committed {
+			a = &done
+			return sqldb.ErrRollback
+		}
+		if err := tx.ExecRaw(ctx, "RELEASE "+savepoint); err != nil {
+			a = &attempt{consumer.Failed, fmt.Errorf("%w: %w", errEnded, err)}
+			return sqldb.ErrRollback
+		}
+		return nil
+	})
+	switch {
+	case a != nil: // it is rolled back, at the latest when the connection breaks
+		return *a, nil
+	case err != nil:
+		return attempt{}, err
+	}
+	return attempt{outcome: consumer.Committed}, nil
+}
+
+// DatabaseName returns the name of a database; on SQLite that of its file, or "".
+func DatabaseName(ctx context.Context, db *sqldb.DB) (name string, err error) {
+	query := map[string]string{
+		"mysql": "SELECT COALESCE(DATABASE(), '')", "postgres": "SELECT current_database()",
+		"sqlite": "SELECT file FROM pragma_database_list WHERE name = 'main'",
+	}[db.Dialect()]
+	err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&name) }, query)
+	return name, err
+}
+
+// LowestCursor returns the lowest cursor of all consumers of a table that have their cursors in its database. It reports
+// false if there is none.
+func LowestCursor(ctx context.Context, db *sqldb.DB, table string) (lowest int64, any bool, err error) {
+	f, at, err := cursorTable(ctx, db, ConsumerKey{Table: table})
+	if err != nil {
+		return 0, false, err
+	}
+	var last sql.NullInt64
+	err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&last) }, "SELECT MIN("+f.quote("LAST_ID")+") FROM "+f.in(at, CursorTable)+
+		" WHERE "+f.equal("TABLE_NAME", "SPACE"), table, "")
+	if err != nil && noTable.MatchString(err.Error()) {
+		return 0, false, nil
+	}
+	return last.Int64, last.Valid, err
+}

@@ -1,0 +1,179 @@
+package follow
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"gorm.io/gorm"
+)
+
+// A guard is the transaction that a handler of an application gets. When the server has ended the transaction, as after
+// a deadlock, the next statements would be committed one by one, so the guard refuses them. It also refuses COMMIT and
+// ROLLBACK, because the caller of the handler decides.
+//
+// It need not recognize each such error: on MySQL and MariaDB the connection does not commit by itself ([cursorRow.limit]), on
+// PostgreSQL the server refuses all statements after an error, and on SQLite the guard asks after each error. At the end
+// the caller looks whether its savepoint is still there, see [cursorRow.transact].
+type guard struct {
+	db         *gorm.DB
+	tx         gorm.ConnPool
+	statements gorm.ConnPool // tx, or its prepared statements
+	sqlite     bool
+
+	mu     sync.Mutex
+	cause  error // why statements are refused
+	misuse bool  // the handler has called Commit or Rollback
+}
+
+var _ gorm.Tx = (*guard)(nil)
+
+// newGuard guards a transaction of a handle.
+func newGuard(tx gorm.ConnPool, db *gorm.DB) *guard {
+	g := &guard{db: db, tx: tx, statements: tx, sqlite: db.Dialector.Name() == "sqlite"}
+	root, prepares := db.Config.ConnPool.(*gorm.PreparedStmtDB)
+	if begun, ok := tx.(gorm.Tx); ok && prepares {
+		g.statements = &gorm.PreparedStmtTX{Tx: begun, PreparedStmtDB: root}
+	}
+	return g
+}
+
+// handle returns the handle in the guarded transaction, without its conditions.
+func (g *guard) handle(ctx context.Context) *gorm.DB {
+	tx := g.db.Session(&gorm.Session{NewDB: true, Context: ctx})
+	tx.Statement.ConnPool = g
+	return tx
+}
+
+// broken returns why the transaction must be rolled back, or nil, and whether the handler is to blame.
+func (g *guard) broken() (err error, misuse bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.cause, g.misuse
+}
+
+func (g *guard) refuse() error {
+	err, _ := g.broken()
+	if err != nil {
+		err = fmt.Errorf("uidplugin: follow: the database has ended this transaction, so it refuses further statements; return the first error: %w", err)
+	}
+	return err
+}
+
+// observe remembers an error after which the transaction may have ended.
+func (g *guard) observe(err error) {
+	if err == nil || errors.Is(err, sql.ErrNoRows) || g.sqlite && g.lives() || !g.sqlite && !endsTransaction(err) {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.cause == nil {
+		g.cause = err
+	}
+}
+
+// lives reports whether SQLite is still in the transaction. It ends one by itself after some errors, such as a full disk.
+func (g *guard) lives() bool {
+	if _, err := g.tx.ExecContext(context.Background(), "BEGIN"); err != nil {
+		return strings.Contains(err.Error(), "within a transaction")
+	}
+	_, _ = g.tx.ExecContext(context.Background(), "ROLLBACK")
+	return false
+}
+
+// endsTransaction reports whether a server may have ended the transaction with this error. PostgreSQL refuses the
+// statements after any error, until a savepoint is restored, so waiting for a lock in vain is no reason there.
+func endsTransaction(err error) bool {
+	var state interface{ SQLState() string }
+	if errors.As(err, &state) && state.SQLState() == "55P03" {
+		return false
+	}
+	return sqldb.IsTransient(err) || sqldb.IsUnreachable(err)
+}
+
+// pool returns where a statement goes. Savepoints cannot be prepared.
+func (g *guard) pool(query string) gorm.ConnPool {
+	for _, word := range []string{"SAVEPOINT", "ROLLBACK", "RELEASE"} {
+		if strings.HasPrefix(query, word) {
+			return g.tx
+		}
+	}
+	return g.statements
+}
+
+func (g *guard) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if err := g.refuse(); err != nil {
+		return nil, err
+	}
+	result, err := g.pool(query).ExecContext(ctx, query, args...)
+	g.observe(err)
+	return result, err
+}
+
+func (g *guard) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if err := g.refuse(); err != nil {
+		return nil, err
+	}
+	rows, err := g.pool(query).QueryContext(ctx, query, args...)
+	g.observe(err)
+	return rows, err
+}
+
+func (g *guard) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	if g.refuse() != nil {
+		return g.tx.QueryRowContext(ended, query, args...)
+	}
+	row := g.pool(query).QueryRowContext(ctx, query, args...)
+	g.observe(row.Err())
+	return row
+}
+
+// ended makes database/sql refuse a statement where only it can make the error.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+func (g *guard) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
+	if err := g.refuse(); err != nil {
+		return nil, err
+	}
+	stmt, err := g.tx.PrepareContext(ctx, query)
+	g.observe(err)
+	return stmt, err
+}
+
+// StmtContext is for a session of the handler with PrepareStmt. The guard does not see the errors of the statement.
+func (g *guard) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
+	if g.sqlite && !g.lives() {
+		g.observe(errors.New("an earlier statement has ended it"))
+	}
+	if g.refuse() != nil {
+		ctx = ended
+	}
+	if tx, ok := g.tx.(gorm.Tx); ok {
+		return tx.StmtContext(ctx, stmt)
+	}
+	return stmt
+}
+
+// GetDBConn returns the pool, as any transaction does.
+func (g *guard) GetDBConn() (*sql.DB, error) { return g.db.DB() }
+
+func (g *guard) Commit() error   { return g.misused("commit") }
+func (g *guard) Rollback() error { return g.misused("roll back") }
+
+func (g *guard) misused(what string) error {
+	err := fmt.Errorf("uidplugin: follow: a handler must not %s its transaction: return nil to commit, or an error to roll back", what)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.cause == nil {
+		g.cause, g.misuse = err, true
+	}
+	return err
+}
