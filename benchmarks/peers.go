@@ -189,9 +189,9 @@ func cached(borrow time.Duration, lanes int) (*generator.Cached, error) {
 	if err != nil || lanes == 1 {
 		return g, err
 	}
-	leases := make([]generator.Lease, lanes)
+	leases, from := make([]generator.Lease, lanes), l.TickAt(time.Now()) // all of the same ticks
 	for i := range leases {
-		leases[i] = generator.Lease{WorkerID: int64(i + 1), From: l.TickAt(time.Now()), Until: l.MaxTick()}
+		leases[i] = generator.Lease{WorkerID: int64(i + 1), From: from, Until: l.MaxTick()}
 	}
 	return g, g.Renew(leases...)
 }

@@ -45,13 +45,13 @@ type block struct {
 	line           int
 }
 
-// documents returns all documents: those of the root, of docs and of its folders.
+// documents returns all documents: those of the root, of docs and of its folders, and about the tests.
 var documents = sync.OnceValues(func() ([]*document, error) {
 	if _, err := os.ReadFile("go.mod"); err != nil { // see TestMain
 		return nil, err
 	}
 	var all []*document
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "integration/*.md"} {
 		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
 		if err != nil {
 			return nil, err

@@ -41,7 +41,7 @@ type Order struct {
 
 type Item struct{ ID uidplugin.ID }
 
-type Invoice struct{ ID, OrderID uidplugin.ID }
+type Invoice struct{ OrderID int64 }
 
 type Customer struct{ ID uidplugin.ID }
 
