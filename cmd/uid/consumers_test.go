@@ -3,16 +3,21 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/uidplugin/uidplugin"
+	public "github.com/uidplugin/uidplugin/follow"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/admin"
 	"github.com/uidplugin/uidplugin/internal/follow"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/gorm"
 )
 
 // consumersOf returns the output of "uid follow consumers --json".
@@ -94,6 +99,54 @@ func TestConsumers_NeedNoIDSpace(t *testing.T) {
 		r.run("follow", "consumers", "reset", "mails", "--to", "7", "--yes").want(t, exitOK)
 		if list := consumersOf(t, r, exitOK); list[0].LastID != 7 || list[0].Rows != -1 {
 			t.Errorf("%+v", list)
+		}
+	})
+}
+
+// The commands work on a consumer that runs.
+func TestConsumers_ARunningOneObeys(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		ids := shop(t, d.Open(t, nil), "web-1", "first", "second")
+		r, db := runner{t: t, dsn: dsn(d)}, d.Open(t, nil)
+		p := uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(&order{}))
+		must(t, db.Use(p))
+		t.Cleanup(func() { _ = p.Close(context.Background()) })
+		must(t, public.Enable(t.Context(), db, &order{}, public.WithSlack(20*time.Millisecond)))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		handled, ended := make(chan uidplugin.ID, 100), make(chan error, 1)
+		go func() {
+			ended <- public.Consume(ctx, db, "mails", func(_ *gorm.DB, o *order) error { handled <- o.ID; return nil })
+		}()
+		next := func(want ...uidplugin.ID) {
+			t.Helper()
+			for _, id := range want {
+				select {
+				case got := <-handled:
+					if got != id {
+						t.Errorf("%d was handled instead of %d", got, id)
+					}
+				case err := <-ended:
+					t.Fatalf("before %d: %v", id, err)
+				}
+			}
+		}
+		next(ids...)
+		r.run("follow", "consumers", "pause", "mails").want(t, exitOK, "paused")
+		o := order{Text: "third"}
+		must(t, db.Create(&o).Error)
+		r.run("follow", "consumers", "reset", "mails", "--to", ids[0].String(), "--yes").want(t, exitOK)
+		select {
+		case id := <-handled:
+			t.Errorf("%d was handled during the pause", id)
+		case <-time.After(300 * time.Millisecond):
+		}
+		r.run("follow", "consumers", "resume", "mails").want(t, exitOK)
+		next(ids[1], o.ID)
+		r.run("follow", "consumers", "remove", "mails", "--yes").want(t, exitOK)
+		if err := <-ended; !errors.Is(err, public.ErrRemoved) {
+			t.Errorf("after the removal: %v", err)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package follow_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -9,8 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/uidplugin/uidplugin"
+	public "github.com/uidplugin/uidplugin/follow"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/follow"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
@@ -201,6 +205,14 @@ func TestAccounts_OnlyANeededStatementThatFailsStopsFollowers(t *testing.T) {
 	}, "mariadb", "mysql", "postgres")
 }
 
+// A told is an event for the plugin.
+type told struct {
+	ID        uidplugin.ID
+	Writer, N int
+}
+
+func (told) TableName() string { return "events" }
+
 // A consumer begins its cursor, moves and reads it with three privileges. Operators pause and set it with these, too, and
 // remove it with DELETE.
 func TestAccounts_AConsumerNeedsThreePrivilegesForItsCursor(t *testing.T) {
@@ -231,6 +243,22 @@ func TestAccounts_AConsumerNeedsThreePrivilegesForItsCursor(t *testing.T) {
 			t.Errorf("without DELETE: %v", err)
 		}
 		testkit.Must(t, follow.Enable(ctx, conn, table)) // at each start
+
+		plugintest.Use(t, a.db, uidplugin.WithWorkerID(1))
+		id, err := follow.MarkAt(generator.DefaultLayout(), time.Now())
+		testkit.Must(t, err)
+		testkit.Must(t, admin.Create(&event{ID: id}).Error)
+		limited, stop := context.WithTimeout(ctx, time.Minute)
+		defer stop()
+		handled := false
+		err = public.Consume(limited, a.db, "bills", func(_ *gorm.DB, row *told) error {
+			handled = int64(row.ID) == id
+			stop()
+			return nil
+		})
+		if list, _ := follow.ListConsumers(ctx, conn); !handled || !errors.Is(err, context.Canceled) || len(list) != 2 || list[0].Last != id {
+			t.Errorf("the row was handled: %t, %v, %+v", handled, err, list)
+		}
 	}, "mariadb", "mysql", "postgres")
 }
 

@@ -415,6 +415,7 @@ func (c *consuming[T]) count(step consumer.Step, a attempt) {
 	id, tries := c.process.IDs()[0], c.process.Row().Attempts+1
 	outcome := c.process.Ended(step, a.outcome)
 	c.state.set(func(s *ConsumerState) {
+		s.Passed = c.process.Passed()
 		switch outcome {
 		case consumer.Committed:
 			s.Last, s.Handled, s.StuckID, s.Err = step.Change.NewLast, s.Handled+int64(step.Rows), 0, nil

@@ -170,7 +170,7 @@ func (p *Process) Through() int64 { return p.through }
 
 // Passed returns the id up to which there is nothing left to handle.
 func (p *Process) Passed() int64 {
-	if len(p.ids) == 0 {
+	if p.known && len(p.ids) == 0 {
 		return p.through
 	}
 	return p.row.Last
