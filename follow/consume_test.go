@@ -3,6 +3,8 @@ package follow_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -102,5 +104,204 @@ func TestConsume_EachRowTakesEffectOnceAndInOrder(t *testing.T) {
 			until(t, db, 5, func(ctx context.Context) error { return follow.Consume(ctx, db, "mails", write("mails")) })
 			checkEffects(t, db, "mails")
 		})
+	}
+}
+
+// A batch comes again row by row, so that a row that fails holds up none before it.
+func TestConsume_FailingAndSkippedRows(t *testing.T) {
+	t.Parallel()
+	for name, size := range map[string]int{"one by one": 1, "batches": 4} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := tickets(t, uidtest.Sequential(), 6)
+			failures, counted := 0, map[string]follow.ConsumerStats{}
+			handle := func(tx *gorm.DB, rows []*ticket) error {
+				for _, row := range rows {
+					testkit.Must(t, write("mails")(tx, row))
+					if row.ID == 2 {
+						return fmt.Errorf("no address: %w", follow.Skip)
+					}
+					if row.ID == 4 && len(rows) == 1 && failures < 1 {
+						failures++
+						return errors.New("the post is closed\u2026")
+					} else if row.ID == 4 && len(rows) > 1 {
+						return errors.New("a batch fails")
+					}
+					if row.ID == 4 {
+						counted["stuck"] = follow.Stats(db)[0].Consumers[0]
+					}
+				}
+				counted["end"] = follow.Stats(db)[0].Consumers[0]
+				return nil
+			}
+			until(t, db, 5, func(ctx context.Context) error { return follow.ConsumeBatch(ctx, db, "mails", size, handle) })
+			testkit.Must(t, db.Delete(&ticket{}, 2).Error)
+			checkEffects(t, db, "mails")
+			if s := counted["stuck"]; s.Stuck != 4 || s.LastError == nil || s.Skipped != 1 || !s.Works {
+				t.Errorf("%+v", s)
+			}
+			if s := counted["end"]; s.Stuck != 0 || s.LastError != nil || s.Last < 4 {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// The reason is in UID_CURSOR, in ASCII, for operators and for the other processes.
+func TestConsume_StoresWhyARowFails(t *testing.T) {
+	t.Parallel()
+	db := tickets(t, uidtest.Sequential(), 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		ended <- follow.Consume(ctx, db, "mails", func(*gorm.DB, *ticket) error {
+			return errors.New("geschlossen für " + strings.Repeat("immer", 100))
+		})
+	}()
+	var found struct {
+		StuckID    int64  `gorm:"column:STUCK_ID"`
+		StuckSince int64  `gorm:"column:STUCK_SINCE"`
+		RetryAt    int64  `gorm:"column:RETRY_AT"`
+		Attempts   int    `gorm:"column:ATTEMPTS"`
+		Error      string `gorm:"column:ERROR"`
+	}
+	for found.Attempts < 1 {
+		time.Sleep(5 * time.Millisecond)
+		_ = db.Table("UID_CURSOR").Take(&found).Error
+	}
+	cancel()
+	<-ended
+	if found.StuckID != 1 || found.RetryAt-found.StuckSince != 1000 || len(found.Error) != 255 || !strings.HasPrefix(found.Error, "geschlossen f?r immer") {
+		t.Errorf("%+v", found)
+	}
+}
+
+func TestConsume_APanicRollsBackAndGoesOnUp(t *testing.T) {
+	t.Parallel()
+	db := tickets(t, uidtest.Sequential(), 1)
+	defer func() {
+		if recover() != "oh" {
+			t.Error("no panic")
+		}
+		if n := plugintest.Count(t, db, "effects"); n != 0 {
+			t.Errorf("%d effects", n)
+		}
+		until(t, db, 1, func(ctx context.Context) error { return follow.Consume(ctx, db, "mails", write("mails")) })
+	}()
+	_ = follow.Consume(t.Context(), db, "mails", func(tx *gorm.DB, row *ticket) error {
+		testkit.Must(t, write("mails")(tx, row))
+		panic("oh")
+	})
+}
+
+func TestConsume_RefusesBadOptions(t *testing.T) {
+	t.Parallel()
+	db := tickets(t, uidtest.Sequential(), 0)
+	for _, name := range []string{"", "a\n", strings.Repeat("a", 129), "\xff"} {
+		if err := follow.Consume(t.Context(), db, name, write("")); !errors.Is(err, uidplugin.ErrOption) {
+			t.Errorf("the name %.20q: %v", name, err)
+		}
+	}
+	for _, option := range []follow.ConsumeOption{follow.Into(nil), follow.From(-1), nil} {
+		want := uidplugin.ErrOption
+		if option == nil {
+			option, want = follow.From(-5), uidplugin.ErrNegativeID
+		}
+		err := follow.Consume(t.Context(), db, "mails", write(""), option)
+		if !errors.Is(err, want) && !errors.Is(err, uidplugin.ErrNegativeID) {
+			t.Errorf("%v", err)
+		}
+	}
+	if err := follow.ConsumeBatch(t.Context(), db, "mails", 0, func(*gorm.DB, []*ticket) error { return nil }); !errors.Is(err, uidplugin.ErrOption) {
+		t.Error(err)
+	}
+	if err := follow.Consume[ticket](t.Context(), db, "mails", nil); !errors.Is(err, uidplugin.ErrOption) {
+		t.Error(err)
+	}
+	if err := follow.Consume(t.Context(), db.Limit(3), "mails", write("")); !errors.Is(err, uidplugin.ErrClause) {
+		t.Error(err)
+	}
+	other := testkit.SQLite{}.Open(t)
+	plugintest.Use(t, other, uidplugin.WithWorkerID(2))
+	testkit.Must(t, other.AutoMigrate(&ticket{}))
+	if err := follow.Consume(t.Context(), other, "mails", write("")); !errors.Is(err, follow.ErrNotEnabled) {
+		t.Errorf("a table that is not enabled: %v", err)
+	}
+}
+
+func TestConsume_BeginsWhereItIsTold(t *testing.T) {
+	t.Parallel()
+	db := tickets(t, uidtest.Sequential(), 3)
+	if handled, err := follow.Handled(t.Context(), db, &ticket{}); handled != 0 || err != nil {
+		t.Errorf("without consumers: %d, %v", handled, err)
+	}
+	consume := func(name string, option follow.ConsumeOption) func(ctx context.Context) error {
+		return func(ctx context.Context) error { return follow.Consume(ctx, db, name, write(name), option) }
+	}
+	until(t, db, 1, consume("third", follow.From(2)))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- consume("now", follow.FromNow())(ctx) }()
+	for plugintest.Count(t, db, "UID_CURSOR") < 2 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	cancel()
+	<-ended
+	issue(t, db, 1)
+	until(t, db, 2, consume("now", nil))
+	until(t, db, 3, consume("third", follow.FromNow())) // it has a cursor
+	var got []string
+	testkit.Must(t, db.Model(&effect{}).Order("n").Select("consumer || ticket").Scan(&got).Error)
+	if want := "[third3 now4 third4]"; fmt.Sprint(got) != want {
+		t.Errorf("got %v, want %s", got, want)
+	}
+	until(t, db, 4, consume("second", follow.From(3)))
+	if handled, err := follow.Handled(t.Context(), db, &ticket{}); handled != 4 || err != nil {
+		t.Errorf("%d, %v", handled, err)
+	}
+}
+
+func TestConsume_IntoAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	db, effects := tickets(t, uidtest.Sequential(), 2), testkit.SQLite{}.Open(t)
+	testkit.Must(t, effects.AutoMigrate(&effect{}))
+	for n := int64(2); n < 4; n++ {
+		until(t, effects, n, func(ctx context.Context) error {
+			return follow.Consume(ctx, db, "mails", write("mails"), follow.Into(effects))
+		})
+		issue(t, db, 1)
+	}
+	var space string
+	testkit.Must(t, effects.Table("UID_CURSOR").Pluck("SPACE", &space).Error)
+	if n := plugintest.Count(t, db, "effects"); n != 0 || space != "test.db" {
+		t.Errorf("%d effects in the database of the rows; the space is %q", n, space)
+	}
+}
+
+// Rows that do not match are passed over without effects, and the cursor moves on.
+func TestConsume_PassesOverRowsThatDoNotMatch(t *testing.T) {
+	t.Parallel()
+	db := tickets(t, nil, 3)
+	chosen := ticket{Seat: "9Z"}
+	testkit.Must(t, db.Create(&chosen).Error)
+	until(t, db, 1, func(ctx context.Context) error {
+		return follow.Consume(ctx, db.Where("seat = ?", "9Z"), "mails", write("mails"))
+	})
+	issue(t, db, 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error)
+	go func() { ended <- follow.Consume(ctx, db.Where("seat = ?", "9Z"), "mails", write("mails")) }()
+	var last uidplugin.ID
+	testkit.Must(t, db.Model(&ticket{}).Select("MAX(id)").Scan(&last).Error)
+	for handled := uidplugin.ID(0); handled < last; time.Sleep(5 * time.Millisecond) {
+		var err error
+		handled, err = follow.Handled(t.Context(), db, &ticket{})
+		testkit.Must(t, err)
+	}
+	cancel()
+	<-ended
+	if n := plugintest.Count(t, db, "effects"); n != 1 {
+		t.Errorf("%d effects", n)
 	}
 }

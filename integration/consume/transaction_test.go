@@ -1,0 +1,257 @@
+package consume_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/follow"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+)
+
+// servers are the engines with several writers.
+var servers = []string{"mariadb", "mysql", "postgres"}
+
+// A handler may swallow a deadlock, by itself or with a nested transaction as a try. The server has then rolled the
+// cursor back on MySQL and MariaDB, and would commit each later effect by itself. GORM's reads get the error with the
+// rows, so the pool does not see it.
+func TestConsume_ASwallowedDeadlockRollsEverythingBack(t *testing.T) {
+	t.Parallel()
+	swallow := map[string]func(tx *gorm.DB, deadlock func(tx *gorm.DB) error){
+		"by itself": func(tx *gorm.DB, deadlock func(tx *gorm.DB) error) { _ = deadlock(tx) },
+		"nested": func(tx *gorm.DB, deadlock func(tx *gorm.DB) error) {
+			_ = tx.Transaction(func(tx *gorm.DB) error { return deadlock(tx) })
+		},
+		"prepared": func(tx *gorm.DB, deadlock func(tx *gorm.DB) error) {
+			_ = deadlock(tx.Session(&gorm.Session{PrepareStmt: true}))
+		},
+	}
+	second := map[string]func(tx *gorm.DB, town string) error{
+		"update": func(tx *gorm.DB, town string) error {
+			return tx.Exec("UPDATE totals SET n = n + 1 WHERE consumer = ?", town).Error
+		},
+		"read": func(tx *gorm.DB, town string) error {
+			var all []total
+			return tx.Clauses(clause.Locking{Strength: "UPDATE"}).Find(&all, "consumer = ?", town).Error
+		},
+	}
+	for how, try := range swallow {
+		for what, lock := range second {
+			t.Run(how+", "+what, func(t *testing.T) {
+				t.Parallel()
+				testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+					db := shop(t, d, nil)
+					testkit.Must(t, db.Create(&[]total{{Consumer: "a"}, {Consumer: "b"}}).Error)
+					place(t, db, 3, "Ulm")
+					var calls atomic.Int64
+					handle := func(tx *gorm.DB, o *order) error {
+						if err := tx.Create(&effect{Consumer: "mails", OrderID: int64(o.ID)}).Error; err != nil {
+							return err
+						}
+						if calls.Add(1) == 2 {
+							var other sync.WaitGroup
+							try(tx, func(tx *gorm.DB) error {
+								if err := lock(tx, "a"); err != nil {
+									return err
+								}
+								locked := make(chan bool)
+								other.Go(func() {
+									_ = db.Transaction(func(tx *gorm.DB) error {
+										// The database prefers to end the transaction with fewer changes.
+										testkit.Must(t, tx.Exec("UPDATE totals SET n = n + 1 WHERE consumer = 'b'").Error)
+										testkit.Must(t, tx.Create(&[]effect{{Note: "x"}, {Note: "x"}, {Note: "x"}, {Note: "x"}, {Note: "x"}}).Error)
+										close(locked)
+										return tx.Exec("UPDATE totals SET n = n + 1 WHERE consumer = 'a'").Error
+									})
+								})
+								<-locked
+								return lock(tx, "b")
+							})
+							defer other.Wait()
+						}
+						sum := total{Consumer: "mails"} // another effect
+						_ = tx.FirstOrCreate(&sum, sum)
+						_ = tx.Exec("UPDATE totals SET n = n + 1 WHERE consumer = 'mails'")
+						return nil
+					}
+					r := start(t, func(ctx context.Context) error { return follow.Consume(ctx, db, "mails", handle) })
+					finished(t, db, "mails")
+					r.stop(t)
+				}, servers...)
+			})
+		}
+	}
+}
+
+// What a handler does in its transaction besides writing.
+func TestConsume_TheTransactionOfAHandler(t *testing.T) {
+	t.Parallel()
+	insert := func(tx *gorm.DB, o *order) error { return write("mails")(tx, o) }
+	for name, handle := range map[string]func(tx *gorm.DB, o *order) error{
+		"nested": func(tx *gorm.DB, o *order) error {
+			testkitFails := errors.New("roll back to the savepoint")
+			err := tx.Transaction(func(tx *gorm.DB) error {
+				if err := insert(tx, o); err != nil {
+					return err
+				}
+				return testkitFails
+			})
+			if err != testkitFails {
+				return fmt.Errorf("nested: %w", err)
+			}
+			return tx.Transaction(func(tx *gorm.DB) error { return insert(tx, o) })
+		},
+		"an error in a nested one": func(tx *gorm.DB, o *order) error {
+			err := tx.Transaction(func(tx *gorm.DB) error { return tx.Create(&order{ID: o.ID}).Error })
+			if err == nil {
+				return errors.New("two orders with one id")
+			}
+			return insert(tx, o)
+		},
+		"a session": func(tx *gorm.DB, o *order) error {
+			return insert(tx.Session(&gorm.Session{NewDB: true, PrepareStmt: true}), o)
+		},
+		"rows": func(tx *gorm.DB, o *order) error {
+			rows, err := tx.Model(&order{}).Rows()
+			if err != nil {
+				return err
+			}
+			if err := rows.Close(); err != nil {
+				return err
+			}
+			var n int64
+			if err := tx.Raw("SELECT COUNT(*) FROM orders").Row().Scan(&n); err != nil || n == 0 {
+				return fmt.Errorf("%d orders, %w", n, err)
+			}
+			return insert(tx, o)
+		},
+	} {
+		for _, prepares := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, PrepareStmt: %t", name, prepares), func(t *testing.T) {
+				t.Parallel()
+				testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+					db := shop(t, d, &gorm.Config{PrepareStmt: prepares})
+					place(t, db, 3, "Ulm")
+					var wrong atomic.Value
+					r := start(t, func(ctx context.Context) error {
+						return follow.Consume(ctx, db, "mails", func(tx *gorm.DB, o *order) error {
+							err := handle(tx, o)
+							if err != nil {
+								wrong.Store(err.Error())
+							}
+							return err
+						})
+					})
+					finished(t, db, "mails")
+					r.stop(t)
+					if wrong.Load() != nil {
+						t.Error(wrong.Load())
+					}
+				})
+			})
+		}
+	}
+}
+
+// A handler that ends its transaction has failed, and its effects are rolled back unless it has committed them itself.
+func TestConsume_AHandlerMustNotEndItsTransaction(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(tx *gorm.DB) error{
+		"commits":    func(tx *gorm.DB) error { return tx.Commit().Error },
+		"rolls back": func(tx *gorm.DB) error { return tx.Rollback().Error },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+				db := shop(t, d, nil)
+				place(t, db, 1, "Ulm")
+				var calls atomic.Int64
+				r := start(t, func(ctx context.Context) error {
+					return follow.Consume(ctx, db, "mails", func(tx *gorm.DB, o *order) error {
+						if err := write("mails")(tx, o); err != nil {
+							return err
+						}
+						if calls.Add(1) == 1 {
+							if err := end(tx); err == nil || !strings.Contains(err.Error(), "a handler must not") {
+								t.Error(err)
+							}
+						}
+						return nil
+					})
+				})
+				finished(t, db, "mails")
+				r.stop(t)
+				if calls.Load() != 2 {
+					t.Errorf("%d calls", calls.Load())
+				}
+			})
+		})
+	}
+}
+
+// CREATE TABLE commits on MySQL and MariaDB, and COMMIT everywhere. The effects before it then stand with the cursor, so the row does not come
+// again, and the failure is counted.
+func TestConsume_FindsAStatementThatCommits(t *testing.T) {
+	t.Parallel()
+	for _, statement := range []string{"COMMIT", "CREATE TABLE other (n int)"} {
+		t.Run(statement, func(t *testing.T) {
+			t.Parallel()
+			testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+				if statement != "COMMIT" && !d.IsMySQL() {
+					t.Skip("it is part of the transaction")
+				}
+				db := shop(t, d, nil)
+				place(t, db, 2, "Ulm")
+				var failed int64
+				first := true
+				r := start(t, func(ctx context.Context) error {
+					return follow.Consume(ctx, db, "mails", func(tx *gorm.DB, o *order) error {
+						err := write("mails")(tx, o)
+						if err == nil && first {
+							first = false
+							_ = tx.Exec(statement)
+						} else if !first {
+							failed = follow.Stats(db)[0].Consumers[0].Failed
+						}
+						return err
+					})
+				})
+				finished(t, db, "mails")
+				r.stop(t)
+				if failed != 1 {
+					t.Errorf("%d failures", failed)
+				}
+			})
+		})
+	}
+}
+
+// ErrTooLate and conflicts are no fault of the row: it comes again at once.
+func TestConsume_RefusedRowsInAHandler(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := shop(t, d, nil)
+		placed := place(t, db, 2, "Ulm")
+		var calls atomic.Int64
+		r := start(t, func(ctx context.Context) error {
+			return follow.Consume(ctx, db, "mails", func(tx *gorm.DB, o *order) error {
+				if err := write("mails")(tx, o); err != nil || calls.Add(1) > 1 {
+					return err
+				}
+				return tx.Create(&order{ID: placed[0].ID - uidplugin.ID(1), Town: "late"}).Error
+			})
+		})
+		finished(t, db, "mails")
+		r.stop(t)
+		if s := calls.Load(); s != 3 {
+			t.Errorf("%d calls", s)
+		}
+	})
+}
