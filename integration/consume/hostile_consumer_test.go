@@ -67,7 +67,7 @@ func (t hostileTask) connect() (*gorm.DB, error) {
 	var params []string
 	switch {
 	case t.Database.IsMySQL():
-		params = []string{fmt.Sprintf("wait_timeout=%d", idleFor), "interpolateParams=true"} // no prepared statements, which cannot be late
+		params = []string{fmt.Sprintf("wait_timeout=%d", idleFor)}
 	case t.Database.Name == "postgres":
 		params = []string{fmt.Sprintf("idle_in_transaction_session_timeout=%d", idleFor*1000)}
 	}
@@ -214,7 +214,7 @@ func (c hostileConsumer) handle(tx *gorm.DB, events []*hostileEvent) error {
 		c.cross(tx)
 	}
 	if c.name == "failing" {
-		switch rand.IntN(300) {
+		switch rand.IntN(200) {
 		case 0:
 			return errHostile
 		case 1:

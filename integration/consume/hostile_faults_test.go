@@ -98,10 +98,12 @@ func (h *hostile) watch(ctx context.Context) {
 }
 
 // excuse forgets faults, because something else makes consumers stand still.
-func (h *hostile) excuse() {
+func (h *hostile) excuse(consumers ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	clear(h.fault)
+	for _, consumer := range consumers {
+		delete(h.fault, consumer)
+	}
 }
 
 // makeFaults ends connections, and in the long form kills the server.
@@ -113,7 +115,7 @@ func (h *hostile) makeFaults(ctx context.Context, length time.Duration) {
 			return
 		case <-time.After(500*time.Millisecond + rand.N(time.Second)):
 		}
-		h.relay.Slow.Store(int64(rand.N(10 * time.Millisecond)))
+		h.relay.Slow.Store(int64(rand.N(4 * time.Millisecond)))
 		if rand.IntN(2) == 0 {
 			h.relay.Reset([]float64{0.2, 1}[rand.IntN(2)])
 			h.note("connections reset", 1)
@@ -121,14 +123,14 @@ func (h *hostile) makeFaults(ctx context.Context, length time.Duration) {
 			h.endConnections()
 		}
 		if h.server != nil && time.Now().After(restart) {
-			h.excuse()
+			h.excuse(hostileConsumers...)
 			for _, command := range []string{"kill", "start"} {
 				if _, err := testkit.ServersScript(command, h.server.Dir); err != nil {
 					h.Error(err)
 				}
 			}
 			h.note("server killed", 1)
-			h.excuse()
+			h.excuse(hostileConsumers...)
 			restart = time.Now().Add(every)
 		}
 	}
@@ -171,10 +173,9 @@ func (h *hostile) operate(ctx context.Context) {
 		case n%8 == 5:
 			h.disable()
 		case n%3 == 0:
-			if h.change("paused", consumer, hostileEffect{Kind: "paused"}, pause(true)) {
-				time.Sleep(rand.N(time.Second))
-				h.resume(consumer)
-			}
+			h.change("paused", consumer, hostileEffect{Kind: "paused"}, pause(true)) // also if the answer was lost
+			time.Sleep(rand.N(time.Second))
+			h.resume(consumer)
 		default:
 			h.reset(consumer)
 		}
@@ -183,7 +184,7 @@ func (h *hostile) operate(ctx context.Context) {
 
 // change changes a cursor, and notes it among the effects in the same transaction.
 func (h *hostile) change(what, consumer string, mark hostileEffect, change func(context.Context, *sqldb.DB, engine.ConsumerKey) error) bool {
-	h.excuse()
+	h.excuse(consumer)
 	mark.Consumer = consumer
 	err := h.db.Transaction(func(tx *gorm.DB) error {
 		query := tx.Table("UID_CURSOR").Where(map[string]any{"CONSUMER": consumer})
@@ -211,7 +212,6 @@ func pause(paused bool) func(context.Context, *sqldb.DB, engine.ConsumerKey) err
 	}
 }
 
-// resume resumes a consumer, also if the answer to an earlier try was lost.
 func (h *hostile) resume(consumer string) {
 	for !h.change("resumed", consumer, hostileEffect{Kind: "resumed"}, pause(false)) && h.Context().Err() == nil {
 		time.Sleep(50 * time.Millisecond)
@@ -237,7 +237,7 @@ func (h *hostile) reset(consumer string) {
 
 // disable disables the table for a moment. Rows that were inserted meanwhile may be missed.
 func (h *hostile) disable() {
-	h.excuse()
+	h.excuse(hostileConsumers...)
 	begun := time.Now()
 	if err := follow.Disable(h.Context(), h.db, &hostileEvent{}); err == nil {
 		h.note("disabled", 1)
@@ -257,12 +257,11 @@ func (h *hostile) disable() {
 
 // drain waits until all consumers have passed the last row.
 func (h *hostile) drain() {
-	for _, consumer := range hostileConsumers {
-		h.resumeIfPaused(consumer)
+	if h.relay != nil {
+		h.relay.Slow.Store(0)
 	}
 	var want, last int64
 	testkit.Must(h.T, h.db.Raw("SELECT MAX(id) FROM hostile_events").Scan(&want).Error)
-	dbg := time.Now()
 	for begun := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		list, err := engine.ListConsumers(h.Context(), h.conn)
 		last = want
@@ -272,27 +271,13 @@ func (h *hostile) drain() {
 		if err == nil && len(list) == len(hostileConsumers) && last == want {
 			return
 		}
-		if time.Since(dbg) > 5*time.Second {
-			dbg = time.Now()
-			for _, c := range list {
-				fmt.Printf("%s %s %v holder %s until %v now %v waiting %d att %d retry %v stuck %d err %q\n", h.Database.Name, c.Consumer, c.Paused, c.Holder, c.Until, c.Now, c.Waiting, c.Attempts, c.RetryAt, c.StuckID, c.Error)
-			}
-		}
 		if time.Since(begun) > 3*time.Minute {
-			h.Errorf("consumers are behind: %+v, %v", list, err)
+			h.Errorf("consumers are behind: %v", err)
+			for _, c := range list {
+				h.Errorf("%s: last %d of %d, paused %t, holder %q until %v of %v, %d tries, next %v, stuck at %d: %s", c.Consumer, c.Last, want,
+					c.Paused, c.Holder, c.Until, c.Now, c.Attempts, c.RetryAt, c.StuckID, c.Error)
+			}
 			return
 		}
-	}
-}
-
-func (h *hostile) resumeIfPaused(consumer string) {
-	list, err := engine.ListConsumers(h.Context(), h.conn)
-	for _, c := range list {
-		if c.Consumer == consumer && c.Paused {
-			h.resume(consumer)
-		}
-	}
-	if err != nil {
-		h.Error(err)
 	}
 }

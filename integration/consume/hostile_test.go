@@ -166,7 +166,7 @@ func (h *hostile) lacking(length time.Duration) string {
 	defer h.mu.Unlock()
 	all := []string{"rows"}
 	if length >= 20*time.Second {
-		all = append(all, "process killed", "process stopped", "not enabled", "removed", "panic", "reset", "paused")
+		all = append(all, "process killed", "process stopped", "not enabled", "removed", "reset", "paused")
 		if h.relay != nil {
 			all = append(all, "connections ended", "connections reset", "deadlocks swallowed", "errors swallowed", "server killed")
 		}
@@ -205,7 +205,7 @@ func (h *hostile) write(ctx context.Context) {
 		} else if !errors.Is(err, follow.ErrTooLate) && !sqldb.IsTransient(err) && !unreachable.MatchString(err.Error()) && ctx.Err() == nil {
 			h.note(fmt.Sprintf("error: writer: %v", err), 1)
 		}
-		time.Sleep(rand.N(150 * time.Millisecond))
+		time.Sleep(rand.N(400 * time.Millisecond))
 	}
 }
 
