@@ -14,13 +14,14 @@ PACKAGES := $(if $(wildcard go.work),work,./...)
 TIDY = (cd "$$dir" && mod=$$(mktemp -d) && trap 'rm -rf "$$mod"' EXIT && cp go.mod go.sum "$$mod" && \
 	go mod edit -replace "github.com/uidplugin/uidplugin=$$root" "$$mod/go.mod" && go mod tidy -diff -modfile="$$mod/go.mod")
 
-# The tests that testkit.SkipWithRace skips with the race detector, and the long form of the test of hostile writers, who
-# are too slow with it.
+# The tests that testkit.SkipWithRace skips with the race detector, and the long form of the tests of hostile writers and
+# consumers, who are too slow with it.
 WITHOUT_RACE := Alloc|TestMatrix|TestAnswers|TestRegions_Replicate
 HOSTILE := UID_TEST_HOSTILE_FOR=30s
+HOSTILES := HostileWriters|HostileConsumers
 
 # The packages that have them; the others would be compiled for nothing.
-WITH_THEM = $(sort $(dir $(shell grep -rlE --include='*_test.go' 'func \w*($(WITHOUT_RACE)|HostileWriters)' .)))
+WITH_THEM = $(sort $(dir $(shell grep -rlE --include='*_test.go' 'func \w*($(WITHOUT_RACE)|$(HOSTILES))' .)))
 
 .PHONY: help test tests test-short minimum wings lint cross vuln bench compare rehearse
 
@@ -35,7 +36,7 @@ test: ## all tests against private MariaDB, MySQL and PostgreSQL servers, with t
 # The first line is what the race detector would falsify, or only slow down; with it these are skipped. The tests of
 # documents compile code, which takes five times as long with the detector and shares nothing between goroutines.
 tests:
-	$(HOSTILE) go test -parallel 4 -run '$(WITHOUT_RACE)|HostileWriters' $(WITH_THEM)
+	$(HOSTILE) go test -parallel 4 -run '$(WITHOUT_RACE)|$(HOSTILES)' $(WITH_THEM)
 	go test ./integration/docs/
 	packages=$$(go list $(PACKAGES) | grep -v /integration/docs) && \
 	UID_TEST_WITHOUT_RACE='$(WITHOUT_RACE)' go test -race -shuffle=on -timeout 40m $$packages

@@ -163,7 +163,7 @@ func waitTable(all []Followed) table {
 	return t
 }
 
-func drawNothing([]Followed, string) error { return nil }
+func drawNothing[T any]([]T, string) error { return nil }
 
 // An idler follows a table without rows.
 type idler struct {

@@ -38,6 +38,7 @@ type Sizes struct {
 	FollowRounds int           // rounds of such a run
 	FollowBulk   int           // rows of an INSERT ... SELECT
 	FollowHeld   time.Duration // time for which a follower waits
+	ConsumeFor   time.Duration // time of a consumer
 	Idle         time.Duration // time before a follower counts as idle, which it is after a minute
 }
 
@@ -50,7 +51,7 @@ func Whole() Sizes {
 		Interval: renewal, CostFor: 12 * time.Second, Processes: []int{1, 10, 100, 400}, Tables: []int{1, 50, 200},
 		Starts: []int{1, 10, 50, 100, 200}, StartTables: 50, StartRounds: 3,
 		Writing: []int{1, 8}, FollowFor: 30 * time.Second, FollowRuns: 9, FollowRounds: 15, FollowBulk: 100_000,
-		FollowHeld: 5 * time.Second, Idle: 65 * time.Second,
+		FollowHeld: 5 * time.Second, ConsumeFor: 10 * time.Second, Idle: 65 * time.Second,
 	}
 }
 
@@ -62,7 +63,7 @@ func Short() Sizes {
 	s.OrderFor = 3 * time.Second
 	s.CostFor, s.Processes, s.Tables = 3300*time.Millisecond, []int{1, 10}, []int{1, 50}
 	s.Starts, s.StartRounds = []int{1, 10}, 1
-	s.FollowFor, s.FollowRuns, s.FollowRounds = 4*time.Second, 3, 5
+	s.FollowFor, s.FollowRuns, s.FollowRounds, s.ConsumeFor = 4*time.Second, 3, 5, 2*time.Second
 	return s
 }
 
@@ -75,7 +76,7 @@ func Tiny() Sizes {
 	s.Interval, s.CostFor, s.Processes, s.Tables = 100*time.Millisecond, 300*time.Millisecond, []int{2}, []int{3}
 	s.Starts, s.StartTables = []int{2}, 3
 	s.Writing, s.FollowFor, s.FollowRuns, s.FollowRounds = []int{2}, 200*time.Millisecond, 1, 1
-	s.FollowBulk, s.FollowHeld, s.Idle = 100, 200*time.Millisecond, 0
+	s.FollowBulk, s.FollowHeld, s.ConsumeFor, s.Idle = 300, 200*time.Millisecond, 100*time.Millisecond, 0
 	return s
 }
 

@@ -32,7 +32,8 @@ var parts = []part{
 	newPart("order", measureOrder, orderTable, drawOrder),
 	newPart("coordination", measureCoordination, coordinationTables, drawCoordination),
 	newPart("starting", measureStarting, startingTable, drawStarting),
-	newPart("follow", measureFollow, followTables, drawNothing), // wing: follow
+	newPart("follow", measureFollow, followTables, drawNothing),   // wing: follow
+	newPart("consume", measureConsume, consumeTable, drawNothing), // wing: follow
 }
 
 // names returns the names of all parts.

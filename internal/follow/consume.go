@@ -344,7 +344,7 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 // checkLoss goes back, or returns an error, if the cursor is above the mark with which the database has recovered.
 func (c *consuming[T]) checkLoss(published int64) error {
 	lowest := int64(math.MaxInt64)
-	if last := c.process.Row().Last; (Cursor{last}).lost(published) {
+	if last := c.process.Row().Last; (Cursor{last}).lost(published) && !c.setAhead(last) {
 		lowest = published
 	}
 	for n := c.news; c.losses < len(n.recovered); c.losses++ {
@@ -361,6 +361,14 @@ func (c *consuming[T]) checkLoss(published int64) error {
 	c.log.Warn("uidplugin: a consumer goes back because the database of its table has lost commits", "to", lowest-1)
 	c.process.Rewind(lowest - 1)
 	return nil
+}
+
+// setAhead reports whether a cursor above the mark is one that an operator or the application has set to about now. The
+// mark will pass it soon, and there is nothing to handle until then. Lost commits do not explain it, because a cursor in
+// the same database is lost with the mark.
+func (c *consuming[T]) setAhead(last int64) bool {
+	latest, err := MarkAt(c.mark.layout, time.UnixMilli(c.now()).Add(10*time.Second))
+	return c.Space == nil && err == nil && last < latest
 }
 
 // handle handles rows in hand. It tries again if the pool's connection turns out to be closed before anything was sent.

@@ -195,6 +195,16 @@ type wireStmt struct {
 	text string
 }
 
+// Close leaves a statement that will be executed late to the end of its connection.
+func (s *wireStmt) Close() error {
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	if s.conn.late {
+		return nil
+	}
+	return s.Stmt.Close()
+}
+
 func (s *wireStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
 	return s.conn.crossing(ctx, s.text, args).exec(func(ctx context.Context) (driver.Result, error) {
 		return s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
