@@ -92,8 +92,8 @@ func consume[T any](ctx context.Context, db *gorm.DB, name string, size int, han
 			settled, err := t.settled(ctx, db)
 			return max(int64(settled)-1, 0), err
 		},
-		Read: func(ctx context.Context, cursor engine.Cursor, limit int, first func(context.Context, gorm.ConnPool) error, committed func()) ([]*T, int64, error) {
-			r.first, r.committed = first, committed
+		Read: func(ctx context.Context, cursor engine.Cursor, limit int, in engine.FetchHooks) ([]*T, int64, error) {
+			r.in = in
 			return r.read(ctx, cursor, limit)
 		},
 	}

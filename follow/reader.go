@@ -33,8 +33,7 @@ type reader[T any] struct {
 	regions *engine.Regions
 	bad     int64 // the last row that could not be read
 
-	first     func(context.Context, gorm.ConnPool) error // begins each transaction; nil for nothing
-	committed func()                                     // is called after each
+	in engine.FetchHooks // of a consumer
 }
 
 func newReader[T any](t *table, db *gorm.DB, locked bool) *reader[T] {
@@ -153,8 +152,10 @@ func (r *reader[T]) query(ctx context.Context, cursor engine.Cursor, limit int, 
 	}
 	err := r.handle.WithContext(ctx).Transaction(func(tx *gorm.DB) (err error) {
 		published := int64(math.MaxInt64)
-		if r.first != nil {
-			err = r.first(ctx, tx.Statement.ConnPool)
+		if r.in.Begin != nil {
+			var restore func() error
+			restore, err = r.in.Begin(ctx, tx.Statement.ConnPool)
+			defer func() { err = errors.Join(err, restore()) }()
 		}
 		if err == nil && r.core.Test == nil {
 			published, err = r.mark.Published(ctx, tx.Statement.ConnPool)
@@ -177,8 +178,8 @@ func (r *reader[T]) query(ctx context.Context, cursor engine.Cursor, limit int, 
 		between := clause.And(clause.Gt{Column: column, Value: value(above)}, clause.Lt{Column: column, Value: value(below)})
 		return f(tx, r.model.Where(ctx, tx, between, more...), published)
 	}, &isolation)
-	if err == nil && r.committed != nil {
-		r.committed()
+	if err == nil && r.in.Committed != nil {
+		r.in.Committed()
 	}
 	return err
 }

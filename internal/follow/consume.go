@@ -46,8 +46,15 @@ type ConsumerSettings[T any] struct {
 	Fatal  func(error) bool // reports an error that no retry can cure
 }
 
-// A FetchReader is a [Reader] that calls first at the beginning of each of its transactions, and committed after it.
-type FetchReader[T any] func(ctx context.Context, cursor Cursor, limit int, first func(context.Context, gorm.ConnPool) error, committed func()) ([]T, int64, error)
+// A FetchReader is a [Reader] that calls begin in each of its transactions before it reads, restore at the end of it, and
+// committed afterwards.
+type FetchReader[T any] func(ctx context.Context, cursor Cursor, limit int, in FetchHooks) ([]T, int64, error)
+
+// FetchHooks belong to a read.
+type FetchHooks struct {
+	Begin     func(ctx context.Context, pool gorm.ConnPool) (restore func() error, err error)
+	Committed func()
+}
 
 // Consume handles the rows until the context ends. It returns the cause of the context, or an error that no retry can
 // cure.
@@ -277,23 +284,28 @@ func (c *consuming[T]) fail(what string, err error) {
 func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 	cursor, changed := Cursor{Last: step.After}, false
 	next := step
-	first := func(ctx context.Context, pool gorm.ConnPool) error {
-		ok, err := c.row.change(ctx, c.row.db.On(pool), next, "")
-		if err == nil && !ok {
-			err = ErrMoved
-		}
-		return err
-	}
-	committed := func() { // a row that cannot be read takes several transactions
-		changed, step = true, next
-		next.Change.Last, next.Change.Holder, next.Change.Until = next.Change.NewLast, next.Change.Me, next.Change.NewTerm
-		next.Change.NewTerm++
-	}
+	var in FetchHooks
 	apart := c.Space != nil
-	if apart {
-		first, committed = func(context.Context, gorm.ConnPool) error { return nil }, func() {}
+	if !apart {
+		in.Begin = func(ctx context.Context, pool gorm.ConnPool) (func() error, error) {
+			conn := c.row.db.On(pool)
+			restore, err := c.row.limit(ctx, conn, false)
+			if err != nil {
+				return restore, err
+			}
+			ok, err := c.row.change(ctx, conn, next, "")
+			if err == nil && !ok {
+				err = ErrMoved
+			}
+			return restore, err
+		}
+		in.Committed = func() { // a row that cannot be read takes several transactions
+			changed, step = true, next
+			next.Change.Last, next.Change.Holder, next.Change.Until = next.Change.NewLast, next.Change.Me, next.Change.NewTerm
+			next.Change.NewTerm++
+		}
 	}
-	rows, published, err := c.Read(ctx, cursor, c.Limit, first, committed)
+	rows, published, err := c.Read(ctx, cursor, c.Limit, in)
 	if err != nil && len(rows) == 0 {
 		return err
 	}
@@ -352,7 +364,7 @@ func (c *consuming[T]) checkLoss(published int64) error {
 func (c *consuming[T]) handle(ctx context.Context, step consumer.Step) error {
 	var failed error // otherwise an error only closes the connection
 	err := c.row.db.Alone(ctx, func(conn *sqldb.DB) error {
-		restore, err := c.row.limit(ctx, conn)
+		restore, err := c.row.limit(ctx, conn, true)
 		for err == nil && step.Kind == consumer.Handle && ctx.Err() == nil {
 			var a attempt
 			if a, err = c.transact(context.WithoutCancel(ctx), conn, step); err != nil {

@@ -108,18 +108,30 @@ func (c *cursorRow) change(ctx context.Context, db *sqldb.DB, step consumer.Step
 		values = append(values, f.Attempts, f.RetryAt, f.StuckID, f.StuckSince, ascii(message))
 	}
 	where := c.where(s) + " AND " + s.flavor.equal("LAST_ID", "HOLDER", "HOLDER_UNTIL") + " AND " + s.flavor.quote("PAUSED") + " = 0"
-	if step.Kind == consumer.Handle && s.flavor == Postgres { // ends with the transaction, and keeps what the application has set
-		where += fmt.Sprintf(" AND CASE current_setting('idle_in_transaction_session_timeout') WHEN '0' THEN"+
-			" set_config('idle_in_transaction_session_timeout', '%d', true) ELSE '' END IS NOT NULL", idleLimit.Milliseconds())
+	if s.flavor == Postgres {
+		where += s.settings(step)
 	}
 	n, err := db.Exec(ctx, "UPDATE "+s.cursors()+" SET "+s.flavor.columns(set)+where,
 		append(c.args(values...), to.Last, to.Holder, to.Until)...)
 	return n > 0, err
 }
 
-// idleLimit is how long a handler may send no statement before the server ends its transaction, so that a process that
-// stands still does not hold the cursor. It is a variable for tests.
-var idleLimit = 30 * time.Second
+// settings is a condition that is true, and that changes settings of PostgreSQL until the transaction ends. They keep what
+// the application has set.
+func (s *statements) settings(step consumer.Step) string {
+	name, limit := "idle_in_transaction_session_timeout", idleLimit
+	switch {
+	case step.Kind == consumer.Take && step.Change.Holder != step.Change.Me:
+		name, limit = "lock_timeout", time.Second
+	case step.Kind != consumer.Handle && step.Kind != consumer.Fetch:
+		return ""
+	}
+	return fmt.Sprintf(" AND CASE current_setting('%[1]s') WHEN '0' THEN set_config('%[1]s', '%[2]d', true) ELSE '' END IS NOT NULL", name, limit.Milliseconds())
+}
+
+// idleLimit is how long a transaction with a lock of the cursor may send no statement before the server ends it, so that a
+// process that stands still does not hold the cursor.
+const idleLimit = 30 * time.Second
 
 // ascii returns a text for the column ERROR.
 func ascii(text string) string {
@@ -132,23 +144,24 @@ func ascii(text string) string {
 	return text[:min(len(text), 255)]
 }
 
-// take changes the row like change, but does not wait for its lock: a row that is locked has a holder that lives.
+// take changes the row like change, but gives up if it is locked, because a row that is locked has a holder that lives. It
+// is one statement, so that a process that stands still leaves no lock.
 func (c *cursorRow) take(ctx context.Context, step consumer.Step) (changed bool, err error) {
 	s, err := c.statements(ctx)
 	if err != nil {
 		return false, err
 	}
-	err = c.db.Transact(ctx, func(ctx context.Context, tx *sqldb.DB) error {
-		if s.flavor != SQLite {
-			err := tx.Query(ctx, func(*sql.Rows) error { return nil }, "SELECT "+s.flavor.quote("LAST_ID")+" FROM "+s.cursors()+c.where(s)+
-				" FOR UPDATE NOWAIT", c.args()...)
-			if err != nil {
-				return err
+	if s.flavor != MySQL && s.flavor != MariaDB {
+		changed, err = c.change(ctx, c.db, step, "")
+	} else {
+		err = c.db.Alone(ctx, func(conn *sqldb.DB) error {
+			err := conn.ExecRaw(ctx, "SET @uid_wait = @@SESSION.innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = 1")
+			if err == nil {
+				changed, err = c.change(ctx, conn, step, "")
 			}
-		}
-		changed, err = c.change(ctx, tx, step, "")
-		return err
-	})
+			return errors.Join(err, conn.ExecRaw(ctx, "SET SESSION innodb_lock_wait_timeout = @uid_wait"))
+		})
+	}
 	if err != nil && (isLockTimeout(err) || s.flavor == SQLite && sqldb.IsTransient(err)) {
 		return false, nil
 	}
@@ -166,19 +179,21 @@ func (c *cursorRow) release(ctx context.Context, me string) error {
 	return err
 }
 
-// limit prepares a connection for the transactions of handlers on MySQL and MariaDB. With autocommit off, the statements
-// after a transaction that the server has ended begin another one, which is rolled back in the end. Call restore
-// afterwards, and close the connection after its error.
-func (c *cursorRow) limit(ctx context.Context, conn *sqldb.DB) (restore func() error, err error) {
+// limit limits how long a connection of MySQL or MariaDB may be idle, in or outside of a transaction. For handlers it also
+// turns autocommit off: the statements after a transaction that the server has ended then begin another one, which is
+// rolled back in the end. Call restore afterwards, and close the connection after its error.
+func (c *cursorRow) limit(ctx context.Context, conn *sqldb.DB, handler bool) (restore func() error, err error) {
 	s, err := c.statements(ctx)
 	if err != nil || s.flavor != MySQL && s.flavor != MariaDB {
 		return func() error { return nil }, err
 	}
-	err = conn.ExecRaw(ctx, fmt.Sprintf("SET @uid_auto = @@SESSION.autocommit, @uid_idle = @@SESSION.wait_timeout,"+
-		" SESSION autocommit = 0, SESSION wait_timeout = CAST(LEAST(@@SESSION.wait_timeout, %d) AS SIGNED)", int(idleLimit.Seconds())))
-	return func() error {
-		return conn.ExecRaw(ctx, "SET SESSION autocommit = @uid_auto, SESSION wait_timeout = @uid_idle")
-	}, err
+	set, back := "SET @uid_idle = @@SESSION.wait_timeout, SESSION wait_timeout = CAST(LEAST(@@SESSION.wait_timeout, %d) AS SIGNED)", "SET SESSION wait_timeout = @uid_idle"
+	if handler {
+		set += ", @uid_auto = @@SESSION.autocommit, SESSION autocommit = 0"
+		back += ", SESSION autocommit = @uid_auto"
+	}
+	err = conn.ExecRaw(ctx, fmt.Sprintf(set, int(idleLimit.Seconds())))
+	return func() error { return conn.ExecRaw(ctx, back) }, err
 }
 
 // errEnded reports that the transaction of a handler was no longer there when it returned.
