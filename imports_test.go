@@ -59,9 +59,10 @@ var picture = map[string]func(name string) bool{
 	"workernode": func(name string) bool {
 		return isGORM(name) || isPackage(name, "workernode/internal/lease", "internal/sqldb", "internal/logqueue", "generator")
 	},
-	"publicid":                  importing("internal/core", "internal/lookup", "internal/model"),             // wing: publicid
-	"follow":                    importing("", "internal/core", "internal/follow", "internal/sqldb"),         // wing: follow
-	"internal/follow":           importing("internal/sqldb", "internal/logqueue", "workernode", "generator"), // wing: follow
+	"publicid":                  importing("internal/core", "internal/lookup", "internal/model"),                                         // wing: publicid
+	"follow":                    importing("", "internal/core", "internal/follow", "internal/sqldb"),                                     // wing: follow
+	"internal/follow":           importing("internal/sqldb", "internal/logqueue", "workernode", "generator", "internal/follow/consumer"), // wing: follow
+	"internal/follow/consumer":  func(string) bool { return false },                                                                      // wing: follow
 	"workernode/internal/lease": func(name string) bool { return isPackage(name, "generator") },
 	"internal/partition":        importing("internal/sqldb", "generator"), // wing: partitions
 	"internal/sqldb":            isGORM,

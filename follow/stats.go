@@ -33,15 +33,19 @@ type ConsumerStats struct {
 	Skipped   int64        `json:"skipped"` // rows for which the handler in this process has returned [Skip]
 	Stuck     uidplugin.ID `json:"stuck"`   // the row that fails again and again; 0 if none does
 	LastError error        `json:"-"`       // why the consumer stands still; nil if it works
+
+	// Delay is how far the rows with which it is done are behind the clock, with the slack. It is 0 unless it Works.
+	Delay time.Duration `json:"-"`
 }
 
-// MarshalJSON writes the error as text.
+// MarshalJSON writes the duration and the error as text.
 func (s ConsumerStats) MarshalJSON() ([]byte, error) {
 	type plain ConsumerStats
 	return json.Marshal(struct {
 		plain
+		Delay     string `json:"delay"`
 		LastError string `json:"last_error,omitempty"`
-	}{plain(s), textOf(s.LastError)})
+	}{plain(s), s.Delay.String(), textOf(s.LastError)})
 }
 
 func textOf(err error) string {
@@ -69,16 +73,25 @@ func Stats(db *gorm.DB) (all []TableStats) {
 		return nil
 	}
 	now, consumers := c.Clock(), core.Value[engine.Handle](c).Consumers()
-	for _, t := range core.Value[engine.Handle](c).Tables() {
-		s := TableStats{t.Table, t.TooLate, t.Followers, uidplugin.ID(t.Settled), 0, t.Err, nil}
-		for _, c := range consumers {
-			if c.Table == t.Table {
-				s.Consumers = append(s.Consumers, ConsumerStats{c.Consumer, c.Holds, c.Paused, uidplugin.ID(c.Last), c.Handled, c.Failed,
-					c.Skipped, uidplugin.ID(c.StuckID), c.Err})
-			}
+	behind := func(id int64) time.Duration {
+		parts, err := c.Layout.Decompose(id)
+		if err != nil || id <= 0 {
+			return 0
 		}
-		if parts, err := c.Layout.Decompose(t.Settled); err == nil && t.Settled > 0 {
-			s.Delay = max(now.Sub(parts.Time), 0)
+		return max(now.Sub(parts.Time), 0)
+	}
+	for _, t := range core.Value[engine.Handle](c).Tables() {
+		s := TableStats{t.Table, t.TooLate, t.Followers, uidplugin.ID(t.Settled), behind(t.Settled), t.Err, nil}
+		for _, c := range consumers {
+			if c.Table != t.Table {
+				continue
+			}
+			one := ConsumerStats{c.Consumer, c.Holds, c.Paused, uidplugin.ID(c.Last), c.Handled, c.Failed, c.Skipped,
+				uidplugin.ID(c.StuckID), c.Err, 0}
+			if c.Holds {
+				one.Delay = behind(c.Passed)
+			}
+			s.Consumers = append(s.Consumers, one)
 		}
 		all = append(all, s)
 	}

@@ -26,6 +26,24 @@ func TestTableStats_JSON(t *testing.T) {
 	}
 }
 
+func TestConsumerStats_JSON(t *testing.T) {
+	t.Parallel()
+
+	for want, s := range map[string]follow.ConsumerStats{
+		`{"consumer":"mails","works":true,"paused":false,"last":"5","handled":3,"failed":2,"skipped":1,"stuck":"7","delay":"1.5s","last_error":"gone"}`: {
+			Consumer: "mails", Works: true, Last: 5, Handled: 3, Failed: 2, Skipped: 1, Stuck: 7, Delay: 1500 * time.Millisecond,
+			LastError: errors.New("gone")},
+		`{"consumer":"mails","works":false,"paused":true,"last":"0","handled":0,"failed":0,"skipped":0,"stuck":"0","delay":"0s"}`: {
+			Consumer: "mails", Paused: true},
+	} {
+		got, err := json.Marshal(s)
+		testkit.Must(t, err)
+		if string(got) != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
 func TestStats_OfAHandleWithoutThePlugin(t *testing.T) {
 	t.Parallel()
 

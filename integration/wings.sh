@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 # folders prints the folders of a wing.
 folders() {
 	case $1 in
-	follow) echo follow internal/follow integration/follow examples/outbox ;;
+	follow) echo follow internal/follow integration/follow integration/consume examples/outbox ;;
 	publicid) echo publicid examples/node ;;
 	inspector) echo inspector integration/page ;;
 	segment) echo segment internal/segments integration/segment ;;

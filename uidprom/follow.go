@@ -23,11 +23,34 @@ var (
 		{"follow_delay_seconds", "How far the published mark of a followed table is behind the clock.", gauge,
 			func(t *follow.TableStats) float64 { return t.Delay.Seconds() }},
 	}
+
+	// ofConsumer exists in the process that handles the rows of a consumer.
+	ofConsumer = []metric[follow.ConsumerStats]{
+		{"consumer_stuck", "1 if a row of a consumer fails again and again, so later rows wait for it; otherwise 0.", gauge, stuck},
+		{"consumer_handled_total", "Rows that a consumer has handled in this process.", counter,
+			func(c *follow.ConsumerStats) float64 { return float64(c.Handled) }},
+	}
+
+	// ofReader exists once such a process knows where the consumer is.
+	ofReader = []metric[follow.ConsumerStats]{
+		{"consumer_delay_seconds", "How far the rows that a consumer has handled are behind the clock.", gauge,
+			func(c *follow.ConsumerStats) float64 { return c.Delay.Seconds() }},
+	}
 )
+
+func stuck(c *follow.ConsumerStats) float64 {
+	if c.Stuck != 0 {
+		return 1
+	}
+	return 0
+}
 
 func (c *collector) describeFollowed(labels prometheus.Labels) {
 	for _, m := range slices.Concat(ofFollowed, ofFollower) {
 		c.descs[m.name] = describe(m.name, m.help, []string{"table"}, labels)
+	}
+	for _, m := range slices.Concat(ofConsumer, ofReader) {
+		c.descs[m.name] = describe(m.name, m.help, []string{"table", "consumer"}, labels)
 	}
 }
 
@@ -36,6 +59,15 @@ func (c *collector) collectFollowed(to chan<- prometheus.Metric) {
 		send(c, to, ofFollowed, &t, valid(t.Table))
 		if t.Settled != 0 {
 			send(c, to, ofFollower, &t, valid(t.Table))
+		}
+		for _, one := range t.Consumers {
+			if !one.Works {
+				continue
+			}
+			send(c, to, ofConsumer, &one, valid(t.Table), valid(one.Consumer))
+			if one.Delay != 0 {
+				send(c, to, ofReader, &one, valid(t.Table), valid(one.Consumer))
+			}
 		}
 	}
 }

@@ -65,7 +65,7 @@ import (
 )
 
 // NewCollector returns a collector of the metrics of a handle's plugin. Call it after db.Use. labels are added to each
-// metric; nil means none. If a label is named table or generator, or Prometheus refuses its name, the collector cannot be registered.
+// metric; nil means none. If a label is named table, generator or consumer, or Prometheus refuses its name, the collector cannot be registered.
 //
 // Several plugins in one process, for example one per shard or tenant, each need a collector with different labels.
 // Pass them here or to [prometheus.WrapRegistererWith]. Plugins with one handle of uidplugin.WithRegistry share a slot,
@@ -74,8 +74,8 @@ import (
 // A scrape does not send statements, nor wait for any, unless a generator of uidplugin.WithSource does. The collector
 // is safe for concurrent use. If the handle does not have the plugin, the only metric is uidplugin_healthy, 0. After
 // Close the counters remain, and uidplugin_healthy is 0. Unregister the collector if the plugin is closed permanently
-// while the process continues. There are 16 series, 4 for each table and
-// generator, and 3 for each followed table.
+// while the process continues. There are 16 series, 4 for each table and generator, 3 for each followed table, and 3 for
+// each consumer whose rows the process handles.
 func NewCollector(db *gorm.DB, labels prometheus.Labels) prometheus.Collector {
 	c := &collector{db: db, plugin: uidplugin.From(db), descs: map[string]*prometheus.Desc{}}
 	c.descs[healthy] = describe(healthy, "1 if Plugin.Health returns no error, 0 if it does.", nil, labels)

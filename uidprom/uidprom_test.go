@@ -158,6 +158,7 @@ func TestNewCollector_NamesOfMetrics(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
+		"consumer_delay_seconds table,consumer", "consumer_handled_total table,consumer", "consumer_stuck table,consumer", // wing: follow
 		"follow_delay_seconds table", "followers table", // wing: follow
 		"healthy", "ids_made_total table,generator", "lanes table,generator",
 		"layout_remaining_seconds", "lead_seconds table,generator", "lease_remaining_seconds", "lost_commits_total",

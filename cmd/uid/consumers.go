@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/uidplugin/uidplugin"
@@ -83,7 +84,7 @@ failed is tried at once. Processes may run meanwhile: the row in hand is finishe
 		Example: `  uid follow consumers reset mails --table orders --to 1178338548508524663
   uid follow consumers reset mails --to 2026-11-22 --dry-run`,
 	}, func(ctx context.Context, d *database, of admin.Consumer) error {
-		id, err := a.cursorOf(ctx, d, to)
+		id, err := a.cursorOf(d, to, of.Now)
 		if err != nil {
 			return err
 		}
@@ -116,20 +117,16 @@ failed is tried at once. Processes may run meanwhile: the row in hand is finishe
 	return c
 }
 
-// cursorOf returns the cursor that --to names.
-func (a *app) cursorOf(ctx context.Context, d *database, to string) (int64, error) {
+// cursorOf returns the cursor that --to names. now is the database's clock.
+func (a *app) cursorOf(d *database, to string, now time.Time) (int64, error) {
 	switch to {
 	case "beginning":
 		return 0, nil
 	case "now":
-		now, err := d.Clock(ctx)
-		if err != nil {
-			return 0, err
-		}
 		return d.CursorAt(now)
 	}
 	if id, err := strconv.ParseInt(to, 10, 64); err == nil {
-		return id, d.CheckCursor(ctx, id)
+		return id, d.CheckCursor(id, now)
 	}
 	from, err := a.time(to)
 	if err != nil {

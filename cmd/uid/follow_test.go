@@ -374,3 +374,33 @@ func TestFollow_FindsATableOfAnotherDatabase(t *testing.T) {
 		}
 	})
 }
+
+// A table that moves to another schema keeps its trigger, whose function stays. Formerly status and doctor found nothing.
+func TestFollow_ReportsWhatAMovedTableHasLeft(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		for _, inPath := range []bool{true, false} {
+			d := d.New(t)
+			db, other := d.Open(t, nil), d.Elsewhere(t).Current()
+			shop(t, db, "web-1", "first")
+			r := runner{t: t, dsn: dsn(d)}
+			if inPath {
+				r.dsn += " search_path=" + d.Current() + "," + other
+			}
+			r.run("follow", "enable", "orders").want(t, exitOK)
+			exec(insertCursor+` ('mails', '', 'orders', 5, '', 0, 0, '')`)(t, db)
+			must(t, db.Exec("ALTER TABLE orders SET SCHEMA "+other).Error)
+			r.run("follow", "consumers", "pause", "mails").want(t, exitOK, "paused", "warning: mails: orders: ")
+			got := r.run("follow", "status")
+			got.want(t, exitWrong, admin.CodeFollowTrigger+"  orders was followed in the schema "+d.Current()+", and is in another one now: followers of "+other+".orders")
+			r.run("doctor", "--ignore", strings.Join(ofServers, ",")).want(t, exitWrong, "orders was followed in the schema", "1 finding")
+			_, fix, _ := strings.Cut(got.out, "    DROP FUNCTION")
+			must(t, db.Exec("DROP FUNCTION"+fix).Error)
+			r.run("follow", "status").want(t, exitOK)
+			if inPath {
+				r.run("follow", "enable", "orders").want(t, exitOK, "installed")
+				r.run("follow", "status", "orders").want(t, exitOK, "installed")
+			}
+		}
+	}, "postgres")
+}

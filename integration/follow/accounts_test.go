@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +32,11 @@ func followerRights(e testkit.Engine, schema string) []string {
 	return []string{on("SELECT, TRIGGER", "events"), on("SELECT, UPDATE", "UID_FOLLOW"), on("SELECT, UPDATE", "UID_FOLLOW_GATE")}
 }
 
+// consumerRights are the privileges that docs/following.md has for consumers, besides those of followers.
+func consumerRights(schema string) string {
+	return "GRANT SELECT, INSERT, UPDATE ON " + schema + ".UID_CURSOR TO USER()"
+}
+
 // An account is a new user of a database with the privileges of a follower.
 type account struct {
 	*testkit.Wire
@@ -38,7 +44,7 @@ type account struct {
 	mark *follow.Mark
 }
 
-func newAccount(t *testing.T, d *testkit.Database, n int) account {
+func newAccount(t *testing.T, d *testkit.Database, n int, more ...string) account {
 	t.Helper()
 	admin := d.Open(t, nil)
 	user := fmt.Sprintf("u%d_%s", n, d.Schema)
@@ -49,7 +55,10 @@ func newAccount(t *testing.T, d *testkit.Database, n int) account {
 	} else {
 		dsn = user + ":r3ad" + dsn[strings.Index(dsn, "@"):]
 	}
-	for _, statement := range append([]string{create}, followerRights(d.Engine, d.Current())...) {
+	for _, statement := range slices.Concat([]string{create}, followerRights(d.Engine, d.Current()), more) {
+		if d.Name == "postgres" {
+			statement = strings.ReplaceAll(statement, "UID_CURSOR", `"UID_CURSOR"`)
+		}
 		testkit.Must(t, admin.Exec(strings.ReplaceAll(statement, "USER()", user)).Error)
 	}
 	t.Cleanup(func() { testkit.Must(t, admin.Exec(drop).Error) })
@@ -189,6 +198,54 @@ func TestAccounts_OnlyANeededStatementThatFailsStopsFollowers(t *testing.T) {
 		if spared == 0 {
 			t.Error("no statement was for speed")
 		}
+	}, "mariadb", "mysql", "postgres")
+}
+
+// A consumer begins its cursor, moves and reads it with three privileges. Operators pause and set it with these, too, and
+// remove it with DELETE.
+func TestAccounts_AConsumerNeedsThreePrivilegesForItsCursor(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		admin, ctx := d.Open(t, nil), t.Context()
+		testkit.Must(t, admin.AutoMigrate(&event{}))
+		testkit.Must(t, follow.Enable(ctx, connect(t, admin), table))
+		a := newAccount(t, d, 1, consumerRights(d.Current()))
+		q := func(statement string) string {
+			return regexp.MustCompile(`[A-Z_]*_[A-Z_]+|CONSUMER|SPACE|HOLDER`).ReplaceAllStringFunc(statement, func(name string) string {
+				return a.db.Statement.Quote(name)
+			})
+		}
+		testkit.Must(t, a.db.Exec(q("INSERT INTO UID_CURSOR (CONSUMER, SPACE, TABLE_NAME, LAST_ID) VALUES ('mails', '', 'events', 0)")).Error)
+		moved := a.db.Exec(q("UPDATE UID_CURSOR SET LAST_ID = 5, HOLDER = 'me' WHERE CONSUMER = 'mails' AND SPACE = '' AND TABLE_NAME = 'events' AND LAST_ID = 0"))
+		if testkit.Must(t, moved.Error); moved.RowsAffected != 1 {
+			t.Errorf("%d rows were moved", moved.RowsAffected)
+		}
+		conn, key := connect(t, a.db), follow.ConsumerKey{Consumer: "mails", Table: "events"}
+		testkit.Must(t, follow.PauseConsumer(ctx, conn, key, true))
+		testkit.Must(t, follow.ResetConsumer(ctx, conn, key, 7))
+		list, err := follow.ListConsumers(ctx, conn)
+		if err != nil || len(list) != 1 || list[0].Last != 7 || !list[0].Paused || list[0].Waiting != 0 || list[0].Unread != nil {
+			t.Errorf("%+v, %v", list, err)
+		}
+		if err := follow.RemoveConsumer(ctx, conn, key); err == nil || errors.Is(err, follow.ErrNoConsumer) {
+			t.Errorf("without DELETE: %v", err)
+		}
+		testkit.Must(t, follow.Enable(ctx, conn, table)) // at each start
+	}, "mariadb", "mysql", "postgres")
+}
+
+// A process that calls Enable at each start goes on after an update, although it may not create UID_CURSOR.
+func TestAccounts_AFollowerNeedsNoCursors(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		admin := d.Open(t, nil)
+		testkit.Must(t, admin.AutoMigrate(&event{}))
+		testkit.Must(t, follow.Enable(t.Context(), connect(t, admin), table))
+		testkit.Must(t, admin.Exec("DROP TABLE "+admin.Statement.Quote(follow.CursorTable)).Error)
+		a := newAccount(t, d, 1)
+		testkit.Must(t, follow.Enable(t.Context(), connect(t, a.db), table))
+		_, err := a.advance(t, 0)
+		testkit.Must(t, err)
 	}, "mariadb", "mysql", "postgres")
 }
 

@@ -110,6 +110,8 @@ var well = map[string]string{
 	`uidplugin_ids_made_total`:           `0+100x240`,
 	`uidplugin_waits_total`:              `0+1x240`,
 	`uidplugin_follow_delay_seconds`:     `6x240`,
+	`uidplugin_consumer_delay_seconds`:   `8x240`,
+	`uidplugin_consumer_stuck`:           `0x200 1 0x39`,
 }
 
 // outage are those that differ while the database is unreachable for five minutes, and clients try again and again.
@@ -118,6 +120,7 @@ var outage = map[string]string{
 	`uidplugin_slot_failing_seconds`:    `0x220 12+15x19`,
 	`uidplugin_lease_remaining_seconds`: `8x220 -5-15x19`,
 	`uidplugin_follow_delay_seconds`:    `6x220 12+15x19`,
+	`uidplugin_consumer_delay_seconds`:  `8x220 114+15x19`,
 }
 
 // with returns the series of a process that is well, but for some.
@@ -144,6 +147,8 @@ func TestAlerts_HoldWhenTheyShould(t *testing.T) {
 		"UidpluginWorkerIDsNearlyUsedUp": {`uidplugin_worker_ids_given`: `210000x240`},
 		"UidpluginFollowersBehind":       {`uidplugin_follow_delay_seconds`: `6x200 1+15x40`},
 		"UidpluginCallersWait":           {`uidplugin_waits_total`: `0+30x240`},
+		"UidpluginConsumerStuck":         {`uidplugin_consumer_stuck`: `0x200 1x40`, `uidplugin_consumer_delay_seconds`: `8x200 9+15x40`},
+		"UidpluginConsumerBehind":        {`uidplugin_consumer_delay_seconds`: `8x200 9+15x40`},
 	}
 	alerts := rules(t)
 	if names := slices.Sorted(maps.Keys(ill)); !slices.Equal(names, slices.Sorted(maps.Keys(alerts))) {

@@ -35,6 +35,9 @@ type Consumer struct {
 	Error      string       `json:"error,omitzero"`  // why it fails
 	Unread     string       `json:"unread,omitzero"` // why the rows could not be counted
 	Findings   []Finding    `json:"findings"`
+
+	Now    time.Time `json:"-"` // the clock of the cursor's database
+	schema string    // of the cursor
 }
 
 // States of consumers.
@@ -66,7 +69,7 @@ func (c Consumer) RowsBehind() string {
 }
 
 func (c Consumer) key() follow.ConsumerKey {
-	return follow.ConsumerKey{Consumer: c.Name, Space: c.Space, Table: c.Table}
+	return follow.ConsumerKey{Consumer: c.Name, Space: c.Space, Table: c.Table, Schema: c.schema}
 }
 
 // Consumers returns the consumers whose cursors are in this database or in the others.
@@ -109,7 +112,7 @@ func consumersOf(database string, layout generator.Layout, found []follow.Cursor
 		c := Consumer{
 			Database: database, Name: s.Consumer, Space: s.Space, Table: s.Table, LastID: uidplugin.ID(s.Last), Rows: s.Waiting,
 			State: ConsumerStopped, Attempts: s.Attempts, RetryAt: s.RetryAt, StuckID: uidplugin.ID(s.StuckID),
-			StuckSince: s.StuckSince, Error: s.Error,
+			StuckSince: s.StuckSince, Error: s.Error, Now: s.Now, schema: s.Schema,
 		}
 		if p, err := layout.Decompose(s.Last); err == nil && s.Last > 0 {
 			c.LastTime = p.Time.UTC()
@@ -129,18 +132,18 @@ func consumersOf(database string, layout generator.Layout, found []follow.Cursor
 		if s.Unread != nil {
 			c.Unread = s.Unread.Error()
 		}
-		c.Findings = append([]Finding{}, c.findings(s.Now)...)
+		c.Findings = append([]Finding{}, c.findings()...)
 		list = append(list, c)
 	}
 	return list
 }
 
 // findings returns what is wrong with a consumer that nobody has paused.
-func (c Consumer) findings(now time.Time) (list []Finding) {
+func (c Consumer) findings() (list []Finding) {
 	command := fmt.Sprintf("%s --table %s", c.Name, c.TableName())
 	behind := time.Duration(c.Behind) * time.Millisecond
 	switch {
-	case c.State == ConsumerStuck && now.Sub(c.StuckSince) > standstillAfter:
+	case c.State == ConsumerStuck && c.Now.Sub(c.StuckSince) > standstillAfter:
 		return []Finding{{Code: CodeConsumerStuck,
 			Text: fmt.Sprintf("the consumer %s fails at the row %d of %s since %s, and later rows wait for it: %s",
 				c.Name, c.StuckID, c.TableName(), Time(c.StuckSince), c.Error),
@@ -225,26 +228,17 @@ func (d *DB) CursorAt(at time.Time) (int64, error) {
 }
 
 // CheckCursor returns an error for a cursor that no row can have.
-func (d *DB) CheckCursor(ctx context.Context, id int64) error {
-	if id < 0 || !d.hasSpace() {
-		return cursorError(id < 0, id, "must not be negative; 0 is before the first row")
-	}
-	now, err := d.Clock(ctx)
-	if err != nil {
-		return err
-	}
+func (d *DB) CheckCursor(id int64, now time.Time) error {
 	p, err := d.Layout.Decompose(id)
-	if err != nil {
-		return err
-	}
-	return cursorError(p.Time.After(now.Add(follow.MaxSlack)), id, "is of "+Time(p.Time)+", and would pass over all rows until then")
-}
-
-func cursorError(wrong bool, id int64, why string) error {
-	if !wrong {
+	switch {
+	case id < 0:
+		return fmt.Errorf("the cursor %d must not be negative; 0 is before the first row", id)
+	case !d.hasSpace():
 		return nil
+	case err == nil && p.Time.After(now.Add(follow.MaxSlack)):
+		return fmt.Errorf("the cursor %d is of %s, and would pass over all rows until then", id, Time(p.Time))
 	}
-	return fmt.Errorf("the cursor %d %s", id, why)
+	return err
 }
 
 // consumerNotes names the consumers of a table that was renamed.

@@ -118,7 +118,9 @@ func followedOf(database string, regional bool, found ...follow.Status) (list []
 		if s.Refused != nil && !(regional && errors.Is(s.Refused, follow.ErrReplicated)) {
 			f.Refused = s.Refused.Error()
 		}
-		f.Findings = append([]Finding{}, f.findings()...)
+		if f.Findings = append([]Finding{}, f.findings()...); s.Left != nil {
+			f.Findings = []Finding{f.leftBehind(s.Left)}
+		}
 		list = append(list, f)
 	}
 	return list
@@ -279,6 +281,17 @@ func (f Followed) findings() (list []Finding) {
 			Advice: "End the transaction. Transactions that insert rows into a followed table should be short."})
 	}
 	return list
+}
+
+// leftBehind is the finding about a table that was moved to another schema of PostgreSQL.
+func (f Followed) leftBehind(left *follow.Left) Finding {
+	text := fmt.Sprintf("%s was followed in the schema %s, and is in another one now", f.Name(), left.Schema)
+	if left.Trigger != "" {
+		text += fmt.Sprintf(": followers of %s have stopped, and its trigger still calls the function of %s", left.Trigger, left.Schema)
+	}
+	return Finding{Code: CodeFollowTrigger, Text: text, Fix: left.Remedy,
+		Advice: `Run the statements, and "uid follow enable". Rows may have come unnoticed meanwhile. Consumers begin anew ` +
+			`unless you also move their rows of UID_CURSOR.`}
 }
 
 const enableAgain = `Run "uid follow enable" again, and compare the rows that came since then with those that ` +

@@ -18,7 +18,7 @@ import (
 type notes struct {
 	parent *notes // of the create that saves these rows as an association; nil if there is none
 	shared bool   // creates of associated rows may have it, so it is not used for another statement
-	whole  bool   // of a transaction; see [Filler.Collect]
+	whole  bool   // of a transaction, or of a create in one; see [Filler.Collect]
 
 	mu   sync.Mutex
 	rows []filledRows
@@ -83,7 +83,7 @@ func notesOf(stmt *gorm.Statement) *notes {
 	}
 	n := notesPool.Get().(*notes)
 	if v, ok := stmt.Settings.Load(sharedKey{}); ok {
-		n.parent = v.(*notes)
+		n.parent, n.whole = v.(*notes), v.(*notes).whole
 	}
 	model.Keep(stmt, notesKey, n)
 	return n
@@ -121,29 +121,6 @@ func (n *notes) share(stmt *gorm.Statement) {
 	stmt.Settings.Store(sharedKey{}, n)
 }
 
-// Collect returns a handle whose creates, and those of handles made from it, note the rows that they give ids. clear takes
-// these ids back.
-func (f *Filler) Collect(tx *gorm.DB) (_ *gorm.DB, clear func()) {
-	n := &notes{shared: true, whole: true}
-	tx = tx.Session(&gorm.Session{Context: tx.Statement.Context}) // with settings of its own
-	tx.Statement.Settings.Store(sharedKey{}, n)
-	return tx, func() {
-		for _, r := range n.end() {
-			r.clear(tx.Statement.Context)
-		}
-	}
-}
-
-// isCollected reports whether the rows are collected for a transaction, whatever becomes of the create.
-func (n *notes) isCollected() bool {
-	for p := n.parent; p != nil; p = p.parent {
-		if p.whole {
-			return true
-		}
-	}
-	return false
-}
-
 // forget removes what the plugin keeps in a statement. Call it before the statement's other callbacks: what is there
 // then is of the statement that this one is a copy of, or of an earlier create of the same handle that has panicked.
 func forget(stmt *gorm.Statement) {
@@ -155,6 +132,18 @@ func forget(stmt *gorm.Statement) {
 	if _, ok := stmt.Clauses[notesKey]; ok {
 		delete(stmt.Clauses, notesKey)
 		stmt.Settings.Delete(sharedKey{})
+	}
+}
+
+// Collect makes the creates on the returned handle note the rows that they give ids, and clear takes these ids back.
+func (f *Filler) Collect(tx *gorm.DB) (_ *gorm.DB, clear func()) {
+	n := &notes{shared: true, whole: true}
+	tx = tx.Session(&gorm.Session{Context: tx.Statement.Context}) // with settings of its own
+	tx.Statement.Settings.Store(sharedKey{}, n)
+	return tx, func() {
+		for _, r := range n.end() {
+			r.clear(tx.Statement.Context)
+		}
 	}
 }
 
@@ -177,7 +166,7 @@ func (f *Filler) Settle(db *gorm.DB, refused bool) {
 		for _, r := range rows {
 			r.clear(stmt.Context)
 		}
-	case n.isCollected(), db.Error == nil && n.parent != nil && sqldb.HoldsConnection(stmt.ConnPool):
+	case n.whole, db.Error == nil && n.parent != nil && sqldb.HoldsConnection(stmt.ConnPool):
 		for i := range rows {
 			rows[i].associated = true
 		}
@@ -185,7 +174,7 @@ func (f *Filler) Settle(db *gorm.DB, refused bool) {
 	}
 	if !n.shared && cap(rows) <= 1024 {
 		clear(rows)
-		n.rows, n.parent = rows[:0], nil
+		n.rows, n.parent, n.whole = rows[:0], nil, false
 		notesPool.Put(n)
 	}
 }

@@ -3,6 +3,8 @@ package follow
 import (
 	"context"
 	"crypto/rand"
+	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -109,6 +111,7 @@ func (c *consuming[T]) next(ctx context.Context) error {
 	if c.leave != nil {
 		c.news = c.mark.news()
 	}
+	c.state.set(func(s *ConsumerState) { s.Passed = c.process.Passed() })
 	step := c.process.Next(c.now(), c.more())
 	what, err := steps[step.Kind], error(nil)
 	switch step.Kind {
@@ -360,18 +363,32 @@ func (c *consuming[T]) checkLoss(published int64) error {
 	return nil
 }
 
-// handle handles rows in hand on one connection, until they are used up or it is time to look at the cursor.
-func (c *consuming[T]) handle(ctx context.Context, step consumer.Step) error {
-	var failed error // otherwise an error only closes the connection
-	err := c.row.db.Alone(ctx, func(conn *sqldb.DB) error {
-		restore, err := c.row.limit(ctx, conn, true)
+// handle handles rows in hand. It tries again if the pool's connection turns out to be closed before anything was sent.
+func (c *consuming[T]) handle(ctx context.Context, step consumer.Step) (err error) {
+	for range 3 {
+		var called bool
+		if called, err = c.handleOn(ctx, step); called || !errors.Is(err, driver.ErrBadConn) {
+			break
+		}
+	}
+	return err
+}
+
+// handleOn handles rows on one connection, until they are used up or it is time to look at the cursor. It reports whether
+// the handler was called.
+func (c *consuming[T]) handleOn(ctx context.Context, step consumer.Step) (called bool, failed error) {
+	err := alone(ctx, c.Effects, func(conn *sql.Conn) error {
+		restore, err := c.row.limit(ctx, c.row.db.On(conn), true)
 		for err == nil && step.Kind == consumer.Handle && ctx.Err() == nil {
 			var a attempt
-			if a, err = c.transact(context.WithoutCancel(ctx), conn, step); err != nil {
+			if a, err = c.transact(context.WithoutCancel(ctx), conn, step, &called); err != nil {
 				break
 			}
-			if c.count(step, a); a.outcome != consumer.Committed {
-				return restore()
+			if c.count(step, a); a.unusable {
+				return driver.ErrBadConn // closes it
+			}
+			if a.outcome != consumer.Committed {
+				break
 			}
 			step = c.process.Next(c.now(), false)
 		}
@@ -383,29 +400,30 @@ func (c *consuming[T]) handle(ctx context.Context, step consumer.Step) error {
 	if errors.Is(err, sqldb.ErrNoConnection) {
 		failed = err
 	}
-	return failed
+	return called, failed
 }
 
 // transact calls the handler in a transaction.
-func (c *consuming[T]) transact(ctx context.Context, conn *sqldb.DB, step consumer.Step) (attempt, error) {
+func (c *consuming[T]) transact(ctx context.Context, conn *sql.Conn, step consumer.Step, called *bool) (attempt, error) {
 	rows := c.rows[len(c.rows)-len(c.process.IDs()):]
-	return c.row.transact(ctx, conn, step, func(ctx context.Context, tx *sqldb.DB) attempt {
-		g := newGuard(tx.Begun(), c.Effects)
+	return c.row.transact(ctx, conn, step, func(ctx context.Context, tx *sql.Tx) attempt {
+		*called = true
+		g := newGuard(tx, c.Effects)
 		err := c.Handle(g.handle(ctx), rows[:step.Rows:step.Rows])
 		broken, misuse := g.broken()
 		switch {
 		case misuse:
-			return attempt{consumer.Failed, broken}
+			return attempt{outcome: consumer.Failed, cause: broken}
 		case errors.Is(err, ErrSkip):
-			return attempt{consumer.Skipped, err}
+			return attempt{outcome: consumer.Skipped, cause: err}
 		case broken != nil:
-			return attempt{consumer.Again, broken}
+			return attempt{outcome: consumer.Again, cause: broken}
 		case err == nil:
-			return attempt{consumer.Committed, nil}
+			return attempt{outcome: consumer.Committed, cause: nil}
 		case errors.Is(err, ErrTooLate) || sqldb.IsTransient(err):
-			return attempt{consumer.Again, err}
+			return attempt{outcome: consumer.Again, cause: err}
 		}
-		return attempt{consumer.Failed, err}
+		return attempt{outcome: consumer.Failed, cause: err}
 	})
 }
 
@@ -476,6 +494,7 @@ type ConsumerState struct {
 	Holds   bool  // this process works
 	Paused  bool  // by an operator
 	Last    int64 // the cursor, as far as it is known
+	Passed  int64 // there is nothing left to handle up to it; above Last while no rows come
 	Handled int64 // rows that this process has handled
 	Failed  int64 // failures of the handler
 	Skipped int64

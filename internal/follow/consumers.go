@@ -19,6 +19,7 @@ type ConsumerKey struct {
 	Consumer string // as the application named it
 	Space    string // the database of the followed table; empty if the cursor is in the same
 	Table    string // the followed table, as in UID_FOLLOW
+	Schema   string // of UID_CURSOR; empty means beside the table
 }
 
 // String returns the names for people.
@@ -103,7 +104,7 @@ func (f Flavor) cursorsIn(ctx context.Context, db *sqldb.DB, t Table) (list []Cu
 		var until, retry, since, now int64
 		err := r.Scan(&c.Consumer, &c.Space, &c.Table, &c.Last, &c.Paused, &c.Holder, &until, &c.Attempts, &retry, &c.StuckID,
 			&since, &c.Error, &now)
-		c.Until, c.RetryAt, c.StuckSince, c.Now = timeOf(until), timeOf(retry), timeOf(since), timeOf(now)
+		c.Schema, c.Until, c.RetryAt, c.StuckSince, c.Now = t.Schema, timeOf(until), timeOf(retry), timeOf(since), timeOf(now)
 		list = append(list, c)
 		return err
 	}, "SELECT "+f.columns("CONSUMER, SPACE, TABLE_NAME, LAST_ID, PAUSED, HOLDER, HOLDER_UNTIL, ATTEMPTS, RETRY_AT, STUCK_ID, STUCK_SINCE, ERROR")+
@@ -204,7 +205,7 @@ func (f Flavor) change(ctx context.Context, db *sqldb.DB, at Table, k ConsumerKe
 // cursorTable returns where the cursor of a consumer is.
 func cursorTable(ctx context.Context, db *sqldb.DB, k ConsumerKey) (f Flavor, at Table, err error) {
 	f, err = FlavorOf(ctx, db)
-	at = Table{Name: k.Table}
+	at = Table{Name: k.Table, Schema: k.Schema} // the table may have been moved to another schema of PostgreSQL
 	if k.Space != "" {
 		at.Name = CursorTable
 	}

@@ -154,7 +154,7 @@ func (c *cursorRow) take(ctx context.Context, step consumer.Step) (changed bool,
 	if s.flavor != MySQL && s.flavor != MariaDB {
 		changed, err = c.change(ctx, c.db, step, "")
 	} else {
-		err = c.db.Alone(ctx, func(conn *sqldb.DB) error {
+		err = c.db.Together(ctx, func(ctx context.Context, conn *sqldb.DB) error {
 			err := conn.ExecRaw(ctx, "SET @uid_wait = @@SESSION.innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = 1")
 			if err == nil {
 				changed, err = c.change(ctx, conn, step, "")
@@ -194,54 +194,6 @@ func (c *cursorRow) limit(ctx context.Context, conn *sqldb.DB, handler bool) (re
 	}
 	err = conn.ExecRaw(ctx, fmt.Sprintf(set, int(idleLimit.Seconds())))
 	return func() error { return conn.ExecRaw(ctx, back) }, err
-}
-
-// errEnded reports that the transaction of a handler was no longer there when it returned.
-var errEnded = errors.New("the transaction has ended before the handler returned: a statement in it has committed or rolled back," +
-	" such as CREATE TABLE or COMMIT, which a handler must not use")
-
-// savepoint is in each transaction of a handler. It is gone if the transaction has ended, whatever the reason.
-const savepoint = "SAVEPOINT uid_consume"
-
-// An attempt is a transaction of a handler.
-type attempt struct {
-	outcome consumer.Outcome
-	cause   error // for the outcomes that need one
-}
-
-// transact changes the row and calls handle in one transaction. The change is the first statement, because it locks the
-// row, and no snapshot is older. An error is not the handler's, and the outcome is then unknown.
-func (c *cursorRow) transact(ctx context.Context, conn *sqldb.DB, step consumer.Step, handle func(ctx context.Context, tx *sqldb.DB) attempt) (attempt, error) {
-	var a *attempt
-	err := conn.TransactLong(ctx, func(ctx context.Context, tx *sqldb.DB) error {
-		changed, err := c.change(ctx, tx, step, "")
-		if err == nil && !changed {
-			a = &attempt{outcome: consumer.Lost}
-			return sqldb.ErrRollback
-		}
-		if err == nil {
-			err = tx.ExecRaw(ctx, savepoint)
-		}
-		if err != nil {
-			return err
-		}
-		if done := handle(ctx, tx); done.outcome != consumer.Committed {
-			a = &done
-			return sqldb.ErrRollback
-		}
-		if err := tx.ExecRaw(ctx, "RELEASE "+savepoint); err != nil {
-			a = &attempt{consumer.Failed, fmt.Errorf("%w: %w", errEnded, err)}
-			return sqldb.ErrRollback
-		}
-		return nil
-	})
-	switch {
-	case a != nil: // it is rolled back, at the latest when the connection breaks
-		return *a, nil
-	case err != nil:
-		return attempt{}, err
-	}
-	return attempt{outcome: consumer.Committed}, nil
 }
 
 // DatabaseName returns the name of a database; on SQLite that of its file, or "".

@@ -9,6 +9,7 @@ import (
 
 	"github.com/uidplugin/uidplugin/internal/follow"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/gorm"
 )
 
 // A table that was enabled by an earlier version has no UID_CURSOR beside it.
@@ -123,5 +124,37 @@ func TestConsumers_GoOnWithARenamedTable(t *testing.T) {
 		if n, left, err = follow.RenameConsumers(ctx, e.conn, "events", "news"); err != nil || n != 0 || len(left) != 0 {
 			t.Errorf("without the table: %d, %v, %v", n, left, err)
 		}
+	})
+}
+
+// A reset waits for the row in hand, and the consumer then finds another cursor than the one that it left.
+func TestResetConsumer_IsNotUndoneByTheRowInHand(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		e, mails := enable(t, d), follow.ConsumerKey{Consumer: "mails", Table: "events"}
+		put(t, e, mails, 1)
+		move := func(tx *gorm.DB, from, to int64) int64 {
+			moved := tx.Exec(e.quoted("UPDATE UID_CURSOR SET LAST_ID = ? WHERE CONSUMER = 'mails' AND LAST_ID = ?"), to, from)
+			testkit.Must(t, moved.Error)
+			return moved.RowsAffected
+		}
+		reset := make(chan error, 1)
+		testkit.Must(t, e.db.Transaction(func(tx *gorm.DB) error {
+			if n := move(tx, 1, 5); n != 1 {
+				t.Errorf("%d rows", n)
+			}
+			go func() { reset <- follow.ResetConsumer(t.Context(), e.conn, mails, 3) }()
+			select {
+			case err := <-reset:
+				t.Errorf("it did not wait: %v", err)
+			case <-time.After(200 * time.Millisecond):
+			}
+			return nil
+		}))
+		testkit.Must(t, <-reset)
+		if n := move(e.db, 5, 6); n != 0 {
+			t.Error("the consumer went on from where it was")
+		}
+		wantCursors(t, e, "mails of events: 3, paused false, waiting 0 from 0, FRESH, unread <nil>")
 	})
 }

@@ -18,10 +18,10 @@ import (
 //
 // It need not recognize each such error: on MySQL and MariaDB the connection does not commit by itself ([cursorRow.limit]), on
 // PostgreSQL the server refuses all statements after an error, and on SQLite the guard asks after each error. At the end
-// the caller looks whether its savepoint is still there, see [cursorRow.transact].
+// the caller looks whether its savepoint is still there, see [savepoint].
 type guard struct {
 	db         *gorm.DB
-	tx         gorm.ConnPool
+	tx         *sql.Tx
 	statements gorm.ConnPool // tx, or its prepared statements
 	sqlite     bool
 
@@ -33,11 +33,10 @@ type guard struct {
 var _ gorm.Tx = (*guard)(nil)
 
 // newGuard guards a transaction of a handle.
-func newGuard(tx gorm.ConnPool, db *gorm.DB) *guard {
+func newGuard(tx *sql.Tx, db *gorm.DB) *guard {
 	g := &guard{db: db, tx: tx, statements: tx, sqlite: db.Dialector.Name() == "sqlite"}
-	root, prepares := db.Config.ConnPool.(*gorm.PreparedStmtDB)
-	if begun, ok := tx.(gorm.Tx); ok && prepares {
-		g.statements = &gorm.PreparedStmtTX{Tx: begun, PreparedStmtDB: root}
+	if root, prepares := db.Config.ConnPool.(*gorm.PreparedStmtDB); prepares {
+		g.statements = &gorm.PreparedStmtTX{Tx: tx, PreparedStmtDB: root}
 	}
 	return g
 }
@@ -156,10 +155,7 @@ func (g *guard) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
 	if g.refuse() != nil {
 		ctx = ended
 	}
-	if tx, ok := g.tx.(gorm.Tx); ok {
-		return tx.StmtContext(ctx, stmt)
-	}
-	return stmt
+	return g.tx.StmtContext(ctx, stmt)
 }
 
 // GetDBConn returns the pool, as any transaction does.

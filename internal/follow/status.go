@@ -29,6 +29,7 @@ type Status struct {
 	Broken    error    // why the table refuses all rows; nil if nothing is wrong
 	Unread    error    // why Trigger, Raised or Holders could not be read
 	Refused   error    // why rows could be missed, as [Enable] would say; nil if nothing is wrong
+	Left      *Left    // what a table has left in its former schema; nil if nothing
 
 	layout generator.Layout
 }
@@ -132,6 +133,16 @@ func List(ctx context.Context, db *sqldb.DB, layout generator.Layout, known ...s
 			}
 			if ok { // otherwise it was disabled meanwhile
 				list = append(list, s)
+			}
+			left, elsewhere, err := f.leftBehind(ctx, db, layout, Table{Name: name, Schema: t.Schema})
+			if err != nil {
+				return nil, fmt.Errorf("uidplugin: follow %s: %w", name, err)
+			}
+			if left != nil && ok && !elsewhere {
+				list = list[:len(list)-1]
+			}
+			if left != nil {
+				list = append(list, *left)
 			}
 		}
 	}

@@ -26,39 +26,8 @@ func (d *DB) Transact(ctx context.Context, f func(ctx context.Context, tx *DB) e
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.limit())
 	defer cancel()
-	return d.end(ctx, tx, f(ctx, d.On(tx)))
-}
-
-// TransactLong is [DB.Transact] for an f that may take any time, because an application has written it: only BEGIN, and
-// COMMIT or ROLLBACK, have limits. It also rolls back if f panics.
-func (d *DB) TransactLong(ctx context.Context, f func(ctx context.Context, tx *DB) error) error {
-	tx, err := d.begin(ctx)
-	if err != nil {
-		return err
-	}
-	returned := false
-	defer func() {
-		if !returned {
-			_ = d.limited(ctx, tx, errPanic)
-		}
-	}()
-	err = f(ctx, d.On(tx))
-	returned = true
-	return d.limited(ctx, tx, err)
-}
-
-// errPanic rolls back after a panic.
-var errPanic = errors.New("sqldb: the function has panicked")
-
-func (d *DB) limited(ctx context.Context, tx *transaction, failed error) error {
-	ctx, cancel := context.WithTimeout(ctx, d.limit())
-	defer cancel()
-	return d.end(ctx, tx, failed)
-}
-
-// end ends a transaction: it commits unless f has failed. COMMIT and ROLLBACK have no context, so drivers may wait many
-// minutes until the network gives up.
-func (d *DB) end(ctx context.Context, tx *transaction, failed error) (err error) {
+	failed := f(ctx, d.On(tx))
+	// COMMIT and ROLLBACK have no context, so drivers may wait many minutes until the network gives up.
 	ended := make(chan error, 1)
 	go func() { ended <- tx.end(failed) }()
 	select {
@@ -72,36 +41,6 @@ func (d *DB) end(ctx context.Context, tx *transaction, failed error) (err error)
 		}
 	}
 	return err
-}
-
-// Alone runs f with a DB whose statements share one connection, for as long as f takes. It closes the connection if f
-// fails or panics. If the pool does not hand out connections, f gets d.
-func (d *DB) Alone(ctx context.Context, f func(conn *DB) error) error {
-	conn, err := d.take(ctx)
-	if err != nil {
-		return err
-	}
-	if conn == nil {
-		return f(d)
-	}
-	err = errPanic
-	defer func() {
-		if err == nil {
-			d.giveBack(conn, nil)
-		} else {
-			go closeAfter(conn, err) // a statement may still be running, and it may wait for the network
-		}
-	}()
-	err = f(d.On(conn))
-	return err
-}
-
-// Begun returns the transaction of a DB from [DB.Transact], for statements of an application.
-func (d *DB) Begun() gorm.ConnPool {
-	if tx, ok := d.pool.(*transaction); ok {
-		return tx.txPool
-	}
-	return d.pool
 }
 
 // Together runs f with a DB whose statements share one connection. It opens a transaction only if the pool does not

@@ -139,7 +139,7 @@ func (p *Process) Next(now int64, more bool) Step {
 	case p.pending == Fail:
 		return Step{Kind: Fail, Change: p.change(p.row.Last, now), Failed: p.failed(now)}
 	case p.row.Until-now <= Validity-Interval:
-		return Step{Kind: Take, Change: p.change(p.passed(), now)}
+		return Step{Kind: Take, Change: p.change(p.Passed(), now)}
 	case len(p.ids) > 0 && now < p.row.RetryAt && p.row.RetryAt-now <= Longest:
 		return Step{Kind: Wait, At: min(p.row.RetryAt, p.row.Now+Interval)}
 	case len(p.ids) > 0:
@@ -149,7 +149,7 @@ func (p *Process) Next(now int64, more bool) Step {
 		}
 		return Step{Kind: Handle, Rows: n, Change: p.change(p.ids[n-1], now)}
 	case more:
-		return Step{Kind: Fetch, After: p.through, Change: p.change(p.passed(), now)}
+		return Step{Kind: Fetch, After: p.through, Change: p.change(p.Passed(), now)}
 	}
 	return Step{Kind: Wait, At: p.row.Now + Interval}
 }
@@ -168,8 +168,8 @@ func (p *Process) Row() Row { return p.row }
 // Through returns the id up to which all rows were fetched.
 func (p *Process) Through() int64 { return p.through }
 
-// passed returns the id up to which there is nothing left to handle.
-func (p *Process) passed() int64 {
+// Passed returns the id up to which there is nothing left to handle.
+func (p *Process) Passed() int64 {
 	if len(p.ids) == 0 {
 		return p.through
 	}

@@ -1,0 +1,110 @@
+package consumer
+
+import (
+	"math"
+	"testing"
+)
+
+// seen returns a process that has read the row.
+func seen(row Row) *Process {
+	p := &Process{Me: "me", Size: 10}
+	p.Seen(row, true)
+	return p
+}
+
+// A process that stands by sends a statement a second, which reads the cursor, and fetches nothing.
+func TestProcess_StandsByWithAStatementASecond(t *testing.T) {
+	t.Parallel()
+	row := Row{Holder: "other", Until: 5000, Now: 3000}
+	p := seen(row)
+	for range 3 {
+		step := p.Next(row.Now, true)
+		if step.Kind != Stand || step.At != row.Now+Interval {
+			t.Fatalf("%+v", step)
+		}
+		row.Now, row.Until = step.At, row.Until+Interval
+		if step := p.Next(row.Now, true); step.Kind != Read {
+			t.Fatalf("%+v", step)
+		}
+		p.Seen(row, true)
+	}
+}
+
+// With 3 s of validity and a look each second, another process takes over within 5 s.
+func TestProcess_TakesOverAfterTheTerm(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		row  Row
+		take bool
+	}{
+		{Row{Holder: "other", Until: 3001, Now: 3000}, false},
+		{Row{Holder: "other", Until: 3000, Now: 3000}, true},
+		{Row{Holder: "", Until: 9000, Now: 3000}, true},                       // it was given up
+		{Row{Holder: "other", Until: 3000 + 2*Validity + 1, Now: 3000}, true}, // the clock was set back
+		{Row{Holder: "other", Until: math.MaxInt64, Now: 3000, Paused: true}, false},
+	} {
+		step := seen(c.row).Next(c.row.Now, true)
+		if (step.Kind == Take) != c.take || c.take && !step.Change.Matches(c.row) {
+			t.Errorf("%+v: %+v", c.row, step)
+		}
+		if c.take && (step.Change.NewTerm <= c.row.Until || step.Change.NewLast != c.row.Last) {
+			t.Errorf("%+v: %+v", c.row, step.Change)
+		}
+	}
+}
+
+// The pause doubles from a second to a minute.
+func TestProcess_PausesLongerAfterEachFailure(t *testing.T) {
+	t.Parallel()
+	row := Row{Holder: "me", Until: Validity}
+	for _, pause := range []int64{1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000} {
+		p := seen(row)
+		p.Fetched(p.Next(row.Now, true), true, []int64{7, 8}, 8)
+		handle := p.Next(row.Now, true)
+		if handle.Kind != Handle || handle.Rows != map[bool]int{true: 2, false: 1}[row.Attempts == 0] {
+			t.Fatalf("%+v", handle)
+		}
+		if handle.Rows == 2 { // the rows of a batch come again one by one
+			p.Ended(handle, Failed)
+			p.Seen(row, true)
+			p.Fetched(p.Next(row.Now, true), true, []int64{7, 8}, 8)
+			handle = p.Next(row.Now, true)
+		}
+		if handle.Rows != 1 {
+			t.Fatalf("%+v", handle)
+		}
+		p.Ended(handle, Failed)
+		fail := p.Next(row.Now, true)
+		if fail.Kind != Fail || fail.Failed.RetryAt != row.Now+pause || fail.Failed.StuckID != 7 || fail.Failed.StuckSince != 0 {
+			t.Fatalf("pause %d: %+v", pause, fail)
+		}
+		p.Wrote(fail, true)
+		row = Row{Holder: "me", Attempts: fail.Failed.Attempts, RetryAt: fail.Failed.RetryAt, StuckID: 7, Now: fail.Failed.RetryAt - 1,
+			Until: fail.Failed.RetryAt + Validity}
+		p.Seen(row, true)
+		p.Fetched(p.Next(row.Now, true), true, []int64{7, 8}, 8)
+		if step := p.Next(row.Now, true); step.Kind != Wait || step.At != row.RetryAt {
+			t.Fatalf("%+v", step)
+		}
+		row.Now = row.RetryAt
+	}
+}
+
+// What fails by no fault of the row is repeated at once, but not for ever.
+func TestProcess_RepeatsConflictsAtOnce(t *testing.T) {
+	t.Parallel()
+	p := seen(Row{Holder: "me", Until: Validity})
+	for try := 1; ; try++ {
+		p.Fetched(p.Next(0, true), true, []int64{7}, 7)
+		handle := p.Next(0, true)
+		if got := p.Ended(handle, Again); got == Failed && try == tries {
+			break
+		} else if got != Again {
+			t.Fatalf("try %d: %v", try, got)
+		}
+		p.Seen(p.Row(), true)
+	}
+	if step := p.Next(0, true); step.Kind != Fail || step.Failed.Attempts != 1 {
+		t.Errorf("%+v", step)
+	}
+}
