@@ -36,8 +36,8 @@ import (
 // such as deadlocks, are repeated at once. If handle panics, so does Consume, after a rollback.
 //
 // Consume repeats what fails in the database, and logs it. It returns when the context has ended, after the row in hand,
-// with the cause. The other errors are those of [Enable] and the conditions, or wrap [ErrNotEnabled], [ErrRemoved] or
-// [uidplugin.ErrOption].
+// with the cause, which is the signal after signal.NotifyContext, so look at ctx.Err(). The other errors are those of
+// [Enable] and the conditions, or wrap [ErrNotEnabled], [ErrRemoved] or [uidplugin.ErrOption].
 //
 // # What handle must not do
 //

@@ -1,15 +1,16 @@
-// Outbox is a transactional outbox: orders and events are created in one transaction, and two consumers follow the
-// events, each once and in the order of their ids. It needs only Go, because the database is a SQLite file:
+// Outbox is a transactional outbox: orders and events are created in one transaction, and two consumers handle each
+// event once, in the order of their ids. It needs only Go, because the database is a SQLite file:
 //
 //	go run ./examples/outbox
-//	go run ./examples/outbox -mysql 'user:password@tcp(localhost:3306)/shop?parseTime=true'  # or MariaDB
-//	go run ./examples/outbox -postgres postgres://user:password@localhost/shop
+//	go run ./examples/outbox -dsn 'user:password@tcp(localhost:3306)/shop'  # MySQL or MariaDB
+//	go run ./examples/outbox -dsn postgres://user:password@localhost/shop
 //
-// outbox.go is what you need in a program of your own, consumers.go contains the two consumers, and main.go lets them
-// run. Run it again, or in two terminals at once: the consumers continue where the others have stopped.
+// outbox.go is the application, and main.go lets it run. Run it again, or in two terminals at once: the consumers
+// continue where the others have stopped.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -20,7 +21,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/glebarez/sqlite"
@@ -33,24 +34,25 @@ import (
 
 func main() {
 	slog.SetLogLoggerLevel(slog.LevelWarn) // hide the assignment of worker ids
-	file := flag.String("file", filepath.Join(os.TempDir(), "uidplugin-outbox.db"), "the SQLite file, created if it does not exist")
-	mysqlDSN := flag.String("mysql", "", "a database of MySQL or MariaDB instead of the file")
-	postgresDSN := flag.String("postgres", "", "a database of PostgreSQL instead of the file")
+	dsn := flag.String("dsn", filepath.Join(os.TempDir(), "uidplugin-outbox.db"), "a database of MySQL, MariaDB or PostgreSQL, or a SQLite file")
 	flag.Parse()
-	dialector := sqlite.Open(*file + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)")
-	switch {
-	case *mysqlDSN != "":
-		dialector = mysql.Open(*mysqlDSN)
-	case *postgresDSN != "":
-		dialector = postgres.Open(*postgresDSN)
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, dialector, os.Stdout)
+	err := run(ctx, dialector(*dsn), os.Stdout)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "outbox:", err)
 		os.Exit(1)
 	}
+}
+
+func dialector(dsn string) gorm.Dialector {
+	switch {
+	case strings.HasPrefix(dsn, "postgres"):
+		return postgres.Open(dsn)
+	case strings.ContainsAny(dsn, "@("):
+		return mysql.Open(dsn)
+	}
+	return sqlite.Open(dsn + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)")
 }
 
 // run returns errors instead of exiting, so that deferred calls run.
@@ -64,36 +66,36 @@ func run(ctx context.Context, dialector gorm.Dialector, out io.Writer) (err erro
 		return err
 	}
 
-	following, stop := context.WithCancel(ctx)
-	var group sync.WaitGroup
-	defer group.Wait()
-	defer stop()
-	for _, c := range consumers {
-		c.handle = failOnce(c.handle)
-		group.Go(func() { c.run(following, db) })
-	}
-
-	for i, customer := range []string{"Ada", "Bob", "Ada", "Cem", "Bob", "Ada"} {
-		if err := place(ctx, db, customer, 10*(i+1)); err != nil {
-			return err
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	if err := caughtUp(ctx, db); err != nil {
-		return err
+	ctx, stop := context.WithCancelCause(ctx)
+	ended := make(chan struct{})
+	go func() {
+		stop(consume(ctx, db)) // also if it fails, because then nobody would catch up
+		close(ended)
+	}()
+	defer func() {
+		stop(nil)
+		<-ended
+	}()
+	if err := placeSome(ctx, db); err != nil {
+		return cmp.Or(context.Cause(ctx), err)
 	}
 	return report(db.WithContext(ctx), out)
 }
 
-// failOnce makes a consumer fail between the effect and the commit of its third event. It handles the event again.
-func failOnce(handle func(*gorm.DB, *Event) error) func(*gorm.DB, *Event) error {
-	n := 0
-	return func(tx *gorm.DB, e *Event) error {
-		err := handle(tx, e)
-		if n++; err == nil && n == 3 {
-			err = errors.New("a failure between effect and commit, to show that both are rolled back")
+// placeSome places orders, and waits until both consumers have handled their events.
+func placeSome(ctx context.Context, db *gorm.DB) error {
+	for i, customer := range []string{"Ada", "Bob", "Ada", "Cem", "Bob", "Ada"} {
+		if err := place(ctx, db, customer, 10*(i+1)); err != nil {
+			return err
 		}
-		return err
+	}
+	var events, invoices, sales int
+	const count = "SELECT (SELECT COUNT(*) FROM events), (SELECT COUNT(*) FROM invoices), (SELECT COALESCE(SUM(orders), 0) FROM sales)"
+	for {
+		if err := db.WithContext(ctx).Raw(count).Row().Scan(&events, &invoices, &sales); err != nil || invoices >= events && sales >= events {
+			return err
+		}
+		time.Sleep(50 * time.Millisecond)
 	}
 }
 
@@ -107,22 +109,6 @@ func open(dialector gorm.Dialector) (*gorm.DB, error) {
 		return nil, errors.Join(err, closePool(db))
 	}
 	return db, nil
-}
-
-// caughtUp waits until all consumers have handled the events that exist.
-func caughtUp(ctx context.Context, db *gorm.DB) error {
-	var last uidplugin.ID
-	if err := db.WithContext(ctx).Model(&Event{}).Select("MAX(id)").Scan(&last).Error; err != nil {
-		return err
-	}
-	for {
-		var done int64
-		err := db.WithContext(ctx).Model(&Cursor{}).Where("event_id >= ?", last).Count(&done).Error
-		if err != nil || int(done) == len(consumers) {
-			return err
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
 }
 
 // report prints the effects of the events.

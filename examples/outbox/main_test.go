@@ -13,7 +13,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testkit.RunRole(testkit.Roles{"write": testkit.Role(write), "consume": testkit.Role(consume)})
+	testkit.RunRole(testkit.Roles{"writer": testkit.Role(writer), "worker": testkit.Role(worker)})
 	os.Exit(m.Run())
 }
 

@@ -77,8 +77,8 @@ func end(what string, f func() error) error {
 }
 
 // errEnded reports that the transaction of a handler was no longer there when it returned.
-var errEnded = errors.New("the transaction has ended before the handler returned: a statement in it has committed or rolled back," +
-	" such as CREATE TABLE or COMMIT, which a handler must not use")
+var errEnded = errors.New("the handler has returned nil, but its transaction has failed or ended: return the first error of its statements," +
+	" and do not use those that commit or roll back, such as CREATE TABLE")
 
 // savepoint is in each transaction of a handler. It is gone if the transaction has ended, whatever the reason.
 const savepoint = "SAVEPOINT uid_consume"
