@@ -30,6 +30,8 @@ help: ## list the targets
 test: ## all tests against private MariaDB, MySQL and PostgreSQL servers, with the race detector where it can find anything
 	@command -v gcc >/dev/null || integration/servers.sh install gcc libc6-dev # for -race
 	@command -v chromium >/dev/null || integration/servers.sh install chromium || : # without it, integration/page says so
+	@command -v pgbouncer >/dev/null || { [ -d /run/systemd/system ] && [ "$${CI:-}" != true ]; } || \
+		integration/servers.sh install pgbouncer || : # not where that starts a service; TestPgBouncer says so
 	integration/servers.sh run -- $(MAKE) --no-print-directory tests
 
 # The first line is what the race detector would falsify, or only slow down; with it these are skipped. The tests of
