@@ -22,7 +22,7 @@ HOSTILE := UID_TEST_HOSTILE_FOR=30s
 # The packages that have them; the others would be compiled for nothing.
 WITH_THEM = $(sort $(dir $(shell grep -rlE --include='*_test.go' 'func \w*($(WITHOUT_RACE)|HostileWriters)' .)))
 
-.PHONY: help test tests test-short minimum wings lint cross vuln bench compare rehearse
+.PHONY: help test tests test-short test-vitess minimum wings lint cross vuln bench compare rehearse
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -46,6 +46,14 @@ test-short: ## the tests that need no server
 	go test $(PACKAGES)
 
 # go.work takes the highest version that any of its modules requires. An application may have the lowest.
+# A module of its own, and no part of go.work, because Vitess needs a newer Go than this library and takes minutes to build.
+# VITESS_FLAGS='-run Killed -vitess.for 10m' is the long form.
+test-vitess: export GOWORK := off
+test-vitess: ## build Vitess, and test on a vtgate with two shards and a mysqld
+	@bin=$$(mktemp -d); trap 'rm -rf "$$bin"' EXIT; cd integration/vitess; \
+	go build -o "$$bin/" tool; \
+	export UID_TEST_VITESS=$$bin; ../servers.sh run --engines mysql -- go test -v -count 1 -timeout 0 . $(VITESS_FLAGS)
+
 minimum: export GOWORK := off
 minimum: export CI :=
 minimum: ## vet and test the root module alone, on SQLite, with the versions that its go.mod requires
