@@ -110,16 +110,27 @@ func (g *group) online(i int) {
 	testkit.Must(g.T, g.nodes[i].Wait(time.Minute, "SELECT @@super_read_only", "0"))
 }
 
-// join starts a node that was killed. It takes no writes before it has joined.
+// join starts a node that was killed. It takes no writes before it has joined. If it comes before the group has expelled
+// its predecessor, it is refused, and does not try again by itself.
 func (g *group) join(i int) {
-	testkit.Must(g.T, g.nodes[i].Start("--super-read-only=ON", "--group-replication-start-on-boot=ON"))
+	n := g.nodes[i]
+	testkit.Must(g.T, n.Start("--super-read-only=ON", "--group-replication-start-on-boot=ON"))
+	testkit.Must(g.T, n.Wait(time.Minute, "SELECT 1", "1"))
+	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(time.Second) {
+		if n.Wait(time.Second, groupMembers, "0") != nil {
+			return
+		}
+		if err := g.exec(i, time.Minute, "START GROUP_REPLICATION"); err != nil {
+			g.Logf("%s: %v", n.Name, err)
+		}
+	}
 }
 
 // killed kills a node, and lets it join again.
 func (g *group) killed(i int) {
 	g.nodes[i].Kill()
 	g.Logf("%v: %s is killed", g.since(), g.nodes[i].Name)
-	time.Sleep(3 * time.Second)
+	testkit.Must(g.T, g.nodes[(i+1)%3].Wait(time.Minute, "SELECT COUNT(*) FROM performance_schema.replication_group_members", "2"))
 	g.join(i)
 	g.online(i)
 	g.cleared(i, "killed, has joined again")

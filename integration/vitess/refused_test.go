@@ -19,6 +19,13 @@ func TestVitess_WhatDoesNotWork(t *testing.T) {
 	testkit.Must(t, s.db.Create(&o).Error)
 	err := s.db.Clauses(clause.OnConflict{DoNothing: true}).Create(&Order{ID: o.ID}).Error
 	testkit.IsError(t, err, nil, "VT12001")
+	type Line struct {
+		ID      uidplugin.ID
+		OrderID uidplugin.ID
+		Title   string
+		Order   Order
+	}
+	testkit.IsError(t, s.db.Table("items").Create(&Line{Order: Order{Customer: "Bob"}}).Error, nil, "VT12001")
 	testkit.IsError(t, follow.Enable(t.Context(), s.db, &Order{}), nil, "Vitess", "no triggers")
 
 	type Migrated struct{ ID uidplugin.ID }
