@@ -23,7 +23,7 @@ HOSTILES := HostileWriters|HostileConsumers
 # The packages that have them; the others would be compiled for nothing.
 WITH_THEM = $(sort $(dir $(shell grep -rlE --include='*_test.go' 'func \w*($(WITHOUT_RACE)|$(HOSTILES))' .)))
 
-.PHONY: help test tests test-short minimum wings lint cross vuln bench compare rehearse
+.PHONY: help test tests test-short test-vitess minimum wings lint cross vuln bench compare rehearse
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -31,6 +31,8 @@ help: ## list the targets
 test: ## all tests against private MariaDB, MySQL and PostgreSQL servers, with the race detector where it can find anything
 	@command -v gcc >/dev/null || integration/servers.sh install gcc libc6-dev # for -race
 	@command -v chromium >/dev/null || integration/servers.sh install chromium || : # without it, integration/page says so
+	@command -v pgbouncer >/dev/null || { [ -d /run/systemd/system ] && [ "$${CI:-}" != true ]; } || \
+		integration/servers.sh install pgbouncer || : # not where that starts a service; TestPgBouncer says so
 	integration/servers.sh run -- $(MAKE) --no-print-directory tests
 
 # The first line is what the race detector would falsify, or only slow down; with it these are skipped. The tests of
@@ -45,6 +47,14 @@ test-short: ## the tests that need no server
 	go test $(PACKAGES)
 
 # go.work takes the highest version that any of its modules requires. An application may have the lowest.
+# A module of its own, and no part of go.work, because Vitess needs a newer Go than this library and takes minutes to build.
+# VITESS_FLAGS='-run Killed -vitess.for 10m' is the long form.
+test-vitess: export GOWORK := off
+test-vitess: ## build Vitess, and test on a vtgate with two shards and a mysqld
+	@bin=$$(mktemp -d); trap 'rm -rf "$$bin"' EXIT; cd integration/vitess; \
+	go build -o "$$bin/" tool; \
+	export UID_TEST_VITESS=$$bin; ../servers.sh run --engines mysql -- go test -v -count 1 -timeout 0 . $(VITESS_FLAGS)
+
 minimum: export GOWORK := off
 minimum: export CI :=
 minimum: ## vet and test the root module alone, on SQLite, with the versions that its go.mod requires

@@ -1,21 +1,29 @@
-// Shards distributes customers over four databases that share an id space. It needs only Go, because the databases are
+// Shards distributes customers over databases that share an id space. It needs only Go, because the databases are four
 // SQLite files:
 //
 //	go run ./examples/shards
+//
+// With flags they are databases of MySQL or MariaDB, or keyspaces of Vitess, where one that is sharded has all customers
+// and table customers must be in its vschema:
+//
+//	go run ./examples/shards -registry 'user:password@tcp(127.0.0.1:3306)/reg' -shard 'user:password@tcp(127.0.0.1:3306)/shop'
 package main
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 
 	"github.com/glebarez/sqlite"
 	"github.com/uidplugin/uidplugin"
+	"gorm.io/driver/mysql"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 )
@@ -28,8 +36,15 @@ type Customer struct {
 
 func main() {
 	slog.SetLogLoggerLevel(slog.LevelWarn) // hide the assignment of worker ids, because the example prints the slot
+	var dsns dsns
+	flag.StringVar(&dsns.registry, "registry", "", "data source `name` of MySQL with the registry, instead of SQLite")
+	flag.Func("shard", "data source `name` of MySQL with customers; repeat it for each shard", func(dsn string) error {
+		dsns.shards = append(dsns.shards, dsn)
+		return nil
+	})
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, os.Stdout)
+	err := run(ctx, os.Stdout, dsns)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "shards:", err)
@@ -37,8 +52,17 @@ func main() {
 	}
 }
 
+// dsns are the data source names of MySQL, if there are any.
+type dsns struct {
+	registry string
+	shards   []string
+}
+
 // run returns errors instead of exiting, so that deferred calls run.
-func run(ctx context.Context, out io.Writer) (err error) {
+func run(ctx context.Context, out io.Writer, dsns dsns) (err error) {
+	if (dsns.registry == "") != (len(dsns.shards) == 0) {
+		return errors.New("set both -registry and -shard, or neither")
+	}
 	dir, err := os.MkdirTemp("", "uidplugin-shards")
 	if err != nil {
 		return err
@@ -46,7 +70,11 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	s := &shop{ctx: ctx, out: out, shards: map[string]*gorm.DB{}}
 	defer func() { err = errors.Join(err, s.close()) }()
-	if err := s.open(dir); err != nil {
+	open := func() error { return s.openFiles(dir) }
+	if dsns.registry != "" {
+		open = func() error { return s.openServers(dsns) }
+	}
+	if err := open(); err != nil {
 		return err
 	}
 	for _, part := range []func() error{s.create, s.find} {
@@ -67,32 +95,59 @@ type shop struct {
 	ids      []uidplugin.ID
 }
 
-// open opens the registry and the shards, each with a plugin.
-func (s *shop) open(dir string) (err error) {
-	if s.registry, err = database(filepath.Join(dir, "registry.db")); err != nil {
+// openFiles opens the registry and the shards as SQLite files.
+func (s *shop) openFiles(dir string) (err error) {
+	const params = "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)"
+	if s.registry, err = database(sqlite.Open(filepath.Join(dir, "registry.db") + params)); err != nil {
 		return err
 	}
 	for i := range 4 {
 		name := fmt.Sprintf("shard%d.db", i+1)
-		db, err := database(filepath.Join(dir, name))
-		if err != nil {
-			return err
-		}
-		s.names, s.shards[name] = append(s.names, name), db
-		if err := db.Use(uidplugin.New(uidplugin.WithRegistry(s.registry), uidplugin.WithModels(&Customer{}))); err != nil {
-			return err
-		}
-		if err := db.AutoMigrate(&Customer{}); err != nil {
+		if err := s.add(name, sqlite.Open(filepath.Join(dir, name)+params)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// database opens a SQLite file.
-func database(path string) (*gorm.DB, error) {
-	return gorm.Open(sqlite.Open(path+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)"),
-		&gorm.Config{Logger: logger.Discard}) // errors are returned as well
+// openServers opens them by data source names of MySQL.
+func (s *shop) openServers(dsns dsns) (err error) {
+	parameters := func(dsn string) string {
+		if strings.Contains(dsn, "?") {
+			return dsn + "&parseTime=true"
+		}
+		return dsn + "?parseTime=true"
+	}
+	if s.registry, err = database(mysql.Open(parameters(dsns.registry))); err != nil {
+		return err
+	}
+	for i, dsn := range dsns.shards {
+		if err := s.add(fmt.Sprintf("shard%d", i+1), mysql.Open(parameters(dsn))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add opens a shard with a plugin. The registry knows it by its name, because databases of two servers may have one name.
+func (s *shop) add(name string, dialector gorm.Dialector) error {
+	db, err := database(dialector)
+	if err != nil {
+		return err
+	}
+	s.names, s.shards[name] = append(s.names, name), db
+	err = db.Use(uidplugin.New(uidplugin.WithRegistry(s.registry), uidplugin.WithDatabaseName(name), uidplugin.WithModels(&Customer{})))
+	if err != nil {
+		return err
+	}
+	if db.Take(&Customer{}, "id = 0").Error == gorm.ErrRecordNotFound {
+		return nil // the table is there; on Vitess AutoMigrate would not see it
+	}
+	return db.AutoMigrate(&Customer{})
+}
+
+func database(dialector gorm.Dialector) (*gorm.DB, error) {
+	return gorm.Open(dialector, &gorm.Config{Logger: logger.Discard}) // errors are returned as well
 }
 
 // close closes the plugins first, because that releases the slot, and then the pools.
@@ -146,6 +201,9 @@ func (s *shop) find() error {
 			return err
 		}
 		fmt.Fprintf(s.out, "  %d  %s  %s of %s\n", id, where.Database, row.(*Customer).Name, where.Table)
+	}
+	if len(s.names) == 1 {
+		return nil
 	}
 	_, err := any.Find(s.ctx, s.ids[1])
 	if !errors.Is(err, uidplugin.ErrOtherDatabase) {

@@ -4,13 +4,15 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 func TestRun(t *testing.T) {
 	t.Parallel()
 
 	var out bytes.Buffer
-	if err := run(t.Context(), &out); err != nil {
+	if err := run(t.Context(), &out, dsns{}); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
 	for _, want := range []string{
@@ -20,4 +22,26 @@ func TestRun(t *testing.T) {
 			t.Errorf("it does not say %q:\n%s", want, &out)
 		}
 	}
+}
+
+// Shards can be databases of MySQL, and again after the first run has made the tables.
+func TestRun_OnServers(t *testing.T) {
+	t.Parallel()
+
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		dsns := dsns{registry: d.DSN(), shards: []string{d.New(t).DSN(), d.New(t).DSN()}}
+		for range 2 {
+			var out bytes.Buffer
+			if err := run(t.Context(), &out, dsns); err != nil {
+				t.Fatalf("%v\n%s", err, &out)
+			}
+			testkit.SaysAll(t, out.String(), "  shard1  Ada  ", "  shard2  Dot of customers\n", `is of the database "shard2"`)
+		}
+	}, "mariadb", "mysql")
+}
+
+func TestRun_RefusesARegistryWithoutShards(t *testing.T) {
+	t.Parallel()
+
+	testkit.IsError(t, run(t.Context(), &bytes.Buffer{}, dsns{registry: "x"}), nil, "-shard")
 }

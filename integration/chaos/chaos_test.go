@@ -19,7 +19,6 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/migrations"
 	"github.com/uidplugin/uidplugin/workernode"
-	"gorm.io/driver/mysql"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 )
@@ -247,6 +246,7 @@ func (c *chaos) releaseOld(silent time.Duration) {
 type chaos struct {
 	*testing.T
 	dir    string // of files
+	engine string // mariadb if empty
 	dsn    string
 	direct *workernode.DB
 	sql    *sqldb.DB
@@ -300,7 +300,7 @@ func newChaos(t *testing.T) *chaos {
 // connect makes the tables.
 func (c *chaos) connect(dsn string) {
 	c.dsn = dsn
-	db, err := gorm.Open(mysql.Open(dsn), &gorm.Config{Logger: logger.Discard})
+	db, err := gorm.Open(chaosDialector(c.engine, dsn), &gorm.Config{Logger: logger.Discard})
 	if err != nil {
 		c.Fatal(err)
 	}

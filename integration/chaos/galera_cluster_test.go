@@ -10,26 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// A galera is a cluster of three nodes, each of which takes writes.
-type galera struct {
-	*testing.T
-	begin  time.Time
-	nodes  []*harness.MariaDB
-	clears []galeraClear
-	homes  map[string]int // the node of each process, by the names of its files
-}
-
-// A galeraClear is the moment at which a fault of a node was over.
-type galeraClear struct {
-	what string
-	node int
-	at   time.Time
-}
+// A galera is a cluster of Galera.
+type galera struct{ *cluster }
 
 // galeraTransfer copies the data of a node to one that joins, on one machine. The server's own scripts need more
 // programs, and a package that starts a server for the whole system.
@@ -83,10 +69,14 @@ echo "done $state"
 `
 
 // newGalera brings three nodes up.
-func newGalera(t *testing.T) *galera {
+func newGalera(t *testing.T) galera {
 	harness.NeedMariaDB(t)
 	provider := testkit.GaleraProvider(t)
-	g := &galera{T: t, begin: time.Now(), homes: map[string]int{}}
+	g := galera{newCluster(t)}
+	g.back = func(i int) {
+		testkit.Must(t, g.nodes[(i+1)%3].Wait(time.Minute, "SHOW STATUS LIKE 'wsrep_cluster_size'", "3"))
+		g.synced(i)
+	}
 	dir := harness.MariaDBFolder(t, "galera")
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "wsrep_sst_copy"), []byte(galeraTransfer), 0o755))
 	var members []string
@@ -117,40 +107,20 @@ func newGalera(t *testing.T) *galera {
 	return g
 }
 
-func (g *galera) since() time.Duration { return time.Since(g.begin).Round(10 * time.Millisecond) }
-
 const (
 	galeraState = "SHOW STATUS LIKE 'wsrep_local_state_comment'"
 	galeraPart  = "SHOW STATUS LIKE 'wsrep_cluster_status'"
 )
 
 // synced waits until a node takes statements.
-func (g *galera) synced(i int) {
+func (g galera) synced(i int) {
 	g.Helper()
 	testkit.Must(g.T, g.nodes[i].Wait(time.Minute, galeraState, "Synced"))
 	testkit.Must(g.T, g.nodes[i].Wait(time.Minute, "SHOW STATUS LIKE 'wsrep_ready'", "ON"))
 }
 
-// cleared notes that a fault of a node is over.
-func (g *galera) cleared(i int, what string) {
-	what = g.nodes[i].Name + ", " + what
-	g.clears = append(g.clears, galeraClear{what, i, time.Now()})
-	g.Logf("%v: %s", g.since(), what)
-}
-
-// dsn returns the data source name of a database on a node.
-func (g *galera) dsn(i int, schema string) string {
-	return harness.MariaDBDSN(g.nodes[i].Address(), schema)
-}
-
-// releaseOld frees the slots of a database whose holders have been silent for so long; see chaos.releaseOld.
-func (g *galera) releaseOld(node int, schema string, silent time.Duration) {
-	now := generator.DefaultLayout().TickAt(time.Now().Add(-silent))
-	testkit.Must(g.T, g.nodes[node].Exec(fmt.Sprintf("UPDATE %s.WORKER_SLOT SET HOLDER = '', VERSION = VERSION + 1000 WHERE HOLDER <> '' AND SEEN_TICK < %d", schema, now)))
-}
-
 // killed kills a node, and lets it join again.
-func (g *galera) killed(i int) {
+func (g galera) killed(i int) {
 	g.nodes[i].Kill()
 	g.Logf("%v: %s is killed", g.since(), g.nodes[i].Name)
 	time.Sleep(6 * time.Second)
@@ -159,7 +129,7 @@ func (g *galera) killed(i int) {
 }
 
 // join starts a node that was killed.
-func (g *galera) join(i int) {
+func (g galera) join(i int) {
 	testkit.Must(g.T, g.nodes[i].Start())
 	if err := g.nodes[i].Wait(time.Minute, galeraState, "Synced"); err != nil {
 		g.Log(err) // a node that gets no state, as its donor has left, ends
@@ -170,48 +140,9 @@ func (g *galera) join(i int) {
 	g.cleared(i, "killed, has joined again")
 }
 
-// stopped stops a node for longer than the short grants last, and a process at another node. Meanwhile a process that
-// starts reclaims its slot. If there is a control, its first processes are stopped, too, and its others start.
-func (g *galera) stopped(i int, d time.Duration, c, control *chaos) {
-	n, one, two := g.nodes[i], (i+1)%3, (i+2)%3
-	asleep := []*chaosSlot{c.slots[4+one]}
-	testkit.Must(g.T, n.Pause())
-	c.stop(asleep[0], time.Minute)
-	if control != nil {
-		for _, s := range control.slots[:2] {
-			control.stop(s, time.Minute)
-			asleep = append(asleep, s)
-		}
-	}
-	g.Logf("%v: %s is stopped, and a process at another node", g.since(), n.Name)
-	time.Sleep(d)
-	again := c.slots[4+two]
-	c.kill(again)
-	if d > 2*chaosLead+time.Second { // then their slots can be reclaimed
-		g.releaseOld(one, "uid", 2*chaosLead+time.Second)
-		g.releaseOld(one, "control", 2*chaosLead+time.Second)
-	}
-	g.start(c, again, two)
-	if control != nil {
-		for _, s := range control.slots[2:] {
-			control.start(s)
-		}
-	}
-	time.Sleep(2 * time.Second)
-	testkit.Must(g.T, n.Resume())
-	for _, s := range asleep {
-		s.resume(true)
-	}
-	g.cleared(i, "stopped, goes on")
-	testkit.Must(g.T, g.nodes[one].Wait(time.Minute, "SHOW STATUS LIKE 'wsrep_cluster_size'", "3"))
-	g.synced(i)
-	g.cleared(i, "stopped, has joined again")
-	time.Sleep(3 * time.Second)
-}
-
 // halved kills two nodes at once. The third one has no quorum and takes no statements, until an operator makes it the
 // cluster. Then the others join.
-func (g *galera) halved(survivor int, away time.Duration) {
+func (g galera) halved(survivor int, away time.Duration) {
 	s := g.nodes[survivor]
 	var dead []int
 	for i := range g.nodes {

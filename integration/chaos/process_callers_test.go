@@ -7,7 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strings"
+	"regexp"
 	"time"
 
 	"github.com/uidplugin/uidplugin"
@@ -58,7 +58,7 @@ func (c *chaosProcess) singles(m chaosMaker) {
 			if err == nil || ids[0] > 0 { // an INSERT that failed may have been executed
 				last[table] = c.record(table, last[table], ids)
 			}
-			if err != nil && strings.Contains(err.Error(), "Error 1062") {
+			if err != nil && duplicateKey.MatchString(err.Error()) {
 				c.event("fault", fmt.Sprintf("the key of a row is there already: %v; ids %d", err, ids))
 			}
 		}
@@ -69,6 +69,8 @@ func (c *chaosProcess) singles(m chaosMaker) {
 		}
 	}
 }
+
+var duplicateKey = regexp.MustCompile(`Error 1062|SQLSTATE 23505`)
 
 // call calls f until it succeeds, and records the time if it was long. It returns an error if the maker was closed.
 func (c *chaosProcess) call(caller, table int, f func(ctx context.Context) error) error {

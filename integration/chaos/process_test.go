@@ -24,6 +24,7 @@ import (
 	"unsafe"
 
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 )
@@ -74,9 +75,10 @@ const chaosVariable = "UID_TEST_CHAOS"
 
 // A chaosTask is the work of a process of TestChaos.
 type chaosTask struct {
-	DSN   string
-	Files string // the beginning of the names of its files
-	Clock string // the file with what to add to the wall clock, in seconds
+	Engine string // mariadb if empty
+	DSN    string
+	Files  string // the beginning of the names of its files
+	Clock  string // the file with what to add to the wall clock, in seconds
 
 	Plugin    bool // through uidplugin.New, or with package workernode alone
 	Skew      time.Duration
@@ -289,14 +291,13 @@ func (c *chaosProcess) open() (chaosMaker, *sql.DB, error) {
 }
 
 func (c *chaosProcess) openOnce() (chaosMaker, *sql.DB, error) {
-	mariadb := testkit.MariaDB()
 	open := func() (*gorm.DB, error) {
-		return gorm.Open(mariadb.Dialector(c.DSN), &gorm.Config{Logger: logger.Discard})
+		return gorm.Open(chaosDialector(c.Engine, c.DSN), &gorm.Config{Logger: logger.Discard})
 	}
 	if c.Unguarded != "" {
 		wire := &testkit.Wire{}
 		wire.Set(unguarded(c.Unguarded))
-		open = func() (*gorm.DB, error) { return wire.Connect(mariadb, c.DSN) }
+		open = func() (*gorm.DB, error) { return wire.Connect(testkit.MariaDB(), c.DSN) }
 	}
 	db, err := open()
 	if err != nil {
@@ -315,6 +316,15 @@ func (c *chaosProcess) openOnce() (chaosMaker, *sql.DB, error) {
 	}
 	maker, err := c.openManager(ctx, db)
 	return maker, pool, err
+}
+
+// chaosDialector returns GORM's dialector. On PostgreSQL it is the one for a pooler that lends connections for the time of
+// a transaction.
+func chaosDialector(engine, dsn string) gorm.Dialector {
+	if engine == "postgres" {
+		return postgres.New(postgres.Config{DSN: dsn, PreferSimpleProtocol: true})
+	}
+	return testkit.MariaDB().Dialector(dsn)
 }
 
 // chaosLead is short, so that much happens in a short time.

@@ -72,3 +72,18 @@ func TestServerCheck_IsRepeated(t *testing.T) {
 		refuses(false)
 	})
 }
+
+// The errors of all servers about a table that does not exist; the last one is vtgate's, about a keyspace with shards.
+func TestNoTable_MatchesTheErrorsOfAllServers(t *testing.T) {
+	for text, want := range map[string]bool{
+		"Error 1146 (42S02): Table 'shop.UID_FOLLOW' doesn't exist":             true,
+		"ERROR: relation \"UID_FOLLOW\" does not exist (SQLSTATE 42P01)":        true,
+		"SQL logic error: no such table: UID_FOLLOW (1)":                        true,
+		"Error 1105 (HY000): table UID_FOLLOW not found":                        true,
+		"Error 1105 (HY000): target: shop.80-.primary: no healthy tablet found": false,
+	} {
+		if got := noTable.MatchString(text); got != want {
+			t.Errorf("noTable matches %q: %v", text, got)
+		}
+	}
+}

@@ -150,7 +150,7 @@ func List(ctx context.Context, db *sqldb.DB, layout generator.Layout, known ...s
 }
 
 var (
-	noTable    = regexp.MustCompile(`Error (1049|1146) |SQLSTATE (42P01|3F000)|no such table`)
+	noTable    = regexp.MustCompile(`Error (1049|1146) |SQLSTATE (42P01|3F000)|no such table|Error 1105 .*table \S+ not found`)
 	notAllowed = regexp.MustCompile(`Error (1044|1142) |SQLSTATE 42501`)
 )
 

@@ -143,6 +143,37 @@ func TestRewrite_AssignsNoKeyThatGORMAloneWouldNot(t *testing.T) {
 	}
 }
 
+// GORM saves the children of a row with an update of their foreign key. On Vitess it may be the column that chooses the
+// shard, which a statement may set to VALUES of itself only.
+func TestRewrite_LeavesForeignKeysAsGORMAssignsThem(t *testing.T) {
+	t.Parallel()
+
+	type Part struct {
+		ID         int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+		ShipmentID int64
+		Title      string
+		Size       int
+		CreatedAt  time.Time
+	}
+	type Bare struct {
+		ID         int64 `gorm:"primaryKey;autoIncrement:false;uid"`
+		ShipmentID int64
+	}
+	children := clause.OnConflict{Columns: []clause.Column{{Name: "id"}}, DoUpdates: clause.AssignmentColumns([]string{"shipment_id"})}
+	const id = "IF(LAST_INSERT_ID(IF(`id` BETWEEN 2 AND 9223372036854775807,`id`,1))=0,"
+	for dest, want := range map[any]string{
+		&Part{Title: "lid"}: "`shipment_id`=VALUES(`shipment_id`),`size`=" + id + "`size`,`size`)",
+		// There is no other column.
+		&Bare{}: "`shipment_id`=" + id + "VALUES(`shipment_id`),VALUES(`shipment_id`)),`shipment_id`=VALUES(`shipment_id`)",
+	} {
+		tx := rewritten(t, dryMySQL(t, "8.4.6-Vitess")).Clauses(children).Create(dest)
+		_, got, _ := strings.Cut(tx.Statement.SQL.String(), "ON DUPLICATE KEY UPDATE ")
+		if tx.Error != nil || got != want {
+			t.Errorf("%T: %s, %v\nwant %s", dest, got, tx.Error, want)
+		}
+	}
+}
+
 // dryMySQL returns a handle that builds the statements for a version of MySQL or MariaDB and sends nothing.
 func dryMySQL(tb testing.TB, version string) *gorm.DB {
 	tb.Helper()

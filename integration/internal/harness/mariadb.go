@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -27,6 +28,8 @@ type MariaDB struct {
 	Port int
 	args []string
 	Env  []string
+
+	mysqld []string // the beginning of the command line if it is MySQL; see NewMySQL
 
 	cmd   *exec.Cmd
 	ended chan struct{} // closed after the process has ended
@@ -85,29 +88,30 @@ func (m *MariaDB) Install(t *testing.T) {
 	t.Helper()
 	users := filepath.Join(m.Dir, "users.sql")
 	testkit.Must(t, os.WriteFile(users, []byte("FLUSH PRIVILEGES;\nCREATE USER 'test'@'%' IDENTIFIED BY 'test';\nGRANT ALL ON *.* TO 'test'@'%' WITH GRANT OPTION;\n"), 0o666))
-	out, err := exec.Command("mariadb-install-db", mariadbUser("--no-defaults", "--datadir="+m.Data(), "--tmpdir="+m.Dir,
-		"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", "--innodb-log-file-size=32M", "--extra-file="+users)...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("mariadb-install-db: %v\n%s", err, out)
+	cmd := exec.Command("mariadb-install-db", mariadbUser("--no-defaults", "--datadir="+m.Data(), "--tmpdir="+m.Dir,
+		"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", "--innodb-log-file-size=32M", "--extra-file="+users)...)
+	if m.mysqld != nil {
+		cmd = exec.Command(m.mysqld[0], mariadbUser(append(m.mysqld[1:], "--datadir="+m.Data(), "--skip-log-bin", "--innodb-redo-log-capacity=32M",
+			"--innodb-use-native-aio=0", "--initialize-insecure", "--init-file="+users)...)...)
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, out)
 	}
 }
 
 // Start starts the server without waiting for it to answer.
 func (m *MariaDB) Start(extra ...string) error {
-	path, err := exec.LookPath("mariadbd")
-	if err != nil {
-		path = "/usr/sbin/mariadbd"
-	}
 	log, err := os.OpenFile(m.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
 	_ = os.Remove(filepath.Join(m.Data(), "s.sock"))
-	args := mariadbUser("--no-defaults", "--datadir="+m.Data(), "--port="+strconv.Itoa(m.Port), "--socket=s.sock", "--bind-address=127.0.0.1",
-		"--skip-name-resolve", "--performance-schema=OFF", "--max-connections=500", "--innodb-buffer-pool-size=64M", "--innodb-log-file-size=32M",
-		"--innodb-flush-log-at-trx-commit=1", "--innodb-use-native-aio=0", "--character-set-server=utf8mb4", "--skip-log-error")
-	cmd := exec.Command(path, append(append(args, m.args...), extra...)...)
+	command := m.command()
+	args := mariadbUser("--datadir="+m.Data(), "--port="+strconv.Itoa(m.Port), "--socket=s.sock", "--bind-address=127.0.0.1",
+		"--skip-name-resolve", "--max-connections=500", "--innodb-buffer-pool-size=64M",
+		"--innodb-flush-log-at-trx-commit=1", "--innodb-use-native-aio=0", "--character-set-server=utf8mb4")
+	cmd := exec.Command(command[0], slices.Concat(command[1:], args, m.args, extra)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = m.Data(), log, log
 	cmd.Env = append(append(os.Environ(), "TMPDIR="+filepath.Join(m.Dir, "tmp"), "LC_ALL=C"), m.Env...)
 	// A separate process group with the server's scripts. It ends with this process.
@@ -122,6 +126,18 @@ func (m *MariaDB) Start(extra ...string) error {
 		close(ended)
 	}()
 	return nil
+}
+
+// command returns the beginning of the command line.
+func (m *MariaDB) command() []string {
+	if m.mysqld != nil {
+		return append(slices.Clip(m.mysqld), "--mysqlx=0", "--innodb-redo-log-capacity=32M")
+	}
+	path, err := exec.LookPath("mariadbd")
+	if err != nil {
+		path = "/usr/sbin/mariadbd"
+	}
+	return []string{path, "--no-defaults", "--performance-schema=OFF", "--innodb-log-file-size=32M", "--skip-log-error"}
 }
 
 // Wait polls a query of one value until it returns want. It returns an error after limit, or if the server ends.

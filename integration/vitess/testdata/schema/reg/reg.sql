@@ -1,0 +1,1 @@
+CREATE TABLE reg_exists (id bigint PRIMARY KEY);
