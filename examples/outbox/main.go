@@ -85,7 +85,8 @@ func run(ctx context.Context, dialector gorm.Dialector, out io.Writer) (err erro
 	return report(db.WithContext(ctx), out)
 }
 
-// failOnce makes a consumer fail between the effect and the commit of its third event. It handles the event again.
+// failOnce makes a consumer fail between the effect and the commit of its third event. The consumer then handles this
+// event again.
 func failOnce(handle func(*gorm.DB, *Event) error) func(*gorm.DB, *Event) error {
 	n := 0
 	return func(tx *gorm.DB, e *Event) error {
