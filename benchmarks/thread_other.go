@@ -2,5 +2,5 @@
 
 package main
 
-// preempted returns 0: only Linux counts for each thread.
+// preempted returns 0, because only Linux counts preemptions of each thread.
 func preempted() int64 { return 0 }

@@ -16,40 +16,42 @@ import (
 	"gorm.io/gorm"
 )
 
-// Consume calls handle for each row of T, in the order of their ids, until the context ends. What handle writes through
-// tx, and how far the consumer is, are one transaction, so each row takes effect once. [Enable] must have been called for
-// the model.
+// Consume calls handle for each row of T, in the order of their ids, until the context ends. The transaction tx
+// contains what handle writes and the new cursor of the consumer, so each row takes effect once. Call [Enable] for the
+// model first.
 //
 //	err := follow.Consume(ctx, db, "invoices", func(tx *gorm.DB, e *Event) error {
 //		return tx.Create(&Invoice{EventID: e.ID}).Error
 //	})
 //
-// Any number of processes may run the consumer of a name. One of them works, and another takes over within seconds if it
-// ends or stands still. The cursor is a row of UID_CURSOR, which [Enable] creates; a new consumer begins with the oldest
-// row, see [FromNow] and [From].
+// Any number of processes may run a consumer of the same name. One of them works. If it ends or stands still, another
+// one takes over within seconds. The cursor is a row of UID_CURSOR, a table that [Enable] creates. A new consumer
+// begins with the oldest row, unless you pass [FromNow] or [From].
 //
-// Rows that do not match the conditions of db are passed over, as by [Rows]. A row is as it was when it was read: to see
-// its present state, lock it in handle.
+// Rows that do not match the conditions of db are passed over, as by [Rows]. A row may have changed since it was read.
+// To see its present state, load it with a lock in handle.
 //
-// If handle returns an error, its transaction is rolled back, and the row comes again: first after a second, then after
-// up to a minute. No other row comes before it, unless handle returns [Skip]. ErrTooLate and conflicts in the database,
-// such as deadlocks, are repeated at once. If handle panics, so does Consume, after a rollback.
+// If handle returns an error, its transaction is rolled back, and the row comes again: first after a second, later
+// after up to a minute. Until it succeeds no other row comes, unless handle returns [Skip]. After ErrTooLate, and after
+// conflicts in the database such as deadlocks, the row comes again at once. If handle panics, Consume rolls back and
+// panics as well.
 //
-// Consume repeats what fails in the database, and logs it. It returns when the context has ended, after the row in hand,
-// with the cause, which is the signal after signal.NotifyContext, so look at ctx.Err(). The other errors are those of
-// [Enable] and the conditions, or wrap [ErrNotEnabled], [ErrRemoved] or [uidplugin.ErrOption].
+// If a statement of Consume itself fails, Consume logs the error and tries again. When the context ends, Consume
+// finishes the present transaction and returns the cause, which is the signal after signal.NotifyContext. Other errors mean that it cannot go on: the model or the
+// conditions of db are not suitable, as in [Enable] and [Rows], or the error wraps [ErrNotEnabled], [ErrRemoved] or
+// [uidplugin.ErrOption].
 //
 // # What handle must not do
 //
-//   - Write by another handle than tx. It is then not part of the transaction, takes effect again when the row comes
-//     again, and waits forever if the pool has a single connection, which tx has.
-//   - End the transaction: commit, roll back, or change tables, which commits on MySQL and MariaDB.
-//   - Stand still. After 30 seconds without a statement the server ends the transaction, and the row comes again. So send
-//     e-mails and the like by short calls. They may happen twice, so give the receiver the row's id as a key.
+//   - Write by another handle than tx. The write would not be part of the transaction, so it would take effect again
+//     when the row comes again. It would wait forever on a pool of one connection, because tx has that.
+//   - End the transaction: commit, roll back, or change tables, because that commits on MySQL and MariaDB.
+//   - Stand still. After 30 seconds without a statement the server ends the transaction, and the row comes again. So
+//     send e-mails and the like by short calls. They may happen twice, so give the receiver the row's id as a key.
 //   - Insert into a followed table, if that can be avoided. Followers of that table wait until the transaction ends.
 //
-// On SQLite, other writers wait while handle runs. With dbresolver, rows are read from the primary, and handle writes to
-// it. The database needs the isolation level of its default or a higher one.
+// On SQLite, other writers wait while handle runs. With dbresolver, rows are read from the primary, and handle writes
+// to it. The isolation level must be the default of the database or a higher one.
 func Consume[T any](ctx context.Context, db *gorm.DB, name string, handle func(tx *gorm.DB, row *T) error, options ...ConsumeOption) error {
 	if handle == nil {
 		return errNoHandler
@@ -58,7 +60,8 @@ func Consume[T any](ctx context.Context, db *gorm.DB, name string, handle func(t
 }
 
 // ConsumeBatch is [Consume] for up to size rows in a transaction, which is faster. handle gets at least one row. If it
-// fails, or returns [Skip], the rows come again one by one, and only then Skip counts.
+// fails or returns [Skip] for several rows, they come again one by one. A row is skipped only if handle returns Skip
+// for it alone.
 func ConsumeBatch[T any](ctx context.Context, db *gorm.DB, name string, size int, handle func(tx *gorm.DB, rows []*T) error, options ...ConsumeOption) error {
 	if handle == nil {
 		return errNoHandler
@@ -110,7 +113,7 @@ func consume[T any](ctx context.Context, db *gorm.DB, name string, size int, han
 	return engine.Consume(ctx, core.Value[engine.Handle](t.core), t.mark, s)
 }
 
-// cursorsIn returns the statements of the database with the effects.
+// cursorsIn returns what sends statements to the database of effects.
 func cursorsIn(effects *gorm.DB, t *table) (*sqldb.DB, error) {
 	if c, err := core.Of(effects); err == nil {
 		return c.Statements(effects, timeout)
@@ -127,11 +130,11 @@ func (t *table) space(ctx context.Context) (string, error) {
 	return cmp.Or(name[:min(len(name), 128)], "main"), err
 }
 
-// conditions returns a hash of the statement that reads rows. The error is that of a clause that the handle must not
-// have.
+// conditions returns a hash of the statement that reads rows. It returns an error if the handle has a clause that it
+// must not have.
 func (r *reader[T]) conditions(ctx context.Context) (string, error) {
 	var rows []*T
-	handle := r.handle.WithContext(ctx) // with a configuration of its own
+	handle := r.handle.WithContext(ctx) // a copy, because dry changes its configuration
 	query := r.model.Where(ctx, handle, r.after(0), dry{}).Find(&rows)
 	if errors.Is(query.Error, uidplugin.ErrClause) {
 		return "", query.Error
@@ -140,7 +143,7 @@ func (r *reader[T]) conditions(ctx context.Context) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// A dry clause makes a query only build its statement, after the clauses of the handle were checked.
+// A dry clause makes a query build its statement without sending it. The clauses of the handle are checked before.
 type dry struct{ from }
 
 func (dry) ModifyStatement(stmt *gorm.Statement) { stmt.DB.DryRun = true }

@@ -91,15 +91,16 @@ func (m *mapping) same(n *mapping) bool {
 // positions a tick has, so a caller that loads the window sees values that belong together. The ring's cursor has a
 // cache line of its own. The rest shares another one, which is hardly ever written while the ring is in use.
 //
-// A window is open or closed, as queue.open shows. From an open one every caller takes, out of the ring. From a closed
-// one only the slow path takes, by raising next.
+// queue.open shows whether the window is open. It is closed at first, is opened at most once, and is never opened
+// again. From an open window every caller takes, out of the ring. From a closed one only the slow path takes, by
+// raising next.
 type window struct {
 	ring ringbuffer.Computed
 	mapping
 
 	// next is a position in the scale of this window. Each position below it was handed out or skipped. It only
-	// grows, and is guarded by mu. While the ring is open, next follows the ring's cursor, one visit late. Otherwise
-	// the next id begins there, or later.
+	// grows, and is guarded by mu. While the ring is open, next is the ring's cursor as of the last visit of the Clock
+	// (cached_visits.go). Otherwise the next id begins there, or later.
 	next uint64
 
 	// until is the last tick of the lease. It only grows, and is guarded by mu. No position beyond it is ever given.

@@ -29,7 +29,7 @@ type allocator struct {
 	params  lease.Params
 	most    int   // limit of lanes for a generator
 	first   int64 // FIRST_ID of the registry
-	sparing bool  // generators get lanes late, as after [TableLease.Spare], because nobody will use them again
+	sparing bool  // generators get lanes late, as after [TableLease.Spare], because no later process can use the lanes
 
 	log *slog.Logger
 
@@ -107,9 +107,9 @@ func (a *allocator) addRead(nodes []*Node) {
 	}
 }
 
-// dropDeleted gives up worker ids whose rows were deleted, because their ids cannot be located. Their tables get
-// others. An unused worker id whose row names another table serves that one, because an operator has renamed it. One in
-// use is given up, because its generator makes ids for the old name. The caller holds the mutex.
+// dropDeleted gives up worker ids whose rows were deleted, because their ids cannot be located. Their tables get other
+// worker ids. If a row names another table, an operator has renamed the table. Then an unused worker id serves the new
+// name. A worker id in use is given up, because its generator makes ids for the old name. The caller holds the mutex.
 func (a *allocator) dropDeleted(nodes []*Node) {
 	there := make(map[int64]Table, len(nodes))
 	for _, n := range nodes {
@@ -290,8 +290,8 @@ func (a *allocator) leasesOf(lanes []*worker) []generator.Lease {
 	return leases
 }
 
-// postpone keeps generators from further lanes until again, because adding worker ids of tables has failed. It reports
-// false, and does nothing, if a generator waits for its first one.
+// postpone makes generators wait for further lanes until the time again, because adding worker ids of tables has
+// failed. It reports false, and does nothing, if a generator waits for its first worker id.
 func (a *allocator) postpone(tables []Table, again time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -308,7 +308,8 @@ func (a *allocator) postpone(tables []Table, again time.Time) bool {
 	return true
 }
 
-// limit lets generators do with the lanes that the slot has until again, because the layout has no further worker ids.
+// limit makes generators use only the lanes that the slot has, until the time again, because the layout has no further
+// worker ids.
 // more reports whether that changes anything. used reports whether a generator has a worker id.
 func (a *allocator) limit(why error, again time.Time) (more, used bool) {
 	a.mu.Lock()

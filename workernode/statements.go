@@ -112,7 +112,7 @@ const whereAsExpected = ` WHERE "ID" = ? AND "HOLDER" = ? AND "VERSION" = ? AND 
 // expected returns the values of whereAsExpected.
 func expected(c lease.Change) []any { return []any{c.Slot, c.Holder, c.Version, c.Fence} }
 
-// update executes c. It reports false if the row was not as c compares.
+// update executes c, such as a renewal or a keep-alive. It reports false if the row was not as c compares.
 func (s *statements) update(ctx context.Context, c lease.Change, now int64) (bool, error) {
 	n, err := s.db.sql.Exec(ctx, `UPDATE "WORKER_SLOT" SET "FENCE" = ?, "VERSION" = ?, "HOLDER" = ?, "SEEN_TICK" = ?, "MODIFIED" = CURRENT_TIMESTAMP`+
 		whereAsExpected, append([]any{c.NewFence, c.NewVersion, c.NewHolder, now}, expected(c)...)...)

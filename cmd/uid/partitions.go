@@ -21,7 +21,7 @@ func (a *app) partitionsCommand() *cobra.Command {
 MariaDB. It changes nothing. Run it often, for example each day, because INSERTs fail beyond the last partition.
 
 There will be partitions for the present month, week or day, and for --ahead after it. With --keep it also prints
-the statements that drop the partitions with older rows; it keeps as many complete periods before the present one.
+the statements that drop the partitions with older rows. --keep 24 keeps 24 complete periods before the present one.
 Periods are in UTC, by the clock of the database.
 
 For a table without partitions it first prints the conversion. The key must be a single column with ids. The document

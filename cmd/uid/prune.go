@@ -29,13 +29,14 @@ func (a *app) pruneCommand() *cobra.Command {
 		Use:   "prune --before TIME",
 		Short: "Remove the processes of old sessions",
 		Long: `prune removes the rows of WORKER_SESSION that record which process held which slot before a time. Older ids
-then resolve to their table and time, but not to their process. A number of that age that no process made may
-resolve too.
+then resolve to their table and time, but not to their process. Numbers of that age may resolve too, even if no
+process made them.
 
-Each slot keeps the latest session that began before the time, because it may have made ids after it, and one
-row without a process for the others. Sessions of other regions stay: prune them there. WORKER_SLOT keeps the last
-holder of each slot, and WORKER_NODE the process that inserted each worker id. Processes may run meanwhile. It
-needs the privileges SELECT, UPDATE and DELETE on WORKER_SESSION. Only a backup can restore removed sessions.`,
+Each slot keeps the latest session that began before the time, because that session may have made ids after it.
+One row without a process replaces the earlier ones. Sessions of other regions stay: prune them there.
+WORKER_SLOT keeps the last holder of each slot, and WORKER_NODE the process that inserted each worker id.
+Processes may run meanwhile. It needs the privileges SELECT, UPDATE and DELETE on WORKER_SESSION. Only a backup
+can restore removed sessions.`,
 		Example: `  uid sessions prune --before 2025-01-01 --dry-run
   uid sessions prune --before 90d`,
 		Args: cobra.NoArgs,
@@ -82,7 +83,7 @@ func (a *app) prune(ctx context.Context, d *database, p pruning, dry, yes bool) 
 			return err
 		}
 	}
-	ctx, stop := untilSignal(ctx) // so that it can report the removed sessions
+	ctx, stop := untilSignal(ctx) // so that after Ctrl+C the removed sessions are still reported
 	defer stop()
 	did, err := d.Prune(ctx, p.Before)
 	p.Slots, p.Sessions, p.Done = did.Slots, did.Sessions, true
@@ -95,8 +96,8 @@ func (a *app) prune(ctx context.Context, d *database, p pruning, dry, yes bool) 
 	return a.writePruning(p)
 }
 
-// confirm asks a question at a terminal. It returns an error unless the answer is yes. otherwise is the advice for other
-// inputs.
+// confirm asks a question at a terminal. It returns an error unless the answer is yes. otherwise is the advice for
+// other inputs.
 func (a *app) confirm(question, otherwise string) error {
 	file, ok := a.in.(*os.File)
 	if !ok || !isatty.IsTerminal(file.Fd()) {

@@ -76,7 +76,8 @@ func TestLostCommits_NoIDTwiceAfterLead(t *testing.T) {
 func TestRestoredBackup_WithFloorTick(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db, c := d.Open(t, nil), testkit.NewClock(time.Now())
+		db, wire := testkit.OpenWire(t, d)
+		operator, c := d.Open(t, nil), testkit.NewClock(time.Now())
 		ledger := testkit.NewLedger(t)
 		of := map[int64]string{}
 		add := func(table string, g *harness.Tenant) {
@@ -91,7 +92,7 @@ func TestRestoredBackup_WithFloorTick(t *testing.T) {
 		running := harness.NewManager(t, db, c, nil)
 		g := harness.NewTenant(t, running, "t1")
 		add("t1", g)
-		back := harness.Snapshot(t, db)
+		back := harness.Snapshot(t, operator)
 		c.Add(10 * time.Minute)
 		g.Renewed(t, running, c)
 		add("t1", g)
@@ -100,13 +101,15 @@ func TestRestoredBackup_WithFloorTick(t *testing.T) {
 		add("t3", h)
 
 		for _, table := range harness.Tables {
-			harness.Exec(t, db, `DROP TABLE "WORKER_`+table+`"`)
+			harness.Exec(t, operator, `DROP TABLE "WORKER_`+table+`"`)
 		}
 		running.RequestRenewal() // which finds no table
-		testkit.Must(t, migrations.Up(t.Context(), db))
+		wire.Shut.Store(true)    // until the counters are set, too
+		testkit.Must(t, migrations.Up(t.Context(), operator))
 		back()
 		floor := harness.SmallLayout(4).TickAt(c.Now()) + 11 // as far as anybody may have stamped
-		harness.Exec(t, db, `UPDATE "WORKER_REGISTRY" SET "FLOOR_TICK" = ?, "NEXT_ID" = "NEXT_ID" + 100, "NEXT_SLOT" = "NEXT_SLOT" + 100`, floor)
+		harness.Exec(t, operator, `UPDATE "WORKER_REGISTRY" SET "FLOOR_TICK" = ?, "NEXT_ID" = "NEXT_ID" + 100, "NEXT_SLOT" = "NEXT_SLOT" + 100`, floor)
+		wire.Shut.Store(false)
 		c.Add(2 * time.Second)
 		// All processes are started again.
 		_, _ = running.Close(t.Context()), late.Close(t.Context())

@@ -44,7 +44,7 @@ var writable = map[string]string{
 		UNION ALL SELECT 'hot standby', CASE WHEN pg_is_in_recovery() THEN 'on' ELSE 'off' END`,
 }
 
-// checkWrites looks for read-only settings, with which processes cannot renew slots, and creates fail.
+// checkWrites looks for read-only settings. With them processes cannot renew their slots, and creates fail.
 func (d *DB) checkWrites(ctx context.Context) (list []Finding, err error) {
 	query := writable[d.SQL.Dialect()]
 	if query == "" {
@@ -160,8 +160,8 @@ func synchronousCommitFix(s settings) (fix, advice string) {
 		reload + " It may also be set for the user of the application (ALTER ROLE ... RESET), or in its data source name."
 }
 
-// reload is advice for ALTER SYSTEM. It cannot be part of the statement, because PostgreSQL rejects ALTER SYSTEM among
-// others.
+// reload is advice for ALTER SYSTEM. It is not part of the fix, because PostgreSQL rejects ALTER SYSTEM if it is sent
+// together with another statement.
 const reload = "It takes effect with SELECT pg_reload_conf()."
 
 func isOn(value string) bool {
@@ -190,7 +190,7 @@ func (d *DB) checkReplication(ctx context.Context) ([]Finding, error) {
 	return found, err
 }
 
-// findings returns the findings for the replication. lead is the registry's.
+// findings returns the findings for the replication. lead is the Lead in the registry.
 func (r replication) findings(lead time.Duration, dialect string) (list []Finding) {
 	if r.replicas > 0 && r.waiting == 0 {
 		f := Finding{Code: CodeAsyncReplicas,

@@ -22,7 +22,7 @@ import (
 var (
 	ErrRemoved = errors.New("uidplugin: the cursor of the consumer was removed")
 	ErrSkip    = errors.New("uidplugin: skip the row")
-	ErrMoved   = errors.New("another process has changed the cursor") // while rows were fetched
+	ErrMoved   = errors.New("another process has changed the cursor") // ends a fetch
 	errLost    = errors.New("the database of the table has lost commits, or its mark was reset, so rows could be missed")
 )
 
@@ -31,9 +31,9 @@ type ConsumerSettings[T any] struct {
 	Key        ConsumerKey
 	Size       int
 	Conditions string                                    // a hash of the conditions that rows must meet
-	Cursors    *sqldb.DB                                 // where the cursor is
-	Effects    *gorm.DB                                  // where the effects are, with the cursor
-	Space      func(ctx context.Context) (string, error) // the database of the rows; nil if the cursor is there
+	Cursors    *sqldb.DB                                 // sends the statements about the cursor
+	Effects    *gorm.DB                                  // the handle of handlers, for the database that has the cursor
+	Space      func(ctx context.Context) (string, error) // names the database of the rows; nil if that has the cursor
 	Log        *slog.Logger
 	Begin      func(ctx context.Context) (int64, error) // returns the cursor of a new consumer
 
@@ -42,20 +42,21 @@ type ConsumerSettings[T any] struct {
 	ID     func(T) int64
 	IsOwn  func(T) bool
 	Rewind bool
-	Poll   bool // for tests: rows may have ids without a time
+	Poll   bool // for tests: there is no mark, so read again and again
 
 	Handle func(tx *gorm.DB, rows []T) error
-	Fatal  func(error) bool // reports an error that no retry can cure
+	Fatal  func(error) bool // reports whether no retry can cure the error
 }
 
-// A FetchReader is a [Reader] that calls begin in each of its transactions before it reads, restore at the end of it, and
-// committed afterwards.
+// A FetchReader is a [Reader] with hooks. It calls them for each of its transactions, which may be several.
 type FetchReader[T any] func(ctx context.Context, cursor Cursor, limit int, in FetchHooks) ([]T, int64, error)
 
-// FetchHooks belong to a read.
+// FetchHooks are the hooks of a read. A hook may be nil.
 type FetchHooks struct {
-	Begin     func(ctx context.Context, pool gorm.ConnPool) (restore func() error, err error)
-	Committed func()
+	// Begin is called before anything is read, and restore before the transaction ends.
+	Begin func(ctx context.Context, pool gorm.ConnPool) (restore func() error, err error)
+
+	Committed func() // called after COMMIT
 }
 
 // Consume handles the rows until the context ends. It returns the cause of the context, or an error that no retry can
@@ -85,16 +86,16 @@ type consuming[T any] struct {
 	row     cursorRow
 	process consumer.Process
 	state   *consumerState
-	failing map[string]bool // what has failed since it last succeeded
+	failing map[string]bool // the names of steps that have failed, and have not succeeded since
 
-	readAt  time.Time // when the row was read
-	rows    []T       // in hand, and those that were handled
-	leave   func()    // stops the mark; nil if it does not run
-	news    *news     // of the mark, before the step
-	looked  *news     // for which rows were fetched to see whether commits were lost
-	losses  int       // of the news, that were seen
-	emptyAt time.Time // of Poll: when there were no more rows
-	held    bool      // this process has been the holder
+	readAt  time.Time // when the row of UID_CURSOR was last read
+	rows    []T       // the last fetch; those in hand are at its end
+	leave   func()    // ends following the mark; nil if this consumer does not follow it
+	news    *news     // of the mark, as it was before the present step
+	looked  *news     // of the mark, as it was before the last fetch
+	losses  int       // how many entries of news.recovered were compared with the cursor
+	emptyAt time.Time // when a fetch last found less than Limit; for Poll
+	held    bool      // this process was the holder, now or before
 }
 
 // now is the database's clock, as far as it is known.
@@ -149,13 +150,15 @@ func (c *consuming[T]) next(ctx context.Context) error {
 	return c.note(ctx, what, err)
 }
 
-// steps say what failed, in the log.
+// steps has the names of steps in the log.
 var steps = map[consumer.Kind]string{
 	consumer.Read: "read the cursor", consumer.Begin: "begin the cursor", consumer.Take: "hold the cursor", consumer.Fetch: "fetch rows",
 	consumer.Handle: "handle rows", consumer.Move: "move the cursor", consumer.Fail: "store the failure",
 }
 
-// note logs the first of several errors of a kind, and waits after each. It returns those that end the consumer.
+// note notes the result of the step what. If the consumer should try again, it logs the error, waits for a second and
+// returns nil. It logs no further errors of this step until the step has succeeded. It returns an error that ends the
+// consumer.
 func (c *consuming[T]) note(ctx context.Context, what string, err error) error {
 	switch {
 	case err == nil:
@@ -211,13 +214,13 @@ func (c *consuming[T]) take(ctx context.Context, step consumer.Step) (err error)
 	changed, err = c.row.take(ctx, step)
 	if !changed || err != nil {
 		c.process.Wrote(step, false)
-		if err == nil { // a locked row has a holder
+		if err == nil { // another process has changed the row, or works and has it locked
 			c.sleep(ctx, c.now()+consumer.Interval/2)
 		}
 		return err
 	}
 	if was := c.process.Row().Conditions; was != "" && was != c.Conditions {
-		c.log.Warn("uidplugin: the conditions of a consumer have changed; rows that it has passed over stay passed over")
+		c.log.Warn("uidplugin: the conditions of a consumer have changed; rows that it has passed over do not come again")
 	}
 	c.process.Wrote(step, true)
 	c.held = true
@@ -250,7 +253,7 @@ func (c *consuming[T]) wait(ctx context.Context, at int64) error {
 	if err := c.noteMark(n.err); err != nil {
 		return err
 	}
-	if len(c.process.IDs()) > 0 { // the row in hand has failed and waits for its time
+	if len(c.process.IDs()) > 0 { // a row has failed, and comes again at this time
 		c.sleep(ctx, at)
 		return nil
 	}
@@ -260,7 +263,8 @@ func (c *consuming[T]) wait(ctx context.Context, at int64) error {
 	return nil
 }
 
-// noteMark logs the first of several errors for which the mark does not advance. The mark tries again by itself.
+// noteMark logs an error that keeps the mark from advancing, once until the mark advances again. The mark tries again
+// by itself. noteMark returns an error that ends the consumer.
 func (c *consuming[T]) noteMark(err error) error {
 	const what = "advance the mark"
 	switch {
@@ -274,7 +278,7 @@ func (c *consuming[T]) noteMark(err error) error {
 	return nil
 }
 
-// fail logs the first of several errors.
+// fail records an error of the step what. It logs the error unless the step was failing already.
 func (c *consuming[T]) fail(what string, err error) {
 	c.state.set(func(s *ConsumerState) { s.Err = err })
 	if !c.failing[what] {
@@ -283,7 +287,7 @@ func (c *consuming[T]) fail(what string, err error) {
 	}
 }
 
-// fetch reads rows, and changes the cursor in the same transaction.
+// fetch reads rows, and changes the cursor in the same transaction. A cursor in another database is changed afterwards.
 func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 	cursor, changed := Cursor{Last: step.After}, false
 	next := step
@@ -302,7 +306,9 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 			}
 			return restore, err
 		}
-		in.Committed = func() { // a row that cannot be read takes several transactions
+		// If a row cannot be read, the reader uses several transactions, so the change of the next one follows this
+		// one's.
+		in.Committed = func() {
 			changed, step = true, next
 			next.Change.Last, next.Change.Holder, next.Change.Until = next.Change.NewLast, next.Change.Me, next.Change.NewTerm
 			next.Change.NewTerm++
@@ -341,14 +347,15 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 	return nil
 }
 
-// checkLoss goes back, or returns an error, if the cursor is above the mark with which the database has recovered.
+// checkLoss compares the cursor with the marks that the database had after it lost commits. If one of them is not above
+// the cursor, rows below the cursor could be missed. Then the consumer goes back, or ends with an error.
 func (c *consuming[T]) checkLoss(published int64) error {
 	lowest := int64(math.MaxInt64)
 	if last := c.process.Row().Last; (Cursor{last}).lost(published) && !c.setAhead(last) {
 		lowest = published
 	}
 	for n := c.news; c.losses < len(n.recovered); c.losses++ {
-		if c.Space != nil { // a cursor in the same database was lost with the mark
+		if c.Space != nil { // otherwise the commits of the cursor were lost together with those of the mark
 			lowest = min(lowest, n.recovered[c.losses])
 		}
 	}
@@ -371,7 +378,7 @@ func (c *consuming[T]) setAhead(last int64) bool {
 	return c.Space == nil && err == nil && last < latest
 }
 
-// handle handles rows in hand. It tries again if the pool's connection turns out to be closed before anything was sent.
+// handle handles rows in hand. If the connection breaks before the handler was called, it tries again on another one.
 func (c *consuming[T]) handle(ctx context.Context, step consumer.Step) (err error) {
 	for range 3 {
 		var called bool
@@ -382,8 +389,8 @@ func (c *consuming[T]) handle(ctx context.Context, step consumer.Step) (err erro
 	return err
 }
 
-// handleOn handles rows on one connection, until they are used up or it is time to look at the cursor. It reports whether
-// the handler was called.
+// handleOn handles rows on one connection, until the process has to do something else, such as read the cursor. It
+// reports whether the handler was called.
 func (c *consuming[T]) handleOn(ctx context.Context, step consumer.Step) (called bool, failed error) {
 	err := alone(ctx, c.Effects, func(conn *sql.Conn) error {
 		restore, err := c.row.limit(ctx, c.row.db.On(conn), true)
@@ -393,7 +400,7 @@ func (c *consuming[T]) handleOn(ctx context.Context, step consumer.Step) (called
 				break
 			}
 			if c.count(step, a); a.unusable {
-				return driver.ErrBadConn // closes it
+				return driver.ErrBadConn // so alone closes the connection
 			}
 			if a.outcome != consumer.Committed {
 				break
@@ -435,7 +442,7 @@ func (c *consuming[T]) transact(ctx context.Context, conn *sql.Conn, step consum
 	})
 }
 
-// count reports the outcome of a transaction, counts it and logs it.
+// count passes the outcome of a transaction on to the process, counts it and logs it.
 func (c *consuming[T]) count(step consumer.Step, a attempt) {
 	id, tries := c.process.IDs()[0], c.process.Row().Attempts+1
 	outcome := c.process.Ended(step, a.outcome)
@@ -456,7 +463,7 @@ func (c *consuming[T]) count(step consumer.Step, a attempt) {
 		}
 	})
 	switch {
-	case step.Rows > 1: // each row comes again by itself
+	case step.Rows > 1: // if they have failed, each row comes again alone, and is logged then
 	case outcome == consumer.Failed:
 		c.log.Error("uidplugin: the handler of a consumer has failed; the row comes again after a pause, and no other before it",
 			"id", id, "tries", tries, "error", a.cause)
@@ -465,7 +472,7 @@ func (c *consuming[T]) count(step consumer.Step, a attempt) {
 	}
 }
 
-// standBy stops what only the holder needs.
+// standBy ends following the mark, because only the holder needs it.
 func (c *consuming[T]) standBy() {
 	if c.leave != nil {
 		c.leave()
@@ -473,7 +480,7 @@ func (c *consuming[T]) standBy() {
 	}
 }
 
-// release ends the term of this process.
+// release ends the term of this process, so that another one can take over at once.
 func (c *consuming[T]) release() {
 	c.standBy()
 	if !c.held {
@@ -483,7 +490,7 @@ func (c *consuming[T]) release() {
 	released := make(chan struct{})
 	go func() {
 		defer cancel()
-		_ = c.row.release(ctx, c.process.Me) // otherwise it ends by itself
+		_ = c.row.release(ctx, c.process.Me) // after an error the term ends by itself
 		close(released)
 	}()
 	select {
@@ -503,12 +510,12 @@ type ConsumerState struct {
 	Holds   bool  // this process works
 	Paused  bool  // by an operator
 	Last    int64 // the cursor, as far as it is known
-	Passed  int64 // there is nothing left to handle up to it; above Last while no rows come
+	Passed  int64 // nothing up to this id is left to handle; Last follows within seconds
 	Handled int64 // rows that this process has handled
 	Failed  int64 // failures of the handler
 	Skipped int64
 	StuckID int64 // the row that fails; 0 if none does
-	Err     error // the last one; nil if the consumer works
+	Err     error // the last error; nil if the consumer works
 }
 
 // A consumerState is the state of a consumer that runs.

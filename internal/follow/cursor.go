@@ -16,8 +16,8 @@ import (
 type cursorRow struct {
 	db         *sqldb.DB
 	key        ConsumerKey
-	conditions string // a hash of the conditions of the consumer
-	known      *statements
+	conditions string      // a hash of the conditions of the consumer
+	known      *statements // nil until the table was found
 }
 
 // statements returns the statements for the place where the cursor is.
@@ -40,12 +40,12 @@ func (c *cursorRow) statements(ctx context.Context) (*statements, error) {
 
 func (s *statements) cursors() string { return s.flavor.in(s.table, CursorTable) }
 
-// where is the condition for the row. It needs args.
+// where is the condition that finds the row. Its placeholders get args.
 func (c *cursorRow) where(s *statements) string {
 	return " WHERE " + s.flavor.equal("CONSUMER", "SPACE", "TABLE_NAME")
 }
 
-// equal is the condition that columns have values.
+// equal is a condition that compares each column with a placeholder.
 func (f Flavor) equal(columns ...string) string {
 	for i, name := range columns {
 		columns[i] = f.quote(name) + " = ?"
@@ -53,6 +53,7 @@ func (f Flavor) equal(columns ...string) string {
 	return strings.Join(columns, " AND ")
 }
 
+// args returns the values for where, after other values.
 func (c *cursorRow) args(before ...any) []any {
 	return append(before, c.key.Consumer, c.key.Space, c.key.Table)
 }
@@ -95,7 +96,8 @@ func (c *cursorRow) begin(ctx context.Context, last int64) error {
 	return err
 }
 
-// change changes the row by a step, on db, and reports whether it has. message is why a row fails.
+// change sends the change of a step by db. It reports whether the row was as the step expects. If not, nothing was
+// changed. message is the error of a row that fails.
 func (c *cursorRow) change(ctx context.Context, db *sqldb.DB, step consumer.Step, message string) (bool, error) {
 	s, err := c.statements(ctx)
 	if err != nil {
@@ -116,8 +118,8 @@ func (c *cursorRow) change(ctx context.Context, db *sqldb.DB, step consumer.Step
 	return n > 0, err
 }
 
-// settings is a condition that is true, and that changes settings of PostgreSQL until the transaction ends. They keep what
-// the application has set.
+// settings is a condition for the change on PostgreSQL. It is always true, but it limits a time until the transaction
+// ends. It keeps a limit that the application has set.
 func (s *statements) settings(step consumer.Step) string {
 	name, limit := "idle_in_transaction_session_timeout", idleLimit
 	switch {
@@ -129,11 +131,11 @@ func (s *statements) settings(step consumer.Step) string {
 	return fmt.Sprintf(" AND CASE current_setting('%[1]s') WHEN '0' THEN set_config('%[1]s', '%[2]d', true) ELSE '' END IS NOT NULL", name, limit.Milliseconds())
 }
 
-// idleLimit is how long a transaction with a lock of the cursor may send no statement before the server ends it, so that a
-// process that stands still does not hold the cursor.
+// idleLimit limits the time between two statements of a transaction that has locked the cursor. The server ends the
+// transaction then, because a process that stands still must not keep the lock.
 const idleLimit = 30 * time.Second
 
-// ascii returns a text for the column ERROR.
+// ascii makes a text fit into the column ERROR: at most 255 characters of ASCII.
 func ascii(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
@@ -144,8 +146,8 @@ func ascii(text string) string {
 	return text[:min(len(text), 255)]
 }
 
-// take changes the row like change, but gives up if it is locked, because a row that is locked has a holder that lives. It
-// is one statement, so that a process that stands still leaves no lock.
+// take is change for a process that wants to become the holder. It gives up if the row is locked, because then another
+// process works with it. The UPDATE is a transaction of its own, so a process that stands still keeps no lock.
 func (c *cursorRow) take(ctx context.Context, step consumer.Step) (changed bool, err error) {
 	s, err := c.statements(ctx)
 	if err != nil {
@@ -179,9 +181,10 @@ func (c *cursorRow) release(ctx context.Context, me string) error {
 	return err
 }
 
-// limit limits how long a connection of MySQL or MariaDB may be idle, in or outside of a transaction. For handlers it also
-// turns autocommit off: the statements after a transaction that the server has ended then begin another one, which is
-// rolled back in the end. Call restore afterwards, and close the connection after its error.
+// limit makes MySQL and MariaDB close a connection that is idle for idleLimit, even between two transactions. For
+// handlers it also turns autocommit off. Otherwise, once the server had ended the transaction, each later statement of
+// the handler would be committed. Now they begin another transaction, which is rolled back. Call restore afterwards. If
+// restore fails, close the connection.
 func (c *cursorRow) limit(ctx context.Context, conn *sqldb.DB, handler bool) (restore func() error, err error) {
 	s, err := c.statements(ctx)
 	if err != nil || s.flavor != MySQL && s.flavor != MariaDB {
@@ -206,8 +209,8 @@ func DatabaseName(ctx context.Context, db *sqldb.DB) (name string, err error) {
 	return name, err
 }
 
-// LowestCursor returns the lowest cursor of all consumers of a table that have their cursors in its database. It reports
-// false if there is none.
+// LowestCursor returns the lowest cursor of all consumers of a table that have their cursors in its database. It
+// reports false if there is none.
 func LowestCursor(ctx context.Context, db *sqldb.DB, table string) (lowest int64, any bool, err error) {
 	f, at, err := cursorTable(ctx, db, ConsumerKey{Table: table})
 	if err != nil {

@@ -12,13 +12,17 @@ import (
 	"gorm.io/gorm"
 )
 
-// A guard is the transaction that a handler of an application gets. When the server has ended the transaction, as after
-// a deadlock, the next statements would be committed one by one, so the guard refuses them. It also refuses COMMIT and
-// ROLLBACK, because the caller of the handler decides.
+// A guard is the transaction that a handler of an application gets. A server may end the transaction early, as after a
+// deadlock. Later statements would then be committed one by one, so the guard refuses them. It also refuses COMMIT and
+// ROLLBACK, because the result of the handler decides.
 //
-// It need not recognize each such error: on MySQL and MariaDB the connection does not commit by itself
-// ([cursorRow.limit]), on PostgreSQL the server refuses all statements after an error, and on SQLite the guard asks after
-// each error. At the end the caller looks whether its [savepoint] is still there.
+// The guard need not recognize each error that ends the transaction:
+//
+//   - On MySQL and MariaDB autocommit is off ([cursorRow.limit]), so later statements are rolled back.
+//   - On PostgreSQL the server refuses all statements after an error.
+//   - On SQLite the guard asks after each error whether the transaction has ended.
+//
+// At the end the caller finds out whether its [savepoint] is still there.
 type guard struct {
 	db         *gorm.DB
 	tx         *sql.Tx
@@ -41,7 +45,8 @@ func newGuard(tx *sql.Tx, db *gorm.DB) *guard {
 	return g
 }
 
-// handle returns the handle in the guarded transaction, without its conditions.
+// handle returns a handle for the handler. It uses the guarded transaction, and has none of the application's
+// conditions.
 func (g *guard) handle(ctx context.Context) *gorm.DB {
 	tx := g.db.Session(&gorm.Session{NewDB: true, Context: ctx})
 	tx.Statement.ConnPool = g
@@ -58,7 +63,8 @@ func (g *guard) broken() (err error, misuse bool) {
 func (g *guard) refuse() error {
 	err, _ := g.broken()
 	if err != nil {
-		err = fmt.Errorf("uidplugin: follow: the database has ended this transaction, so it refuses further statements; return the first error: %w", err)
+		err = fmt.Errorf("uidplugin: follow: this transaction will be rolled back, so it refuses further statements;"+
+			" return the first error: %w", err)
 	}
 	return err
 }
@@ -75,7 +81,8 @@ func (g *guard) observe(err error) {
 	}
 }
 
-// lives reports whether SQLite is still in the transaction. It ends one by itself after some errors, such as a full disk.
+// lives reports whether the transaction on SQLite is still there. SQLite ends it after some errors, such as a full
+// disk. A transaction that is still there refuses BEGIN.
 func (g *guard) lives() bool {
 	if _, err := g.tx.ExecContext(context.Background(), "BEGIN"); err != nil {
 		return strings.Contains(err.Error(), "within a transaction")
@@ -84,8 +91,9 @@ func (g *guard) lives() bool {
 	return false
 }
 
-// endsTransaction reports whether a server may have ended the transaction with this error. PostgreSQL refuses the
-// statements after any error, until a savepoint is restored, so waiting for a lock in vain is no reason there.
+// endsTransaction reports whether a server may have ended the transaction with this error. A lock that PostgreSQL did
+// not get in time (55P03) ends nothing: the handler can go on after ROLLBACK TO a savepoint. Until then the server
+// refuses its statements.
 func endsTransaction(err error) bool {
 	var state interface{ SQLState() string }
 	if errors.As(err, &state) && state.SQLState() == "55P03" {
@@ -94,7 +102,7 @@ func endsTransaction(err error) bool {
 	return sqldb.IsTransient(err) || sqldb.IsUnreachable(err)
 }
 
-// pool returns where a statement goes. Savepoints cannot be prepared.
+// pool returns what executes a statement. Statements about savepoints cannot be prepared.
 func (g *guard) pool(query string) gorm.ConnPool {
 	for _, word := range []string{"SAVEPOINT", "ROLLBACK", "RELEASE"} {
 		if strings.HasPrefix(query, word) {
@@ -131,7 +139,8 @@ func (g *guard) QueryRowContext(ctx context.Context, query string, args ...any) 
 	return row
 }
 
-// ended makes database/sql refuse a statement where only it can make the error.
+// ended is a context that has ended. The guard passes it on to refuse a statement where it cannot return an error: then
+// database/sql returns a row or a statement that has one.
 var ended = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

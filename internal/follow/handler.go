@@ -16,7 +16,7 @@ import (
 // handlerLimit is how long BEGIN, COMMIT, and the wait for a connection may take.
 const handlerLimit = 10 * time.Second
 
-// alone calls f with a connection of the pool, and closes it if f fails or panics.
+// alone calls f with a connection of the pool. If f fails or panics, the connection is closed instead of given back.
 func alone(ctx context.Context, db *gorm.DB, f func(conn *sql.Conn) error) (err error) {
 	pool, err := db.DB()
 	if err != nil {
@@ -34,7 +34,7 @@ func alone(ctx context.Context, db *gorm.DB, f func(conn *sql.Conn) error) (err 
 			_ = conn.Close()
 			return
 		}
-		go func() { // a statement may still be running, and wait for the network
+		go func() { // in the background, because Raw waits for a statement that still runs
 			_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 			_ = conn.Close()
 		}()
@@ -44,7 +44,7 @@ func alone(ctx context.Context, db *gorm.DB, f func(conn *sql.Conn) error) (err 
 	return err
 }
 
-// begin begins a transaction. ctx does not end it, because database/sql would roll back at any time.
+// begin begins a transaction that goes on when ctx ends. Otherwise database/sql would roll back while the handler runs.
 func begin(ctx context.Context, conn *sql.Conn) (tx *sql.Tx, cancel context.CancelFunc, err error) {
 	ctx, cancel = context.WithCancel(context.WithoutCancel(ctx))
 	timer := time.AfterFunc(handlerLimit, cancel)
@@ -80,26 +80,31 @@ func end(what string, f func() error) error {
 var errEnded = errors.New("the handler has returned nil, but its transaction has failed or ended: return the first error of its statements," +
 	" and do not use those that commit or roll back, such as CREATE TABLE")
 
-// savepoint is in each transaction of a handler. It is gone if the transaction has ended, whatever the reason.
+// savepoint is set before each call of a handler. If it is gone afterwards, the transaction has ended meanwhile.
 const savepoint = "SAVEPOINT uid_consume"
 
 // An attempt is a transaction of a handler.
 type attempt struct {
 	outcome consumer.Outcome
-	cause   error // for the outcomes that need one
+	cause   error // of Again, Failed and Skipped
 
 	unusable bool // the connection must be closed
 }
 
-// transact changes the row and calls handle in one transaction. The change is the first statement, because it locks the
-// row, and no snapshot is older; on SQLite it takes the lock of the only writer like BEGIN IMMEDIATE, because nothing was
-// read before. An error is not the handler's, and the outcome is then unknown.
+// transact changes the row of UID_CURSOR and calls handle, in one transaction. The change comes first for three
+// reasons:
+//
+//   - It locks the row, so no other process handles the same rows.
+//   - What the handler reads is not older than the lock.
+//   - On SQLite it takes the lock of the only writer, like BEGIN IMMEDIATE. After a read it could fail.
+//
+// transact returns an error of its own statements. Then the outcome is unknown.
 func (c *cursorRow) transact(ctx context.Context, conn *sql.Conn, step consumer.Step, handle func(ctx context.Context, tx *sql.Tx) attempt) (attempt, error) {
 	tx, cancel, err := begin(ctx, conn)
 	if err != nil {
 		return attempt{}, err
 	}
-	defer cancel() // rolls back, if that is still to do, as after a panic
+	defer cancel() // rolls back after a panic
 	own := c.db.On(tx)
 	changed, err := c.change(ctx, own, step, "")
 	if err == nil && changed {
@@ -116,8 +121,8 @@ func (c *cursorRow) transact(ctx context.Context, conn *sql.Conn, step consumer.
 	if err == nil && a.outcome == consumer.Committed {
 		return a, end("COMMIT", tx.Commit)
 	}
-	if failed := end("ROLLBACK", tx.Rollback); err == nil && failed != nil { // the server rolls back when the connection breaks
-		a.unusable = true
+	if failed := end("ROLLBACK", tx.Rollback); err == nil && failed != nil {
+		a.unusable = true // the server rolls back when the connection is closed
 	}
 	return a, err
 }

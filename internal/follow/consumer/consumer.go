@@ -1,33 +1,35 @@
-// Package consumer decides what a process of a consumer does next. A consumer handles each row of a followed table once:
-// the effects of a row and the cursor, a row of UID_CURSOR, are written in one transaction.
+// Package consumer decides what a process of a consumer does next. A consumer handles each row of a followed table
+// once: the effects of a row and the cursor, a row of UID_CURSOR, are written in one transaction.
 //
 // # The protocol
 //
-// Any number of processes may run a consumer. One of them is the holder, whose name the cursor has, and the others stand
-// by. The holder fetches rows, and then begins a transaction with a [Change] of the cursor: an UPDATE that compares all
-// that this process knows about it. If it changes no row, somebody else was faster, or an operator has reset the cursor,
-// and the transaction is rolled back. Otherwise the transaction has locked the cursor, so the rows are handled by nobody
-// else until it ends.
+// Any number of processes may run a consumer. One of them is the holder, whose name the cursor has, and the others
+// stand by. The holder fetches rows, and then begins a transaction with a [Change] of the cursor. This UPDATE compares
+// the cursor with what the process has last read or written. If it changes no row, another process was faster, or an
+// operator has set the cursor. Then the transaction is rolled back. Otherwise the transaction has locked the cursor, so
+// nobody else handles the rows until it ends.
 //
 // The name of the holder only decides who works. Rows are handled once because of the comparison, whatever clocks,
-// pauses and lost answers do. A process that does not know how its COMMIT ended reads the cursor, which tells it.
+// pauses and lost answers do. A process that does not know whether its COMMIT succeeded reads the cursor again, and
+// goes on from there.
 //
 // # Lost commits
 //
-// A database may lose its latest commits, as after a failover, and rows that were fetched with them. Then the mark of
-// the table is lower again, and other rows may come below those in hand. So rows are fetched in a transaction that
-// changes the cursor: it gives HOLDER_UNTIL a value that it never had, and later changes compare it. Commits are lost
-// from the end, so a cursor that has this value proves that the rows in hand are still there.
+// A database may lose its latest commits, as after a failover. Rows in hand may be lost with them. The mark of the
+// table is then lower again, so other rows may come with ids below those in hand. This is why the transaction that
+// fetches rows also changes the cursor: it gives HOLDER_UNTIL a value that it never had, and later changes compare this
+// value. Commits are lost from the end. So if the cursor still has the value, all rows that were fetched with it are
+// still there.
 //
-// The model in this package drives these decisions through everything that may happen between them.
+// The model in model_test.go drives these decisions through everything that may happen between them.
 package consumer
 
 // The times are in milliseconds.
 const (
-	Validity = 3000  // of a holder
-	Interval = 1000  // after which the cursor is read again
-	Longest  = 60000 // pause after a row has failed
-	tries    = 3     // of a transaction that fails by no fault of the rows, before that counts as a failure
+	Validity = 3000  // how long a holder remains one after a change
+	Interval = 1000  // the cursor is read again after this time
+	Longest  = 60000 // the longest pause after a row has failed
+	tries    = 3     // this many outcomes Again in a row count as Failed
 )
 
 // A Row is a consumer's row of UID_CURSOR. The times are those of the database's clock.
@@ -35,7 +37,7 @@ type Row struct {
 	Last       int64  // every row up to it was handled or passed over
 	Paused     bool   // by an operator
 	Holder     string // the process that works
-	Until      int64  // the end of its term, if it does not extend it
+	Until      int64  // the end of its term, HOLDER_UNTIL, which the holder extends again and again
 	Attempts   int    // how often the next row has failed
 	RetryAt    int64  // when it may be tried again
 	StuckID    int64  // the row that fails
@@ -44,8 +46,8 @@ type Row struct {
 	Now        int64  // when this was read
 }
 
-// A Change is an UPDATE of the row by the process Me. It changes nothing unless the row is as this process has seen it,
-// and not paused.
+// A Change is an UPDATE of the row by the process Me. It changes the row only if Last, Holder and Until are still those
+// that the process knows, and nobody has paused the consumer.
 type Change struct {
 	Last   int64
 	Holder string
@@ -53,7 +55,7 @@ type Change struct {
 
 	Me      string
 	NewLast int64
-	NewTerm int64 // its HOLDER_UNTIL, which the row has never had before
+	NewTerm int64 // the new HOLDER_UNTIL, which the row never had before
 }
 
 // Matches reports whether the change applies to a row, as its statement does.
@@ -95,29 +97,29 @@ type Outcome int
 const (
 	Committed Outcome = iota
 	Lost              // the change has changed no row
-	Unknown           // COMMIT has failed, so it may have succeeded
-	Again             // it failed by no fault of the rows, as in a deadlock
+	Unknown           // COMMIT has returned an error, but may have succeeded
+	Again             // it failed, but not because of the rows: a deadlock, for example
 	Failed            // the handler has failed
 	Skipped           // the handler wants to skip the row
 )
 
-// A Process is what a process knows. The caller does the steps of Next, one after the other, and reports each result
-// with Seen, Wrote, Fetched, Ended, or Forget if it is not known.
+// A Process is what a process knows about its consumer. The caller executes the step that Next returns, reports the
+// result by Seen, Wrote, Fetched or Ended, and calls Next again. If the result is unknown, it calls Forget instead.
 type Process struct {
 	Me   string
 	Size int // the most rows in a transaction
 
 	row   Row
-	known bool // row was read or written by the last step about it
+	known bool // row is as this process has last read or written it
 	found bool // the row exists; only if known
 	seen  bool // the row has existed
 
-	ids     []int64 // rows in hand: all after the cursor and up to through
+	ids     []int64 // the rows in hand, which are all that are above the cursor and at most through
 	through int64
 
 	single  int64 // handle one row at a time up to this id
-	again   int   // outcomes Again, one after the other
-	pending Kind  // Move to target, or Fail with the row target; Read if there is neither
+	again   int   // how many outcomes Again came in a row
+	pending Kind  // Move: set the cursor to target. Fail: the row target has failed. Read: neither
 	target  int64
 }
 
@@ -168,7 +170,7 @@ func (p *Process) Row() Row { return p.row }
 // Through returns the id up to which all rows were fetched.
 func (p *Process) Through() int64 { return p.through }
 
-// Passed returns the id up to which there is nothing left to handle.
+// Passed returns the largest id up to which nothing is left to handle.
 func (p *Process) Passed() int64 {
 	if p.known && len(p.ids) == 0 {
 		return p.through
@@ -180,7 +182,7 @@ func (p *Process) change(last, now int64) Change {
 	return Change{p.row.Last, p.row.Holder, p.row.Until, p.Me, last, max(now+Validity, p.row.Until+1)}
 }
 
-// failed returns what the row says after another failure of the target.
+// failed returns the columns that the change Fail writes, after another failure of the row target.
 func (p *Process) failed(now int64) Row {
 	f := Row{Attempts: p.row.Attempts + 1, StuckID: p.target, StuckSince: now, RetryAt: now + Longest}
 	if p.row.StuckID == p.target {
@@ -197,7 +199,7 @@ func (p *Process) Forget() {
 	p.known, p.ids, p.pending = false, nil, Read
 }
 
-// Seen reports the row that was read. Rows in hand remain only if nobody else has written it.
+// Seen reports the row that was read. The rows in hand are dropped if another process has changed the cursor.
 func (p *Process) Seen(row Row, found bool) {
 	same := p.known && p.found && found && p.row.Last == row.Last && p.row.Holder == row.Holder && p.row.Until == row.Until
 	if !same {
@@ -214,7 +216,8 @@ func (p *Process) Wrote(s Step, changed bool) {
 		p.Forget()
 		return
 	}
-	if s.Kind == Move || s.Kind == Fail { // what is in hand is below a cursor that moves back, or the handler has used it
+	// Fetch again: the cursor may be lower now, and a handler may have changed the rows that it got.
+	if s.Kind == Move || s.Kind == Fail {
 		p.Forget()
 		return
 	}
@@ -223,15 +226,15 @@ func (p *Process) Wrote(s Step, changed bool) {
 	}
 }
 
-// Fetched reports rows that were fetched after the id of the step, in ascending order, and whether the change has changed
-// the row. There are no other rows up to through.
+// Fetched reports the rows that a Fetch has found, in ascending order, and whether its change has changed the cursor.
+// Up to through there are no other rows.
 func (p *Process) Fetched(s Step, changed bool, ids []int64, through int64) {
 	if p.Wrote(s, changed); changed {
 		p.ids, p.through = append(p.ids, ids...), through
 	}
 }
 
-// Ended reports how the transaction of a step ended. It returns the outcome that counts.
+// Ended reports how the transaction of a Handle ended. It returns the outcome, which is Failed if Again came too often.
 func (p *Process) Ended(s Step, o Outcome) Outcome {
 	if p.again++; o != Again {
 		p.again = 0
@@ -256,5 +259,5 @@ func (p *Process) Ended(s Step, o Outcome) Outcome {
 	return o
 }
 
-// Rewind makes the next step move the cursor back, because rows may have come below it.
+// Rewind sets the cursor back before anything else is handled, because rows with lower ids may have come.
 func (p *Process) Rewind(last int64) { p.pending, p.target = Move, last }
