@@ -37,9 +37,9 @@ import (
 // panics as well.
 //
 // If a statement of Consume itself fails, Consume logs the error and tries again. When the context ends, Consume
-// finishes the present transaction and returns the cause, which is the signal after signal.NotifyContext. Other errors mean that it cannot go on: the model or the
-// conditions of db are not suitable, as in [Enable] and [Rows], or the error wraps [ErrNotEnabled], [ErrRemoved] or
-// [uidplugin.ErrOption].
+// finishes the present transaction and returns the cause, which is the signal after signal.NotifyContext. Other errors
+// mean that it cannot go on: the model or the conditions of db are not suitable, as in [Enable] and [Rows], or the
+// error wraps [ErrNotEnabled], [ErrRemoved] or [uidplugin.ErrOption].
 //
 // # What handle must not do
 //
