@@ -5,6 +5,8 @@
 //
 //	for event, err := range follow.Rows[Event](ctx, db, cursor) { ... }
 //
+// [Consume] also stores how far it is, so that each row takes effect once.
+//
 // A query for ids above the last one misses rows, because a transaction that made its ids earlier may commit later. A
 // trigger of the table therefore refuses rows that come too late, and [Rows] waits for older transactions;
 // docs/following.md has the costs and limits.

@@ -43,7 +43,8 @@
 // NextID and Range work as in production, because they need only the table or the prefix of a public id.
 //
 // Nodes, Slots and Sessions return nil, as with WithWorkerID. Enable and Disable of package follow do nothing, because
-// the ids may be old or without a time. Its Rows yields rows as soon as they are visible, so a test does not wait.
+// the ids may be old or without a time. Its Rows yields rows as soon as they are visible, so a test does not wait. Nor
+// does it for Consume, which creates the table UID_CURSOR in the database of the test.
 package uidtest
 
 import (

@@ -196,8 +196,8 @@ func TestConsume_AHandlerMustNotEndItsTransaction(t *testing.T) {
 	}
 }
 
-// CREATE TABLE commits on MySQL and MariaDB, and COMMIT everywhere. The effects before it then stand with the cursor, so the row does not come
-// again, and the failure is counted.
+// CREATE TABLE commits on MySQL and MariaDB, and COMMIT everywhere. The effects before it then stand with the cursor, so
+// the row does not come again, and the failure is counted.
 func TestConsume_FindsAStatementThatCommits(t *testing.T) {
 	t.Parallel()
 	for _, statement := range []string{"COMMIT", "CREATE TABLE other (n int)"} {

@@ -16,9 +16,9 @@ import (
 // a deadlock, the next statements would be committed one by one, so the guard refuses them. It also refuses COMMIT and
 // ROLLBACK, because the caller of the handler decides.
 //
-// It need not recognize each such error: on MySQL and MariaDB the connection does not commit by itself ([cursorRow.limit]), on
-// PostgreSQL the server refuses all statements after an error, and on SQLite the guard asks after each error. At the end
-// the caller looks whether its savepoint is still there, see [savepoint].
+// It need not recognize each such error: on MySQL and MariaDB the connection does not commit by itself
+// ([cursorRow.limit]), on PostgreSQL the server refuses all statements after an error, and on SQLite the guard asks after
+// each error. At the end the caller looks whether its [savepoint] is still there.
 type guard struct {
 	db         *gorm.DB
 	tx         *sql.Tx

@@ -288,8 +288,11 @@ func retry(ctx context.Context, f func() error) error {
 // session creates the same at the same time.
 func isConflict(err error) bool {
 	var state interface{ SQLState() string }
-	if errors.As(err, &state) && (state.SQLState() == "42P07" || state.SQLState() == "23505" && strings.Contains(err.Error(), "pg_")) {
-		return true
+	if errors.As(err, &state) {
+		switch code := state.SQLState(); { // a table is also a type, whose name may be taken first
+		case code == "42P07", code == "42710" && strings.Contains(err.Error(), "type "), code == "23505" && strings.Contains(err.Error(), "pg_"):
+			return true
+		}
 	}
 	return sqldb.IsTransient(err) || strings.Contains(err.Error(), "tuple concurrently")
 }

@@ -680,15 +680,18 @@ func (w *world) String() string {
 
 func TestModel_EachRowHasItsEffectOnceAndInOrder(t *testing.T) {
 	t.Parallel()
-	for _, w := range worlds("") {
-		w.explore()
-		if w.violation != "" {
-			t.Errorf("%v: %s", w, w.violation)
-		}
-		if w.finished == 0 {
-			t.Errorf("%v: no row was ever handled", w)
-		}
-		t.Log(w)
+	for i, w := range worlds("") {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			w.explore()
+			if w.violation != "" {
+				t.Error(w.violation)
+			}
+			if w.finished == 0 {
+				t.Error("no row was ever handled")
+			}
+			t.Log(w)
+		})
 	}
 }
 
