@@ -131,7 +131,7 @@ func (c *Consumed) measure(ctx context.Context, l *Lab, s *Server, quiet *testki
 		if err != nil {
 			return err
 		}
-		p, err := use(db, uidplugin.WithModels(&consumedRow{}))
+		p, err := use(db) // without models, whose worker ids it would renew
 		if err != nil {
 			return errors.Join(err, testkit.Close(db))
 		}
