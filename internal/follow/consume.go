@@ -363,7 +363,7 @@ func (c *consuming[T]) checkLoss(published int64) error {
 	case lowest > last:
 		return nil
 	case !c.Rewind:
-		return fmt.Errorf("%w: the cursor is %d, and the mark was %d; set the cursor by uid follow consumers, or use WithRewind", errLost, last, lowest)
+		return fmt.Errorf("%w: the cursor is %d, and the mark was %d; set the cursor to a time before that (uid follow consumers reset)", errLost, last, lowest)
 	}
 	c.log.Warn("uidplugin: a consumer goes back because the database of its table has lost commits", "to", lowest-1)
 	c.process.Rewind(lowest - 1)
