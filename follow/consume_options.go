@@ -43,9 +43,12 @@ func From(after uidplugin.ID) ConsumeOption {
 }
 
 // Into makes the handler write into another database: its tx belongs to effects, and the cursor is there, in a table
-// UID_CURSOR that Consume creates. If the database of the rows alone loses commits, as after a failover, rows could be
-// missed; Consume then returns an error, or goes back with [WithRewind]. A process that starts later does not notice it.
-// Use other names for consumers of several databases with one name.
+// UID_CURSOR that Consume creates. Use other names for consumers of several databases with one name.
+//
+// If the database of the rows alone loses commits, as after a failover, rows could be missed. Consume then returns an
+// error, or with [WithRewind] goes back to the mark with which the database has recovered. A process that has begun to
+// work after the loss does not know that mark. It notices the loss only while the mark is below the cursor, and misses
+// rows that have come since; an operator should set the cursor back.
 func Into(effects *gorm.DB) ConsumeOption {
 	return consumeOption(func(o *consumeOptions) { o.effects, o.into = effects, true })
 }

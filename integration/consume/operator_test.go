@@ -191,6 +191,11 @@ func TestConsume_IntoAnotherDatabase(t *testing.T) {
 			t.Error(err)
 		}
 		r = consumeMails(t, db, follow.Into(into), follow.WithRewind())
+		eventually(t, "the cursor went back", func() bool {
+			last := future
+			testkit.Must(t, into.Table("UID_CURSOR").Pluck("LAST_ID", &last).Error)
+			return last < future
+		})
 		place(t, db, 1, "Bonn")
 		eventually(t, "the new row came", func() bool { return len(effects(t, into, "mails")) == 4 })
 		r.stop(t)
