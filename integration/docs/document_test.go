@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
@@ -113,7 +112,9 @@ func byName(t *testing.T) map[string]*document {
 
 func must(t *testing.T, err error) {
 	t.Helper()
-	testkit.Must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // walk calls f for each node of a document, from the top on, until f returns false for its subtree.

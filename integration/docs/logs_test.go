@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // A logLine is a message that the source passes to a logger. In the text, "…" stands for the parts of run time.
@@ -46,7 +44,7 @@ func logLines(t *testing.T) map[logLine]bool {
 		}
 		return nil
 	})
-	testkit.Must(t, err)
+	must(t, err)
 	return lines
 }
 
