@@ -34,7 +34,7 @@ func TestGroup(t *testing.T) {
 	g.grants(3 * time.Second)
 
 	for round := 0; (round == 0 || g.since() < *groupFor) && !t.Failed(); round++ {
-		pause, away := 8*time.Second, 6*time.Second
+		pause, away := 8*time.Second, 4*time.Second
 		if *groupFor > 0 { // longer than all leases
 			pause, away = 24*time.Second, 14*time.Second
 			g.patience = 4 * time.Minute
@@ -134,7 +134,7 @@ func (g *group) killed(i int) {
 	g.join(i)
 	g.online(i)
 	g.cleared(i, "killed, has joined again")
-	time.Sleep(2 * time.Second)
+	time.Sleep(time.Second)
 }
 
 // halved stops two nodes at once. The third one has no majority, and commits nothing until they go on.
@@ -157,7 +157,7 @@ func (g *group) halved(survivor int, away time.Duration) {
 		g.online(i)
 		g.cleared(i, "was one of three without majority")
 	}
-	time.Sleep(2 * time.Second)
+	time.Sleep(time.Second)
 }
 
 // forced kills two nodes at once. The third one commits nothing until an operator makes it the group, which takes MySQL

@@ -44,35 +44,15 @@ func (t *Tracker) carrier(stmt *gorm.Statement, conflict clause.OnConflict) carr
 			consider(clause.Column{Name: f.DBName}, clause.Column{Table: "excluded", Name: f.DBName}, last, 0)
 		}
 	}
-	if t.assignsReferences(stmt.Schema, conflict) {
-		if spare := t.spare(stmt, conflict); spare.Name != "" {
-			return carrier{spare, spare, last}
+	if best.value.Table == "excluded" && isReference(best.column.Name) && !conflict.UpdateAll { // there is no better one
+		for _, f := range stmt.Schema.Fields {
+			spare := clause.Column{Name: f.DBName}
+			if f.DBName != "" && f.Updatable && t.objections(stmt, conflict, spare) == 0 {
+				best = carrier{spare, spare, last}
+			}
 		}
 	}
 	return best
-}
-
-// assignsReferences reports whether a statement only sets foreign keys of new rows, as GORM's for the children of a row.
-// Vitess shards children by them, and then lets a statement set them to VALUES of themselves only. So they cannot carry
-// anything. GORM does not tell which columns are foreign keys, so their names must end as those that it gives them.
-func (t *Tracker) assignsReferences(s *schema.Schema, conflict clause.OnConflict) bool {
-	return !conflict.UpdateAll && len(conflict.DoUpdates) > 0 && !slices.ContainsFunc(conflict.DoUpdates, func(a clause.Assignment) bool {
-		sent, ok := a.Value.(clause.Column)
-		return !ok || sent.Table != "excluded" || s.FieldsByDBName[a.Column.Name] == nil || !isReference(a.Column.Name)
-	})
-}
-
-func isReference(column string) bool { return strings.HasSuffix(strings.ToLower(column), "_id") }
-
-// spare returns the last column that carries well and is no reference. Its name is empty if there is none.
-func (t *Tracker) spare(stmt *gorm.Statement, conflict clause.OnConflict) (spare clause.Column) {
-	for _, f := range stmt.Schema.Fields {
-		column := clause.Column{Name: f.DBName}
-		if f.DBName != "" && f.Updatable && !isReference(f.DBName) && t.objections(stmt, conflict, column) == 0 {
-			spare = column
-		}
-	}
-	return spare
 }
 
 // assignment returns the carrier with the function's argument.
@@ -96,12 +76,16 @@ func (t *Tracker) objections(stmt *gorm.Statement, conflict clause.OnConflict, c
 		return 3
 	case t.tracks(f) || !isPlain(f):
 		return 2
-	case slices.ContainsFunc(conflict.Columns, func(c clause.Column) bool { return c.Name == f.DBName }),
+	case isReference(f.DBName), slices.ContainsFunc(conflict.Columns, func(c clause.Column) bool { return c.Name == f.DBName }),
 		slices.ContainsFunc(t.uniques, func(unique []*schema.Field) bool { return slices.Contains(unique, f) }):
 		return 1
 	}
 	return 0
 }
+
+// isReference reports whether a column seems to be a foreign key, which GORM updates when it saves a row's children. Vitess
+// often shards them by it, and lets a statement set it to VALUES of itself only.
+func isReference(column string) bool { return strings.HasSuffix(strings.ToLower(column), "_id") }
 
 // isPlain reports whether IF(x,c,c) surely has the value of the column c. Others may change: the text of an ENUM, or
 // the hour that a TIMESTAMP has twice.

@@ -159,17 +159,24 @@ func TestRewrite_LeavesForeignKeysAsGORMAssignsThem(t *testing.T) {
 		ID         int64 `gorm:"primaryKey;autoIncrement:false;uid"`
 		ShipmentID int64
 	}
-	children := clause.OnConflict{Columns: []clause.Column{{Name: "id"}}, DoUpdates: clause.AssignmentColumns([]string{"shipment_id"})}
+	update := func(columns ...string) clause.OnConflict {
+		return clause.OnConflict{Columns: []clause.Column{{Name: "id"}}, DoUpdates: clause.AssignmentColumns(columns)}
+	}
 	const id = "IF(LAST_INSERT_ID(IF(`id` BETWEEN 2 AND 9223372036854775807,`id`,1))=0,"
-	for dest, want := range map[any]string{
-		&Part{Title: "lid"}: "`shipment_id`=VALUES(`shipment_id`),`size`=" + id + "`size`,`size`)",
+	for _, c := range []struct {
+		dest     any
+		conflict clause.OnConflict
+		want     string
+	}{
+		{&Part{Title: "lid"}, update("shipment_id"), "`shipment_id`=VALUES(`shipment_id`),`size`=" + id + "`size`,`size`)"},
+		{&Part{Title: "lid"}, update("title", "shipment_id"), "`title`=" + id + "VALUES(`title`),VALUES(`title`)),`title`=VALUES(`title`),`shipment_id`=VALUES(`shipment_id`)"},
 		// There is no other column.
-		&Bare{}: "`shipment_id`=" + id + "VALUES(`shipment_id`),VALUES(`shipment_id`)),`shipment_id`=VALUES(`shipment_id`)",
+		{&Bare{}, update("shipment_id"), "`shipment_id`=" + id + "VALUES(`shipment_id`),VALUES(`shipment_id`)),`shipment_id`=VALUES(`shipment_id`)"},
 	} {
-		tx := rewritten(t, dryMySQL(t, "8.4.6-Vitess")).Clauses(children).Create(dest)
+		tx := rewritten(t, dryMySQL(t, "8.4.6-Vitess")).Clauses(c.conflict).Create(c.dest)
 		_, got, _ := strings.Cut(tx.Statement.SQL.String(), "ON DUPLICATE KEY UPDATE ")
-		if tx.Error != nil || got != want {
-			t.Errorf("%T: %s, %v\nwant %s", dest, got, tx.Error, want)
+		if tx.Error != nil || got != c.want {
+			t.Errorf("%T: %s, %v\nwant %s", c.dest, got, tx.Error, c.want)
 		}
 	}
 }
