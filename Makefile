@@ -16,7 +16,7 @@ TIDY = (cd "$$dir" && mod=$$(mktemp -d) && trap 'rm -rf "$$mod"' EXIT && cp go.m
 
 # The tests that testkit.SkipWithRace skips with the race detector, and the long form of the tests of hostile writers and
 # consumers, who are too slow with it.
-WITHOUT_RACE := Alloc|TestMatrix|TestAnswers|TestRegions_Replicate
+WITHOUT_RACE := Alloc|TestMatrix|TestAnswers|TestRegions_Replicate|TestModel_
 HOSTILE := UID_TEST_HOSTILE_FOR=30s
 HOSTILES := HostileWriters|HostileConsumers
 

@@ -31,8 +31,12 @@ func TestAnswers_EachOneIsLostOnce(t *testing.T) {
 		if testing.Short() {
 			step = 5 // of the statements one in five
 		}
+		losses := []loss{executed, unsent}
+		if d.Name == "sqlite" { // the code that reads rows is the same on all engines
+			losses = append(losses, torn)
+		}
 		for k := 0; k < n; k += step {
-			for _, how := range []loss{executed, unsent, torn} {
+			for _, how := range losses {
 				t.Run(fmt.Sprintf("%d/%s", k, how), func(t *testing.T) {
 					t.Parallel()
 					live(t, d, k, how)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // The model explores every order of the steps of two writers, two closers and one follower, with crashes and a database
@@ -370,6 +372,7 @@ func (w *world) lose(s modelState) {
 
 func TestModel_NoRowIsMissed(t *testing.T) {
 	t.Parallel()
+	testkit.SkipWithRace(t) // one goroutine
 	rewinds := newWorld(1, 1, true, "")
 	rewinds.rewinds = true
 	for _, w := range []*world{newWorld(1, 3, false, ""), newWorld(1, 2, true, ""), rewinds} {
@@ -383,6 +386,7 @@ func TestModel_NoRowIsMissed(t *testing.T) {
 
 func TestModel_FindsEveryMutant(t *testing.T) {
 	t.Parallel()
+	testkit.SkipWithRace(t) // one goroutine
 	for _, m := range []mutant{oneGate, versionedMark, publishFirst, markBeforeGate, keepsFetched, roundSurvives, cursorToMark, lowersMark, keepsCursor, choosesTwice} {
 		t.Run(string(m), func(t *testing.T) {
 			t.Parallel()

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // The model explores every order of the steps of two processes of one consumer, with the database, an operator and
@@ -680,6 +682,7 @@ func (w *world) String() string {
 
 func TestModel_EachRowHasItsEffectOnceAndInOrder(t *testing.T) {
 	t.Parallel()
+	testkit.SkipWithRace(t) // one goroutine
 	for i, w := range worlds("") {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
@@ -697,6 +700,7 @@ func TestModel_EachRowHasItsEffectOnceAndInOrder(t *testing.T) {
 
 func TestModel_FindsEveryMutant(t *testing.T) {
 	t.Parallel()
+	testkit.SkipWithRace(t) // one goroutine
 	for _, m := range []mutant{cursorAfter, comparesNoLast, loserCommits, skipStays, swallowed, snapshotFirst, inMemory, noProof,
 		beginsAnew, ignoresPause, holderOnly} {
 		t.Run(string(m), func(t *testing.T) {
