@@ -71,7 +71,7 @@ func spans(recorder *tracetest.SpanRecorder) []string {
 
 // reported is what the plugin adds to an upsert so that the database returns the id of the existing row: a clause, or an
 // assignment.
-var reported = regexp.MustCompile(" RETURNING `id`$|`\\w+`=IF\\(LAST_INSERT_ID\\(.*?\\)=0,VALUES\\(`\\w+`\\),VALUES\\(`\\w+`\\)\\),")
+var reported = regexp.MustCompile(" RETURNING `id`$|`\\w+`=IF\\(LAST_INSERT_ID\\(.*?\\)=0,VALUES\\(`\\w+`\\),VALUES\\(`\\w+`\\)\\),|,`\\w+`=IF\\(LAST_INSERT_ID\\(.*?\\)=0,`\\w+`,`\\w+`\\)")
 
 // tracer returns an OpenTelemetry plugin and where its spans are.
 func tracer() (gorm.Plugin, *tracetest.SpanRecorder) {
