@@ -36,11 +36,12 @@ test: ## all tests against private MariaDB, MySQL and PostgreSQL servers, with t
 	integration/servers.sh run -- $(MAKE) --no-print-directory tests
 
 # The first line is what the race detector would falsify, or only slow down; with it these are skipped. The tests of
-# documents compile code, which takes five times as long with the detector and shares nothing between goroutines.
+# documents compile code, which takes five times as long with the detector and shares nothing between goroutines. The
+# same is true of the command and the benchmarks.
 tests:
 	$(HOSTILE) go test -parallel 4 -run '$(WITHOUT_RACE)|$(HOSTILES)' $(WITH_THEM)
-	go test ./integration/docs/
-	packages=$$(go list $(PACKAGES) | grep -v /integration/docs) && \
+	go test ./integration/docs/ ./cmd/uid/ ./benchmarks/
+	packages=$$(go list $(PACKAGES) | grep -vE '/(integration/docs|cmd/uid|benchmarks)$$') && \
 	UID_TEST_WITHOUT_RACE='$(WITHOUT_RACE)' go test -race -shuffle=on -timeout 40m $$packages
 
 test-short: ## the tests that need no server
