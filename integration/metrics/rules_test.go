@@ -246,7 +246,7 @@ func TestDashboard_ShowsEveryMetricAndNoOther(t *testing.T) {
 			for y := range p.GridPos.H {
 				at := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
 				if at[0] >= 24 || covered[at] != "" {
-					t.Fatalf("the panel %s lies on %s, or beside the grid", p.Title, covered[at])
+					t.Fatalf("the panel %s lies on %s, or outside of the grid", p.Title, covered[at])
 				}
 				covered[at] = p.Title
 			}

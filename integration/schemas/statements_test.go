@@ -37,7 +37,7 @@ func bare(d *testkit.Database, statement string) (names []string) {
 	case d.Name == "sqlite" && (index.MatchString(statement) || strings.HasPrefix(statement, "CREATE TRIGGER") ||
 		strings.HasPrefix(statement, "CREATE VIEW") || strings.Contains(statement, "UID_FOLLOW") || strings.Contains(statement, "UID_CURSOR") ||
 		strings.HasPrefix(statement, "DROP TRIGGER")):
-		return nil // they are in the schema of their object; UID_FOLLOW and UID_CURSOR are beside the table, and a file has no other schema
+		return nil // they are in the schema of their object; UID_FOLLOW and UID_CURSOR are in that of the table, and a file has no other schema
 	case d.IsMySQL() && strings.HasPrefix(statement, "CREATE FUNCTION"), d.IsMySQL() && strings.HasPrefix(statement, "CREATE TRIGGER"):
 		statement, _, _ = strings.Cut(statement, "\n") // names in the body are those of its database
 	}

@@ -19,7 +19,7 @@ type ConsumerKey struct {
 	Consumer string // as the application named it
 	Space    string // the database of the followed table; empty if the cursor is in the same
 	Table    string // the followed table, as in UID_FOLLOW
-	Schema   string // of UID_CURSOR; empty means beside the table
+	Schema   string // of UID_CURSOR; empty means that of the table
 }
 
 // String returns the names for people.
@@ -83,7 +83,7 @@ func ListConsumers(ctx context.Context, db *sqldb.DB, known ...string) (list []C
 			return nil, fmt.Errorf("uidplugin: list consumers: %w", err)
 		}
 		for _, c := range found {
-			if c.Space == "" && beside(c.Table, "") == prefix || c.Space != "" && prefix == "" {
+			if c.Space == "" && inSchemaOf(c.Table, "") == prefix || c.Space != "" && prefix == "" {
 				list = append(list, c)
 			}
 		}
@@ -224,7 +224,7 @@ func RenameConsumers(ctx context.Context, db *sqldb.DB, from, to string) (rename
 	}
 	for _, k := range keys {
 		f, at, err := cursorTable(ctx, db, k)
-		if err == nil && beside(from, "") == beside(to, "") {
+		if err == nil && inSchemaOf(from, "") == inSchemaOf(to, "") {
 			err = f.change(ctx, db, at, k, "TABLE_NAME = ?", to)
 		} else if err == nil {
 			left = append(left, k)
@@ -242,7 +242,7 @@ func RenameConsumers(ctx context.Context, db *sqldb.DB, from, to string) (rename
 	return renamed, left, nil
 }
 
-// ConsumersOf returns the consumers of a table that have their cursors beside it. The table may be gone.
+// ConsumersOf returns the consumers of a table that have their cursors in its schema. The table may be gone.
 func ConsumersOf(ctx context.Context, db *sqldb.DB, table string) (keys []ConsumerKey, err error) {
 	f, at, err := cursorTable(ctx, db, ConsumerKey{Table: table})
 	var found []CursorStatus

@@ -12,7 +12,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// A table that was enabled by an earlier version has no UID_CURSOR beside it.
+// A table that was enabled by an earlier version has no UID_CURSOR in its schema.
 func TestEnable_AddsTheTableOfCursors(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

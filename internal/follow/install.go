@@ -50,7 +50,7 @@ type Table struct {
 func (f Flavor) in(t Table, name string) string {
 	switch {
 	case strings.Contains(t.Name, "."):
-		return f.quote(beside(t.Name, name))
+		return f.quote(inSchemaOf(t.Name, name))
 	case t.Schema != "":
 		return sqldb.QuotePart(f.dialect(), t.Schema) + "." + f.quote(name)
 	}
@@ -144,8 +144,8 @@ func (f Flavor) text(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", "''") + "'"
 }
 
-// beside returns name in the schema of the table.
-func beside(table, name string) string {
+// inSchemaOf returns name in the schema of the table.
+func inSchemaOf(table, name string) string {
 	if i := strings.LastIndexByte(table, '.'); i >= 0 {
 		return table[:i+1] + name
 	}

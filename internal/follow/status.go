@@ -159,7 +159,7 @@ func (f Flavor) tablesIn(ctx context.Context, db *sqldb.DB, t Table) (names []st
 	err = db.Query(ctx, func(r *sql.Rows) error {
 		var name string
 		err := r.Scan(&name)
-		if beside(name, "") == beside(t.Name, "") {
+		if inSchemaOf(name, "") == inSchemaOf(t.Name, "") {
 			names = append(names, name)
 		}
 		return err
