@@ -135,7 +135,7 @@ BEGIN
   FOR found IN SELECT tgname, tgrelid::regclass AS owner FROM pg_trigger t
     WHERE tgfoid = to_regproc(%s) AND %s
       AND %s LOOP
-    EXECUTE format('DROP TRIGGER %%I ON %%s', found.tgname, found.owner);
+    EXECUTE format('DROP TRIGGER IF EXISTS %%I ON %%s', found.tgname, found.owner); -- another session may have dropped it
   END LOOP;
 %sEND $uid$`, lockPatience.Milliseconds(), Postgres.text(function), notCloned, condition, strings.Join(then, ""))
 }
