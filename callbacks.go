@@ -46,7 +46,7 @@ func (s *shared) registerCallbacks(db *gorm.DB) error {
 // programs. db.Use calls it before registerCallbacks.
 func (s *shared) wireWings(loc *lookup.Locator) {
 	loc.Before = adopt.Before                                                                   // AUTO_INCREMENT
-	s.core.OnInsertError = core.Value[follow.Handle](s.core).OnInsertError(s.supply.ReachClock) // wing: follow
+	s.core.OnInsertError = core.Value[follow.Followed](s.core).OnInsertError(s.supply.ReachClock) // wing: follow
 	s.core.Collect = s.filler.Collect                                                           // wing: follow
 }
 

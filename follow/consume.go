@@ -88,7 +88,7 @@ func consume[T any](ctx context.Context, db *gorm.DB, name string, size int, han
 		Key: engine.ConsumerKey{Consumer: name, Table: t.Name}, Size: size, Cursors: t.db, Effects: db, Log: t.core.Log,
 		Limit: max(chunk, size), ID: r.id, IsOwn: r.isOwn, Rewind: o.rewind, Poll: t.core.Test != nil, Handle: handle,
 		Fatal: func(err error) bool { return errors.Is(err, uidplugin.ErrClause) },
-		Begin: func(ctx context.Context) (int64, error) {
+		Start: func(ctx context.Context) (int64, error) {
 			if !o.fromNow {
 				return int64(o.after), nil
 			}
@@ -110,7 +110,7 @@ func consume[T any](ctx context.Context, db *gorm.DB, name string, size int, han
 			return fmt.Errorf("uidplugin: follow: the database of Into: %w", err)
 		}
 	}
-	return engine.Consume(ctx, core.Value[engine.Handle](t.core), t.mark, s)
+	return engine.Consume(ctx, core.Value[engine.Followed](t.core), t.mark, s)
 }
 
 // cursorsIn returns what sends statements to the database of effects.

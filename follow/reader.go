@@ -152,9 +152,9 @@ func (r *reader[T]) query(ctx context.Context, cursor engine.Cursor, limit int, 
 	}
 	err := r.handle.WithContext(ctx).Transaction(func(tx *gorm.DB) (err error) {
 		published := int64(math.MaxInt64)
-		if r.in.Begin != nil {
+		if r.in.Before != nil {
 			var restore func() error
-			restore, err = r.in.Begin(ctx, tx.Statement.ConnPool)
+			restore, err = r.in.Before(ctx, tx.Statement.ConnPool)
 			defer func() { err = errors.Join(err, restore()) }()
 		}
 		if err == nil && r.core.Test == nil {

@@ -72,7 +72,7 @@ func Stats(db *gorm.DB) (all []TableStats) {
 	if err != nil {
 		return nil
 	}
-	now, consumers := c.Clock(), core.Value[engine.Handle](c).Consumers()
+	now, consumers := c.Clock(), core.Value[engine.Followed](c).Consumers()
 	behind := func(id int64) time.Duration {
 		parts, err := c.Layout.Decompose(id)
 		if err != nil || id <= 0 {
@@ -80,7 +80,7 @@ func Stats(db *gorm.DB) (all []TableStats) {
 		}
 		return max(now.Sub(parts.Time), 0)
 	}
-	for _, t := range core.Value[engine.Handle](c).Tables() {
+	for _, t := range core.Value[engine.Followed](c).Tables() {
 		s := TableStats{t.Table, t.TooLate, t.Followers, uidplugin.ID(t.Settled), behind(t.Settled), t.Err, nil}
 		for _, c := range consumers {
 			if c.Table != t.Table {

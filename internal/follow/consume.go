@@ -3,13 +3,10 @@ package follow
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/uidplugin/uidplugin/internal/follow/consumer"
@@ -35,7 +32,7 @@ type ConsumerSettings[T any] struct {
 	Effects    *gorm.DB                                  // the handle of handlers, for the database that has the cursor
 	Space      func(ctx context.Context) (string, error) // names the database of the rows; nil if that has the cursor
 	Log        *slog.Logger
-	Begin      func(ctx context.Context) (int64, error) // returns the cursor of a new consumer
+	Start      func(ctx context.Context) (int64, error) // returns the cursor of a new consumer
 
 	Limit  int // the most rows in a read
 	Read   FetchReader[T]
@@ -53,15 +50,15 @@ type FetchReader[T any] func(ctx context.Context, cursor Cursor, limit int, in F
 
 // FetchHooks are the hooks of a read. A hook may be nil.
 type FetchHooks struct {
-	// Begin is called before anything is read, and restore before the transaction ends.
-	Begin func(ctx context.Context, pool gorm.ConnPool) (restore func() error, err error)
+	// Before is called before anything is read, and restore before the transaction ends.
+	Before func(ctx context.Context, pool gorm.ConnPool) (restore func() error, err error)
 
 	Committed func() // called after COMMIT
 }
 
 // Consume handles the rows until the context ends. It returns the cause of the context, or an error that no retry can
 // cure.
-func Consume[T any](ctx context.Context, h *Handle, m *Mark, s ConsumerSettings[T]) error {
+func Consume[T any](ctx context.Context, h *Followed, m *Mark, s ConsumerSettings[T]) error {
 	log := logqueue.New(nil).Logger(s.Log)
 	c := &consuming[T]{ConsumerSettings: s, mark: m, log: log.With("consumer", s.Key.Consumer, "table", s.Key.TableName()),
 		process: consumer.Process{Me: rand.Text(), Size: s.Size}, failing: map[string]bool{},
@@ -118,10 +115,10 @@ func (c *consuming[T]) next(ctx context.Context) error {
 	switch step.Kind {
 	case consumer.Read:
 		err = c.read(ctx)
-	case consumer.Begin:
+	case consumer.Insert:
 		var last int64
-		if last, err = c.Begin(ctx); err == nil {
-			err = c.row.begin(ctx, last)
+		if last, err = c.Start(ctx); err == nil {
+			err = c.row.insert(ctx, last)
 		}
 		c.process.Forget()
 	case consumer.Removed:
@@ -152,7 +149,7 @@ func (c *consuming[T]) next(ctx context.Context) error {
 
 // steps has the names of steps in the log.
 var steps = map[consumer.Kind]string{
-	consumer.Read: "read the cursor", consumer.Begin: "begin the cursor", consumer.Take: "hold the cursor", consumer.Fetch: "fetch rows",
+	consumer.Read: "read the cursor", consumer.Insert: "begin the cursor", consumer.Take: "hold the cursor", consumer.Fetch: "fetch rows",
 	consumer.Handle: "handle rows", consumer.Move: "move the cursor", consumer.Fail: "store the failure",
 }
 
@@ -294,7 +291,7 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 	var in FetchHooks
 	apart := c.Space != nil
 	if !apart {
-		in.Begin = func(ctx context.Context, pool gorm.ConnPool) (func() error, error) {
+		in.Before = func(ctx context.Context, pool gorm.ConnPool) (func() error, error) {
 			conn := c.row.db.On(pool)
 			restore, err := c.row.limit(ctx, conn, false)
 			if err != nil {
@@ -378,100 +375,6 @@ func (c *consuming[T]) setAhead(last int64) bool {
 	return c.Space == nil && err == nil && last < latest
 }
 
-// handle handles rows in hand. If the connection breaks before the handler was called, it tries again on another one.
-func (c *consuming[T]) handle(ctx context.Context, step consumer.Step) (err error) {
-	for range 3 {
-		var called bool
-		if called, err = c.handleOn(ctx, step); called || !errors.Is(err, driver.ErrBadConn) {
-			break
-		}
-	}
-	return err
-}
-
-// handleOn handles rows on one connection, until the process has to do something else, such as read the cursor. It
-// reports whether the handler was called.
-func (c *consuming[T]) handleOn(ctx context.Context, step consumer.Step) (called bool, failed error) {
-	err := alone(ctx, c.Effects, func(conn *sql.Conn) error {
-		restore, err := c.row.limit(ctx, c.row.db.On(conn), true)
-		for err == nil && step.Kind == consumer.Handle && ctx.Err() == nil {
-			var a attempt
-			if a, err = c.transact(context.WithoutCancel(ctx), conn, step, &called); err != nil {
-				break
-			}
-			if c.count(step, a); a.unusable {
-				return driver.ErrBadConn // so alone closes the connection
-			}
-			if a.outcome != consumer.Committed {
-				break
-			}
-			step = c.process.Next(c.now(), false)
-		}
-		if failed = err; err == nil {
-			err = restore()
-		}
-		return err
-	})
-	if errors.Is(err, sqldb.ErrNoConnection) {
-		failed = err
-	}
-	return called, failed
-}
-
-// transact calls the handler in a transaction.
-func (c *consuming[T]) transact(ctx context.Context, conn *sql.Conn, step consumer.Step, called *bool) (attempt, error) {
-	rows := c.rows[len(c.rows)-len(c.process.IDs()):]
-	return c.row.transact(ctx, conn, step, func(ctx context.Context, tx *sql.Tx) attempt {
-		*called = true
-		g := newGuard(tx, c.Effects)
-		err := c.Handle(g.handle(ctx), rows[:step.Rows:step.Rows])
-		broken, misuse := g.broken()
-		switch {
-		case misuse:
-			return attempt{outcome: consumer.Failed, cause: broken}
-		case errors.Is(err, ErrSkip):
-			return attempt{outcome: consumer.Skipped, cause: err}
-		case broken != nil:
-			return attempt{outcome: consumer.Again, cause: broken}
-		case err == nil:
-			return attempt{outcome: consumer.Committed, cause: nil}
-		case errors.Is(err, ErrTooLate) || sqldb.IsTransient(err):
-			return attempt{outcome: consumer.Again, cause: err}
-		}
-		return attempt{outcome: consumer.Failed, cause: err}
-	})
-}
-
-// count passes the outcome of a transaction on to the process, counts it and logs it.
-func (c *consuming[T]) count(step consumer.Step, a attempt) {
-	id, tries := c.process.IDs()[0], c.process.Row().Attempts+1
-	outcome := c.process.Ended(step, a.outcome)
-	c.state.set(func(s *ConsumerState) {
-		s.Passed = c.process.Passed()
-		switch outcome {
-		case consumer.Committed:
-			s.Last, s.Handled, s.StuckID, s.Err = step.Change.NewLast, s.Handled+int64(step.Rows), 0, nil
-		case consumer.Failed:
-			if s.Failed++; step.Rows == 1 {
-				s.StuckID = id
-			}
-			s.Err = a.cause
-		case consumer.Skipped:
-			if step.Rows == 1 {
-				s.Skipped, s.StuckID, s.Err = s.Skipped+1, 0, nil
-			}
-		}
-	})
-	switch {
-	case step.Rows > 1: // if they have failed, each row comes again alone, and is logged then
-	case outcome == consumer.Failed:
-		c.log.Error("uidplugin: the handler of a consumer has failed; the row comes again after a pause, and no other before it",
-			"id", id, "tries", tries, "error", a.cause)
-	case outcome == consumer.Skipped:
-		c.log.Warn("uidplugin: the handler of a consumer has skipped a row", "id", id, "error", a.cause)
-	}
-}
-
 // standBy ends following the mark, because only the holder needs it.
 func (c *consuming[T]) standBy() {
 	if c.leave != nil {
@@ -502,35 +405,4 @@ func (c *consuming[T]) release() {
 // sleep sleeps until a time of the database's clock.
 func (c *consuming[T]) sleep(ctx context.Context, until int64) {
 	sleep(ctx, time.Duration(until-c.now())*time.Millisecond)
-}
-
-// A ConsumerState is the state of a consumer in this process.
-type ConsumerState struct {
-	ConsumerKey
-	Holds   bool  // this process works
-	Paused  bool  // by an operator
-	Last    int64 // the cursor, as far as it is known
-	Passed  int64 // nothing up to this id is left to handle; Last follows within seconds
-	Handled int64 // rows that this process has handled
-	Failed  int64 // failures of the handler
-	Skipped int64
-	StuckID int64 // the row that fails; 0 if none does
-	Err     error // the last error; nil if the consumer works
-}
-
-// A consumerState is the state of a consumer that runs.
-type consumerState struct {
-	mu    sync.Mutex
-	state ConsumerState
-}
-
-func (s *consumerState) set(f func(*ConsumerState)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f(&s.state)
-}
-
-func (s *consumerState) get() (state ConsumerState) {
-	s.set(func(s *ConsumerState) { state = *s })
-	return state
 }

@@ -75,8 +75,8 @@ func (c *cursorRow) read(ctx context.Context) (row consumer.Row, found bool, err
 	return row, found, err
 }
 
-// begin inserts the row, and the table if it is missing. Another process may do so at the same time.
-func (c *cursorRow) begin(ctx context.Context, last int64) error {
+// insert inserts the row, and the table if it is missing. Another process may do so at the same time.
+func (c *cursorRow) insert(ctx context.Context, last int64) error {
 	s, err := c.statements(ctx)
 	if err != nil {
 		return err

@@ -45,9 +45,9 @@ func newGuard(tx *sql.Tx, db *gorm.DB) *guard {
 	return g
 }
 
-// handle returns a handle for the handler. It uses the guarded transaction, and has none of the application's
+// session returns a handle for the handler. It uses the guarded transaction, and has none of the application's
 // conditions.
-func (g *guard) handle(ctx context.Context) *gorm.DB {
+func (g *guard) session(ctx context.Context) *gorm.DB {
 	tx := g.db.Session(&gorm.Session{NewDB: true, Context: ctx})
 	tx.Statement.ConnPool = g
 	return tx

@@ -126,3 +126,97 @@ func (c *cursorRow) transact(ctx context.Context, conn *sql.Conn, step consumer.
 	}
 	return a, err
 }
+
+// handle handles rows in hand. If the connection breaks before the handler was called, it tries again on another one.
+func (c *consuming[T]) handle(ctx context.Context, step consumer.Step) (err error) {
+	for range 3 {
+		var called bool
+		if called, err = c.handleOn(ctx, step); called || !errors.Is(err, driver.ErrBadConn) {
+			break
+		}
+	}
+	return err
+}
+
+// handleOn handles rows on one connection, until the process has to do something else, such as read the cursor. It
+// reports whether the handler was called.
+func (c *consuming[T]) handleOn(ctx context.Context, step consumer.Step) (called bool, failed error) {
+	err := alone(ctx, c.Effects, func(conn *sql.Conn) error {
+		restore, err := c.row.limit(ctx, c.row.db.On(conn), true)
+		for err == nil && step.Kind == consumer.Handle && ctx.Err() == nil {
+			var a attempt
+			if a, err = c.transact(context.WithoutCancel(ctx), conn, step, &called); err != nil {
+				break
+			}
+			if c.count(step, a); a.unusable {
+				return driver.ErrBadConn // so alone closes the connection
+			}
+			if a.outcome != consumer.Committed {
+				break
+			}
+			step = c.process.Next(c.now(), false)
+		}
+		if failed = err; err == nil {
+			err = restore()
+		}
+		return err
+	})
+	if errors.Is(err, sqldb.ErrNoConnection) {
+		failed = err
+	}
+	return called, failed
+}
+
+// transact calls the handler in a transaction.
+func (c *consuming[T]) transact(ctx context.Context, conn *sql.Conn, step consumer.Step, called *bool) (attempt, error) {
+	rows := c.rows[len(c.rows)-len(c.process.IDs()):]
+	return c.row.transact(ctx, conn, step, func(ctx context.Context, tx *sql.Tx) attempt {
+		*called = true
+		g := newGuard(tx, c.Effects)
+		err := c.Handle(g.session(ctx), rows[:step.Rows:step.Rows])
+		broken, misuse := g.broken()
+		switch {
+		case misuse:
+			return attempt{outcome: consumer.Failed, cause: broken}
+		case errors.Is(err, ErrSkip):
+			return attempt{outcome: consumer.Skipped, cause: err}
+		case broken != nil:
+			return attempt{outcome: consumer.Again, cause: broken}
+		case err == nil:
+			return attempt{outcome: consumer.Committed, cause: nil}
+		case errors.Is(err, ErrTooLate) || sqldb.IsTransient(err):
+			return attempt{outcome: consumer.Again, cause: err}
+		}
+		return attempt{outcome: consumer.Failed, cause: err}
+	})
+}
+
+// count passes the outcome of a transaction on to the process, counts it and logs it.
+func (c *consuming[T]) count(step consumer.Step, a attempt) {
+	id, tries := c.process.IDs()[0], c.process.Row().Attempts+1
+	outcome := c.process.Ended(step, a.outcome)
+	c.state.set(func(s *ConsumerState) {
+		s.Passed = c.process.Passed()
+		switch outcome {
+		case consumer.Committed:
+			s.Last, s.Handled, s.StuckID, s.Err = step.Change.NewLast, s.Handled+int64(step.Rows), 0, nil
+		case consumer.Failed:
+			if s.Failed++; step.Rows == 1 {
+				s.StuckID = id
+			}
+			s.Err = a.cause
+		case consumer.Skipped:
+			if step.Rows == 1 {
+				s.Skipped, s.StuckID, s.Err = s.Skipped+1, 0, nil
+			}
+		}
+	})
+	switch {
+	case step.Rows > 1: // if they have failed, each row comes again alone, and is logged then
+	case outcome == consumer.Failed:
+		c.log.Error("uidplugin: the handler of a consumer has failed; the row comes again after a pause, and no other before it",
+			"id", id, "tries", tries, "error", a.cause)
+	case outcome == consumer.Skipped:
+		c.log.Warn("uidplugin: the handler of a consumer has skipped a row", "id", id, "error", a.cause)
+	}
+}

@@ -69,7 +69,7 @@ type Kind int
 // The kinds of steps.
 const (
 	Read    Kind = iota // read the row
-	Begin               // insert the row, and read it
+	Insert              // insert the row, and read it
 	Removed             // end, because an operator has removed the row
 	Stand               // do nothing until the step's time, because somebody else works or the consumer is paused
 	Take                // change the row: become the holder, or remain it, perhaps with a higher cursor
@@ -131,7 +131,7 @@ func (p *Process) Next(now int64, more bool) Step {
 	case !p.found && p.seen:
 		return Step{Kind: Removed}
 	case !p.found:
-		return Step{Kind: Begin}
+		return Step{Kind: Insert}
 	case p.row.Paused, !p.Holds() && p.row.Holder != "" && p.row.Until > now && p.row.Until-now <= 2*Validity:
 		return Step{Kind: Stand, At: p.row.Now + Interval}
 	case !p.Holds():

@@ -250,7 +250,7 @@ func (w *world) step(s modelState, i int, now int64) {
 		}
 	case Removed:
 		p.Ended = true
-	case Begin:
+	case Insert:
 		if s.Removed {
 			w.violation = fmt.Sprintf("a process inserted the row that an operator had removed: %+v", s)
 		}

@@ -16,9 +16,9 @@ import (
 // ErrTooLate reports that a followed table has refused a row, because the row's id is older than the slack allows.
 var ErrTooLate = errors.New("uidplugin: too late")
 
-// A Handle is what a database handle keeps about its followed tables. It may be used concurrently. The zero Handle is
+// A Followed is what a database handle keeps about its followed tables. It may be used concurrently. The zero Followed is
 // empty.
-type Handle struct {
+type Followed struct {
 	marks     sync.Map // *Mark by Table
 	consumers sync.Map // of *consumerState, those that run
 
@@ -27,7 +27,7 @@ type Handle struct {
 }
 
 // Mark returns the mark of a table. create makes it at the first call; concurrent first calls may make several.
-func (h *Handle) Mark(t Table, create func() *Mark) *Mark {
+func (h *Followed) Mark(t Table, create func() *Mark) *Mark {
 	mark, ok := h.marks.Load(t)
 	if !ok {
 		mark, _ = h.marks.LoadOrStore(t, create())
@@ -38,7 +38,7 @@ func (h *Handle) Mark(t Table, create func() *Mark) *Mark {
 // OnInsertError returns a function that recognizes the errors of rows that were too late. It makes them wrap
 // ErrTooLate, counts them, and calls reach with the database's clock, because the table would refuse the next ids as
 // well if the clock of this process is behind.
-func (h *Handle) OnInsertError(reach func(to time.Time)) func(stmt *gorm.Statement, err error) (error, bool) {
+func (h *Followed) OnInsertError(reach func(to time.Time)) func(stmt *gorm.Statement, err error) (error, bool) {
 	return func(stmt *gorm.Statement, err error) (error, bool) {
 		at, ok := TooLate(err)
 		if !ok || errors.Is(err, ErrTooLate) {
@@ -57,7 +57,7 @@ func (h *Handle) OnInsertError(reach func(to time.Time)) func(stmt *gorm.Stateme
 	}
 }
 
-func (h *Handle) count(table string) {
+func (h *Followed) count(table string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.refused == nil {
@@ -76,7 +76,7 @@ type TableState struct {
 }
 
 // Tables returns the tables that are followed here, or that have refused rows, by their names.
-func (h *Handle) Tables() []TableState {
+func (h *Followed) Tables() []TableState {
 	tables := map[string]TableState{}
 	h.mu.Lock()
 	for table, n := range h.refused {
@@ -98,7 +98,7 @@ func (h *Handle) Tables() []TableState {
 }
 
 // Consumers returns the consumers of a table that run here, by their names.
-func (h *Handle) Consumers() (list []ConsumerState) {
+func (h *Followed) Consumers() (list []ConsumerState) {
 	for key := range h.consumers.Range {
 		list = append(list, key.(*consumerState).get())
 	}
@@ -106,4 +106,35 @@ func (h *Handle) Consumers() (list []ConsumerState) {
 		return cmp.Or(strings.Compare(a.Table, b.Table), strings.Compare(a.Consumer, b.Consumer))
 	})
 	return list
+}
+
+// A ConsumerState is the state of a consumer in this process.
+type ConsumerState struct {
+	ConsumerKey
+	Holds   bool  // this process works
+	Paused  bool  // by an operator
+	Last    int64 // the cursor, as far as it is known
+	Passed  int64 // nothing up to this id is left to handle; Last follows within seconds
+	Handled int64 // rows that this process has handled
+	Failed  int64 // failures of the handler
+	Skipped int64
+	StuckID int64 // the row that fails; 0 if none does
+	Err     error // the last error; nil if the consumer works
+}
+
+// A consumerState is the state of a consumer that runs.
+type consumerState struct {
+	mu    sync.Mutex
+	state ConsumerState
+}
+
+func (s *consumerState) set(f func(*ConsumerState)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(&s.state)
+}
+
+func (s *consumerState) get() (state ConsumerState) {
+	s.set(func(s *ConsumerState) { state = *s })
+	return state
 }
