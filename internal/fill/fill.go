@@ -27,9 +27,7 @@ func New(models *catalog.Catalog, ids *supply.Supply) *Filler {
 // Fill sets the uid fields that are zero.
 func (f *Filler) Fill(db *gorm.DB) {
 	forget(db.Statement)
-	if _, ok := db.Statement.Settings.Load(sharedKey{}); ok {
-		notesOf(db.Statement) // so that copies of this statement know that they are copies
-	}
+	inherit(db.Statement) // before the copies of this statement, which then know that they are copies
 	f.fillZeros(db)
 }
 

@@ -152,7 +152,7 @@ func TestAllocations_AssociationsWithoutWorkerIDsAllocateNothing(t *testing.T) {
 				for i := range rows {
 					tt.set(&rows[i])
 				}
-				tx := statement(t, db, &rows)
+				tx, fill := statement(t, db, &rows), filler(db)
 				fill(statement(t, db, &stamp{}))
 				n := testing.AllocsPerRun(100, func() {
 					for i := range rows {

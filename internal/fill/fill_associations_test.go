@@ -49,7 +49,7 @@ func TestAssociations_AnEmbeddedPointerStaysNil(t *testing.T) {
 
 	db := plugintest.Open(t)
 	rows := []letter{{}, {Addressed: &addressed{Town: &town{}}}}
-	fill(statement(t, db, &rows))
+	filler(db)(statement(t, db, &rows))
 	if rows[0].Addressed != nil {
 		t.Errorf("%+v", rows[0].Addressed)
 	}

@@ -78,15 +78,20 @@ func notesIn(stmt *gorm.Statement) *notes {
 
 // notesOf returns the notes of a create, and begins them if needed.
 func notesOf(stmt *gorm.Statement) *notes {
-	if n := notesIn(stmt); n != nil {
-		return n
+	n := notesIn(stmt)
+	if n == nil {
+		n = notesPool.Get().(*notes)
+		model.Keep(stmt, notesKey, n)
 	}
-	n := notesPool.Get().(*notes)
-	if v, ok := stmt.Settings.Load(sharedKey{}); ok {
-		n.parent, n.whole = v.(*notes), v.(*notes).whole
-	}
-	model.Keep(stmt, notesKey, n)
 	return n
+}
+
+// inherit begins the notes of a create that saves rows as an association, or in a transaction whose creates are noted.
+func inherit(stmt *gorm.Statement) {
+	if v, ok := stmt.Settings.Load(sharedKey{}); ok {
+		n, parent := notesOf(stmt), v.(*notes)
+		n.parent, n.whole = parent, parent.whole
+	}
 }
 
 func (n *notes) add(rows ...filledRows) {

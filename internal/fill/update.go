@@ -25,6 +25,7 @@ func (f *Filler) Prepare(db *gorm.DB) {
 	if db.Error != nil || p.Err != nil || len(p.Relations) == 0 || !savesAssociated(p, db.Statement) {
 		return
 	}
+	inherit(db.Statement)
 	notesOf(db.Statement).share(db.Statement)
 	if !p.Ready.Load() && !sqldb.HoldsConnection(db.Statement.ConnPool) { // else the create that needs the id does so
 		_ = f.ensure(db, p, needed(p, db.Statement)) // a create without a worker id returns the error
