@@ -20,8 +20,12 @@ WITHOUT_RACE := Alloc|TestMatrix|TestAnswers|TestRegions_Replicate|TestModel_
 HOSTILE := UID_TEST_HOSTILE_FOR=30s
 HOSTILES := HostileWriters|HostileConsumers
 
+# Packages that are tested without the race detector as a whole. They compile code, or send one statement after another,
+# which takes several times as long with it and shares nothing between goroutines.
+PLAIN := ./benchmarks/ ./cmd/uid/ $(patsubst %,./integration/%/,adopt docs page partitions paths registry schemas settings tables upsert)
+
 # The packages that have them; the others would be compiled for nothing.
-WITH_THEM = $(sort $(dir $(shell grep -rlE --include='*_test.go' 'func \w*($(WITHOUT_RACE)|$(HOSTILES))' .)))
+WITH_THEM = $(filter-out $(PLAIN),$(sort $(dir $(shell grep -rlE --include='*_test.go' 'func \w*($(WITHOUT_RACE)|$(HOSTILES))' .))))
 
 .PHONY: help test tests test-short test-vitess minimum wings lint cross vuln bench compare rehearse
 
@@ -35,14 +39,13 @@ test: ## all tests against private MariaDB, MySQL and PostgreSQL servers, with t
 		integration/servers.sh install pgbouncer || : # not where that starts a service; TestPgBouncer says so
 	integration/servers.sh run -- $(MAKE) --no-print-directory tests
 
-# The first line is what the race detector would falsify, or only slow down; with it these are skipped. The tests of
-# documents compile code, which takes five times as long with the detector and shares nothing between goroutines. The
-# same is true of the command and the benchmarks.
+# The first line is what the race detector would falsify, or only slow down; with it these are skipped. make lint has
+# vetted everything.
 tests:
-	$(HOSTILE) go test -parallel 4 -run '$(WITHOUT_RACE)|$(HOSTILES)' $(WITH_THEM)
-	go test ./integration/docs/ ./cmd/uid/ ./benchmarks/
-	packages=$$(go list $(PACKAGES) | grep -vE '/(integration/docs|cmd/uid|benchmarks)$$') && \
-	UID_TEST_WITHOUT_RACE='$(WITHOUT_RACE)' go test -race -shuffle=on -timeout 40m $$packages
+	$(HOSTILE) go test -vet=off -parallel 4 -run '$(WITHOUT_RACE)|$(HOSTILES)' $(WITH_THEM)
+	go test -vet=off -shuffle=on $(PLAIN)
+	packages=$$(go list $(PACKAGES) | grep -vxFf <(go list $(PLAIN))) && \
+	UID_TEST_WITHOUT_RACE='$(WITHOUT_RACE)' go test -vet=off -race -shuffle=on -timeout 40m $$packages
 
 test-short: ## the tests that need no server
 	go test $(PACKAGES)
@@ -60,7 +63,7 @@ minimum: export GOWORK := off
 minimum: export CI :=
 minimum: ## vet and test the root module alone, on SQLite, with the versions that its go.mod requires
 	go vet ./...
-	go test -short $$(go list ./... | grep -v /integration/) ./integration/paths/ ./integration/upsert/
+	go test -vet=off -short $$(go list ./... | grep -v /integration/) ./integration/paths/ ./integration/upsert/
 
 wings: ## take each feature that can be left out of a copy, and build and test the rest
 	integration/wings.sh follow publicid segment inspector partitions
@@ -78,7 +81,7 @@ cross: export CGO_ENABLED := 0
 cross: ## vet and build for 32 bits, and test there what computes with bits
 	go vet ./...
 	go build ./...
-	go test ./generator/ ./ringbuffer/
+	go test -short ./generator/ ./ringbuffer/
 
 # Installed, not "go run", which hides the exit code: 3 is a finding. Its database being out of reach says nothing
 # about this code; everything else that goes wrong does.
