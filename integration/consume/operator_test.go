@@ -201,3 +201,38 @@ func TestConsume_IntoAnotherDatabase(t *testing.T) {
 		r.stop(t)
 	})
 }
+
+// A purchase is an order after the table was renamed.
+type purchase order
+
+func TestConsume_ARenamedTableGetsNoSecondCursor(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := shop(t, d, nil)
+		place(t, db, 2, "Ulm")
+		consumer := consumeMails(t, db)
+		finished(t, db, "mails")
+		consumer.stop(t)
+		testkit.Must(t, db.Migrator().RenameTable("orders", "purchases"))
+		testkit.Must(t, follow.Enable(t.Context(), db, &purchase{}, follow.WithSlack(slack)))
+		consumer = start(t, func(ctx context.Context) error {
+			return follow.Consume(ctx, db, "mails", func(tx *gorm.DB, p *purchase) error { return write("mails")(tx, (*order)(p)) })
+		})
+		eventually(t, "the consumer has an error", func() bool {
+			return slices.ContainsFunc(follow.Stats(db), func(s follow.TableStats) bool {
+				return len(s.Consumers) > 0 && s.Consumers[0].LastError != nil &&
+					strings.Contains(s.Consumers[0].LastError.Error(), "uid tables rename orders purchases")
+			})
+		})
+		if got := effects(t, db, "mails"); len(got) != 2 {
+			t.Errorf("%d effects instead of 2", len(got))
+		}
+		_, left, err := engine.RenameConsumers(t.Context(), connect(t, db), "orders", "purchases")
+		if err != nil || len(left) > 0 {
+			t.Fatal(left, err)
+		}
+		testkit.Must(t, db.Create(&purchase{Town: "Ulm"}).Error)
+		eventually(t, "the consumer goes on", func() bool { return len(effects(t, db, "mails")) == 3 })
+		consumer.stop(t)
+	})
+}

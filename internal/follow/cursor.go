@@ -86,11 +86,38 @@ func (c *cursorRow) insert(ctx context.Context, last int64) error {
 			return fmt.Errorf("create UID_CURSOR (follow.Enable does so, too): %w", err)
 		}
 	}
+	if err := c.checkRenamed(ctx, s); err != nil {
+		return err
+	}
 	_, err = c.db.Exec(ctx, "INSERT INTO "+s.cursors()+" ("+s.flavor.columns("CONSUMER, SPACE, TABLE_NAME, LAST_ID, CONDITIONS")+
 		") VALUES (?, ?, ?, ?, ?)", append(c.args(), last, c.conditions)...)
 	if err != nil {
 		if _, found, _ := c.read(ctx); found {
 			return nil
+		}
+	}
+	return err
+}
+
+// checkRenamed returns an error if the consumer has a cursor for a table that does not exist any more. That table may
+// have been renamed, and a second cursor would then handle its rows again. The database of Into does not know.
+func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
+	if c.key.Space != "" {
+		return nil
+	}
+	var tables []string
+	err := c.db.Query(ctx, func(r *sql.Rows) error {
+		var name string
+		err := r.Scan(&name)
+		tables = append(tables, name)
+		return err
+	}, "SELECT "+s.flavor.columns("TABLE_NAME")+" FROM "+s.cursors()+" WHERE "+s.flavor.equal("CONSUMER", "SPACE"), c.key.Consumer, "")
+	for _, name := range tables {
+		t := Table{Schema: s.table.Schema, Name: name}
+		exists, failed := s.flavor.has(ctx, c.db, s.flavor.in(t, bare(name)))
+		if failed == nil && !exists {
+			return fmt.Errorf("it has a cursor for the table %[2]s, which does not exist: if that is now %[3]s, run uid tables rename %[2]s %[3]s;"+
+				" otherwise uid follow consumers remove %[1]s --table %[2]s", c.key.Consumer, name, c.key.Table)
 		}
 	}
 	return err
