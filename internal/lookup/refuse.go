@@ -12,7 +12,7 @@ import (
 )
 
 func refused(what, remedy string) error {
-	return fmt.Errorf("%w: %s of the handle given to From, FindAs or a scope: %s", ErrClause, what, remedy)
+	return fmt.Errorf("%w: %s of the handle or a scope: %s", ErrClause, what, remedy)
 }
 
 // refuse returns an error for the first part of a statement that a query by key does not allow.
