@@ -3,6 +3,7 @@ package lease
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -75,6 +76,98 @@ func TestLeaseParamsReclaimable_WaitsForSettleOrGrace(t *testing.T) {
 	} {
 		if got := leaseTestParams.Reclaimable(Row{Holder: tt.holder, Fence: tt.fence, Seen: tt.seen}, 10_000); got != tt.want {
 			t.Errorf("%+v: %v", tt, got)
+		}
+	}
+}
+
+// Statements compare VERSION and FENCE, so a row at the end of either has no successor that a new holder could claim.
+func TestLeaseParamsUsable_RefusesRowsThatCannotChange(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		name   string
+		change func(*Row)
+		want   bool
+	}{
+		{"a free slot", func(*Row) {}, true},
+		{"in use", func(r *Row) { r.Holder, r.Seen = "other", 10_000 }, false},
+		{"of another region", func(r *Row) { r.Region = 1 }, false},
+		{"no number", func(r *Row) { r.ID = 0 }, false},
+		{"a negative version", func(r *Row) { r.Version = -1 }, false},
+		{"the first version", func(r *Row) { r.Version = 0 }, true},
+		{"the last version", func(r *Row) { r.Version = maxVersion }, false},
+		{"the last version but one", func(r *Row) { r.Version = maxVersion - 1 }, true},
+		{"at the end of the layout", func(r *Row) { r.Fence = 20_000 }, true},
+		{"beyond the end of the layout", func(r *Row) { r.Fence = 20_001 }, false},
+	} {
+		row := Row{ID: 7, Version: 3, Fence: 9_000}
+		tt.change(&row)
+		if got := leaseTestParams.Usable(row, max(10_000, row.Fence+21)); got != tt.want {
+			t.Errorf("%s: %t", tt.name, got)
+		}
+	}
+}
+
+// Processes that start at once must not all try the same slot.
+func TestInOrder_NearSlotsFirstAndTheOthersShuffled(t *testing.T) {
+	t.Parallel()
+
+	rows := []Row{{ID: 1}, {ID: 2, Near: 1}, {ID: 3, Near: 2}, {ID: 4}, {ID: 5, Near: 2}, {ID: 6}, {ID: 7}, {ID: 8}, {ID: 9}}
+	reverse := func(n int, swap func(i, j int)) {
+		for i := range n / 2 {
+			swap(i, n-1-i)
+		}
+	}
+	var got []int64
+	for _, r := range InOrder(rows, reverse) {
+		got = append(got, r.ID)
+	}
+	if want := []int64{5, 3, 2, 9, 8, 7, 6, 4}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func TestLooksAgain_OnlyIfOthersWereFaster(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		tried, refused, looks int
+		want                  bool
+	}{{0, 0, 1, false}, {3, 3, 1, true}, {3, 3, MaxRefused, true}, {3, 3, MaxRefused + 1, false}, {3, 2, 1, false}} {
+		if got := LooksAgain(tt.tried, tt.refused, tt.looks); got != tt.want {
+			t.Errorf("%+v: %t", tt, got)
+		}
+	}
+}
+
+// Ids of new worker ids begin a tick ago at the earliest, and not below the floor of a restored registry.
+func TestStartOf_IsNotBelowTheFloor(t *testing.T) {
+	t.Parallel()
+
+	if a, b := StartOf(10_000, 0), StartOf(10_000, 10_500); a != 9_999 || b != 10_500 {
+		t.Error(a, b)
+	}
+}
+
+// A statement of somebody else has set FENCE back. What was granted stays granted, and the log names it.
+func TestSlotAltered_IfTheFenceIsBelowTheGrant(t *testing.T) {
+	t.Parallel()
+
+	for _, tt := range []struct {
+		name   string
+		change func(*Slot)
+		want   bool
+	}{
+		{"as granted", func(*Slot) {}, false},
+		{"below", func(l *Slot) { l.Fence-- }, true},
+		{"not held", func(l *Slot) { l.Fence--; l.Held = false }, false},
+		{"in doubt", func(l *Slot) { l.Fence--; l.InDoubt = true }, false},
+		{"an older row", func(l *Slot) { l.Fence--; l.Regressed = true }, false},
+	} {
+		l := leaseTestHeld()
+		tt.change(&l)
+		if got := l.Altered(); got != tt.want {
+			t.Errorf("%s: %t", tt.name, got)
 		}
 	}
 }
