@@ -95,6 +95,12 @@ const (
 	insertRegistry  = `INSERT INTO "WORKER_REGISTRY" (` + registryColumns + `) VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?)`
 )
 
+// couldBeUidGenerators reports whether UidGenerator may make ids of the layout: it has ticks of a second, and refuses
+// other widths than 63 bits in all.
+func couldBeUidGenerators(l generator.Layout) bool {
+	return l.Tick == time.Second && l.TimeBits+l.WorkerBits+l.SequenceBits == 63
+}
+
 // newSpace returns a random ID_SPACE.
 func newSpace() string { return strings.ToLower(rand.Text()[:13]) }
 

@@ -99,6 +99,11 @@ func NewManager(ctx context.Context, db *DB, layout generator.Layout, host Host,
 		c.Log.Warn("uidplugin: this process has begun a region with its first worker id; if another registry had given out worker ids before it was divided, stop at once, because two rows could get the same id: see docs/regions.md",
 			"region", r.Region.N, "of", r.Region.Of, "worker_id", r.NextID)
 	}
+	if begun && r.Shared && !couldBeUidGenerators(layout) {
+		c.Log.Warn("uidplugin: this process has begun an id space next to UidGenerator with a layout that UidGenerator cannot have;"+
+			" if both insert into one table, stop at once, because two rows could get the same id: see docs/from-uidgenerator.md",
+			"layout", layout)
+	}
 	if other := db.sql.Beside(); begun && other != "" {
 		c.Log.Warn("uidplugin: this process has begun an id space in this schema, and another schema of the database has one;"+
 			" if processes of both insert into one table, stop at once, because two rows could get the same id: see docs/several-databases.md",

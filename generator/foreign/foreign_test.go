@@ -214,6 +214,28 @@ func TestUidGeneratorSampleLayout_OfAnotherTimeZone(t *testing.T) {
 	}
 }
 
+// CachedUidGenerator with the default configuration does not check its bits, so since the end of the layout the seconds
+// reach into the sign. The layout that docs/from-uidgenerator.md has for negative ids reads them.
+func TestUidGeneratorLayout_ReadsNegativeIDs(t *testing.T) {
+	t.Parallel()
+
+	layout := foreign.UidGeneratorLayout()
+	seconds := func(at time.Time) int64 { return at.Unix() - foreign.UidGeneratorLayout().Epoch.Unix() }
+	made := time.Date(2026, 11, 27, 0, 22, 55, 0, time.UTC)
+	id := seconds(made)<<35 | 2<<13 | 7 // BitsAllocator.allocate
+	if _, err := layout.Decompose(id); id >= 0 || err == nil {
+		t.Errorf("%d is an id of the layout, %v", id, err)
+	}
+	layout.Epoch = layout.Expires()
+	want := generator.Parts{Time: made, WorkerID: 2, Sequence: 7}
+	if parts, err := layout.Decompose(id & math.MaxInt64); parts != want || err != nil {
+		t.Errorf("%d was made %v, %v; want %v", id, parts, err, want)
+	}
+	if end := layout.Expires(); seconds(end) != 1<<29 {
+		t.Errorf("the ids are negative until %v", end)
+	}
+}
+
 func TestSystems_HaveTheNumbersOfMigrating(t *testing.T) {
 	t.Parallel()
 

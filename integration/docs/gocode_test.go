@@ -22,7 +22,7 @@ import (
 
 // imports are the packages that code of documents may import. A fragment imports all of them.
 var imports = []string{
-	"context", "encoding/json", "errors", "fmt", "log", "log/slog", "net/http", "os", "os/signal", "testing", "time",
+	"context", "encoding/json", "errors", "fmt", "log", "log/slog", "math", "net/http", "os", "os/signal", "testing", "time",
 	"github.com/DATA-DOG/go-sqlmock", "github.com/glebarez/sqlite", "github.com/prometheus/client_golang/prometheus",
 	"gorm.io/driver/mysql", "gorm.io/driver/postgres", "gorm.io/gorm", "gorm.io/gorm/clause",
 	"github.com/uidplugin/uidplugin", "github.com/uidplugin/uidplugin/generator",

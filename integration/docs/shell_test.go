@@ -15,7 +15,8 @@ import (
 var languages = map[string]bool{"go": true, "sh": true, "sql": true, "text": true, "json": true, "ini": true, "yaml": true}
 
 // runSQL are the documents whose SQL the tests of integration/tables and integration/adopt run.
-var runSQL = map[string]bool{"docs/sql.md": true, "docs/from-auto-increment.md": true, "docs/removing.md": true}
+var runSQL = map[string]bool{"docs/sql.md": true, "docs/from-auto-increment.md": true, "docs/removing.md": true,
+	"docs/from-uidgenerator.md": true}
 
 // notRun are commands that no test runs as they are, and why.
 var notRun = map[string]string{

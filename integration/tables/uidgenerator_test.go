@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/generator/foreign"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
@@ -65,15 +68,7 @@ func TestUidGenerator_NextToUidGenerator(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		ctx := context.Background()
 		java := d.Open(t, nil)
-		// MODIFIED and CREATED need a default in strict mode, by upstream's own fault.
-		if err := java.Connection(func(tx *gorm.DB) error {
-			if err := tx.Exec("SET SESSION sql_mode = ''").Error; err != nil {
-				return err
-			}
-			return tx.Exec(uidGeneratorTable).Error
-		}); err != nil {
-			t.Fatal(err)
-		}
+		createUidGenerator(t, java)
 		var before []int64
 		for range 3 {
 			worker, err := begin(java)
@@ -172,4 +167,144 @@ func TestUidGenerator_RegistryBeginsAboveExistingRows(t *testing.T) {
 			t.Errorf("worker id %d, want 7001", got)
 		}
 	}, "mariadb", "mysql")
+}
+
+// The statements of docs/from-uidgenerator.md begin anew after a start with the wrong layout, while the Java service
+// runs. Worker ids continue above all that were given out, so ids of the same bits differ.
+func TestUidGenerator_TheStatementsCorrectTheLayout(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/from-uidgenerator.md")
+	testkit.Must(t, err)
+	_, block, _ := strings.Cut(string(text), "```sql\n")
+	block, _, _ = strings.Cut(block, "```")
+	statements := strings.Split(strings.TrimSpace(block), "\n")
+	if len(statements) != 2 {
+		t.Fatalf("the document has the statements %q", statements)
+	}
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		java := d.Open(t, nil)
+		createUidGenerator(t, java)
+		seen := map[int64]bool{}
+		claim := func(worker int64, err error) {
+			t.Helper()
+			testkit.Must(t, err)
+			if seen[worker] {
+				t.Errorf("the worker id %d was given out before", worker)
+			}
+			seen[worker] = true
+		}
+		claim(begin(java))
+		db := d.Open(t, nil)
+		p := harness.Use(t, db, uidplugin.WithModels(&harness.T1{})) // without WithLayout
+		claim(p.Stats().Tables[0].WorkerIDs[0], nil)
+		testkit.Must(t, db.AutoMigrate(&harness.T1{}))
+		var wrong, right harness.T1
+		testkit.Must(t, db.Create(&wrong).Error)
+		harness.Close(t, p)
+		claim(begin(java))
+
+		layout := foreign.UidGeneratorLayout()
+		layout.Epoch = time.Now().Add(-24 * time.Hour)
+		options := []uidplugin.Option{harness.Quiet, uidplugin.WithLayout(layout), uidplugin.WithModels(&harness.T1{})}
+		if err := d.Open(t, nil).Use(uidplugin.New(options...)); !errors.Is(err, uidplugin.ErrLayoutMismatch) {
+			t.Errorf("with the right layout: %v", err)
+		}
+		for _, statement := range statements {
+			testkit.Must(t, java.Exec(statement).Error)
+		}
+		db = d.Open(t, nil)
+		p = harness.Use(t, db, options...)
+		claim(p.Stats().Tables[0].WorkerIDs[0], nil)
+		claim(begin(java))
+		testkit.Must(t, db.Create(&right).Error)
+		harness.Resolves(t, p, "t1", "", int64(right.ID))
+		if parts, err := layout.Decompose(int64(right.ID)); err != nil || !seen[parts.WorkerID] {
+			t.Errorf("the new id has the parts %v, %v", parts, err)
+		}
+		if _, err := p.Find(context.Background(), wrong.ID); !errors.Is(err, uidplugin.ErrNoSuchID) {
+			t.Errorf("Find of an id of the wrong layout: %v", err)
+		}
+	}, "mariadb", "mysql")
+}
+
+// Without WithLayout, a Go service next to UidGenerator makes ids of other bits, which can equal Java's. Nothing shows it
+// but the layout, so the first start logs one that UidGenerator cannot have. Next to it, 63 bits and seconds are right.
+func TestUidGenerator_TheLogNamesALayoutThatUidGeneratorCannotHave(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		narrow, long := foreign.UidGeneratorSampleLayout(), foreign.UidGeneratorSampleLayout()
+		narrow.WorkerBits--
+		long.Tick = 2 * time.Second
+		for _, tt := range []struct {
+			layout generator.Layout
+			java   bool
+			want   int
+		}{
+			{generator.DefaultLayout(), true, 1}, {narrow, true, 1}, {long, true, 1},
+			{foreign.UidGeneratorSampleLayout(), true, 0}, {generator.DefaultLayout(), false, 0},
+		} {
+			log := &testkit.Log{}
+			db := d.Open(t, nil)
+			testkit.Must(t, db.Exec("DROP TABLE IF EXISTS WORKER_NODE, WORKER_SESSION, WORKER_SLOT, WORKER_REGISTRY").Error)
+			if tt.java {
+				createUidGenerator(t, db)
+			}
+			for range 2 { // only the first start begins the id space
+				p := uidplugin.New(uidplugin.WithLogger(log.Logger()), uidplugin.WithLayout(tt.layout))
+				testkit.Must(t, d.Open(t, nil).Use(p))
+				harness.Close(t, p)
+			}
+			lines := log.Lines("UidGenerator cannot have")
+			if len(lines) != tt.want || tt.want > 0 && !strings.Contains(lines[0], "layout="+tt.layout.String()) {
+				t.Errorf("with %v, next to Java %v: %q", tt.layout, tt.java, lines)
+			}
+		}
+	}, "mariadb", "mysql")
+}
+
+// A Go service that starts first creates a WORKER_NODE in which Java services cannot insert. After the statement of
+// docs/from-uidgenerator.md they can, and get other worker ids.
+func TestUidGenerator_AfterThePlugin(t *testing.T) {
+	t.Parallel()
+	const statement = "ALTER TABLE WORKER_NODE MODIFY ID BIGINT NOT NULL AUTO_INCREMENT"
+	text, err := os.ReadFile("../../docs/from-uidgenerator.md")
+	testkit.Must(t, err)
+	if !strings.Contains(string(text), "`"+statement+"`") {
+		t.Errorf("the document does not have %s", statement)
+	}
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		p := harness.Use(t, db, uidplugin.WithModels(&harness.T1{}))
+		java := d.Open(t, nil)
+		if worker, err := begin(java); err == nil {
+			t.Errorf("Java got the worker id %d", worker)
+		}
+		testkit.Must(t, java.Exec(statement).Error)
+		seen := map[int64]bool{p.Stats().Tables[0].WorkerIDs[0]: true}
+		for range 3 {
+			worker, err := begin(java)
+			testkit.Must(t, err)
+			if seen[worker] {
+				t.Errorf("the worker id %d was given out before", worker)
+			}
+			seen[worker] = true
+			next := harness.Use(t, d.Open(t, nil), uidplugin.WithModels(&harness.T1{}))
+			if worker = next.Stats().Tables[0].WorkerIDs[0]; seen[worker] {
+				t.Errorf("the plugin got the worker id %d, which was given out before", worker)
+			}
+			seen[worker] = true
+		}
+	}, "mariadb", "mysql")
+}
+
+// createUidGenerator creates UidGenerator's table.
+func createUidGenerator(t *testing.T, db *gorm.DB) {
+	t.Helper()
+	testkit.Must(t, db.Connection(func(tx *gorm.DB) error {
+		// MODIFIED and CREATED need a default in strict mode, by upstream's own fault.
+		if err := tx.Exec("SET SESSION sql_mode = ''").Error; err != nil {
+			return err
+		}
+		return tx.Exec(uidGeneratorTable).Error
+	}))
 }
