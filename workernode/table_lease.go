@@ -29,6 +29,7 @@ type TableLease struct {
 	lastUse    time.Time           // when the generator was last seen in use
 	usage      generator.Usage     // its usage at that time
 	ahead      int64               // how many ticks it was ahead of the clock at that time
+	grown      bool                // it has got lanes since then
 	sparing    bool                // see [TableLease.Spare]
 	noWorkerID error               // the reason why it gets no worker id
 	again      time.Time           // when to retry to get the wanted worker ids
@@ -139,6 +140,7 @@ func (l *TableLease) take(free []*worker, n int) {
 func (l *TableLease) replace(free []*worker, n int) {
 	had := len(l.published)
 	l.take(free, n)
+	l.grown = true // with more lanes, ids begin further ahead
 	l.publish()
 	if l.noWorkerID != nil && l.generator != nil {
 		l.generator.Suspend(nil)
@@ -185,8 +187,8 @@ func (l *TableLease) grow(now time.Time, tick int64) {
 	if l.generator == nil || len(l.published) == 0 || have == 0 || l.want > have {
 		return
 	}
-	layout, before := a.clock.layout, l.ahead
-	l.ahead = lease.Ahead(u, l.published[0].From, tick)
+	layout, before, grown := a.clock.layout, l.ahead, l.grown
+	l.ahead, l.grown = lease.Ahead(u, l.published[0].From, tick), false
 	if l.ahead <= min(layout.LaneAhead(), a.params.Lead/2) || now.Before(l.again) { // a short lease ends before that
 		return
 	}
@@ -202,7 +204,7 @@ func (l *TableLease) grow(now time.Time, tick int64) {
 	case l.ahead > before && lease.InNeed(u, l.published[0].Until, tick, uint64(layout.MaxSequence()+1)):
 		l.want = min(2*have, most)
 	}
-	if have >= most && l.ahead > before && (u.Waiting || l.ahead > ticks(layout, farAhead)) {
+	if have >= most && l.ahead > before && !grown && (u.Waiting || l.ahead > ticks(layout, farAhead)) {
 		l.limit(nil)
 	}
 }
