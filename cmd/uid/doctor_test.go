@@ -295,6 +295,23 @@ func TestDoctor_LeavesKeysAloneThatAreNoIDs(t *testing.T) {
 	})
 }
 
+// Worker ids outside of the layout are those of Java services if UidGenerator numbers the table, so the layout is wrong.
+// Deleting their rows would let MySQL number from 1 on after a restart.
+func TestDoctor_KeepsRowsThatUidGeneratorNumbers(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		shop(t, db, "web-1", "first")
+		exec("ALTER TABLE WORKER_NODE MODIFY ID BIGINT NOT NULL AUTO_INCREMENT",
+			nodeRow+`) VALUES (262144, 'java', '1', 1, '2024-02-29')`)(t, db)
+		result := runner{t: t, dsn: dsn(d)}.run("doctor", "--ignore", strings.Join(ofServers, ","))
+		result.want(t, exitWrong, admin.CodeNodeOutside, "1 to 262143", "Keep the rows", "docs/from-uidgenerator.md")
+		if strings.Contains(result.out, "DELETE") {
+			t.Error(result.out)
+		}
+	}, "mariadb", "mysql")
+}
+
 // A check that cannot run is reported, and the others run. Without a finding the exit code is 2.
 func TestDoctor_SaysWhatItCouldNotCheck(t *testing.T) {
 	t.Parallel()

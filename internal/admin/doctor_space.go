@@ -141,6 +141,11 @@ func (d *DB) literal(text string) string {
 func (d *DB) checkNodes(ctx context.Context) (list []Finding, err error) {
 	const ours = `"SLOT" IS NOT NULL AND "SLOT" <> 0`
 	inside := fmt.Sprintf(`"ID" BETWEEN 1 AND %d`, d.Layout.MaxWorkerID())
+	outside, remove := "Delete them if no row has an id with such a worker id.", d.SQL.Translate(`DELETE FROM "WORKER_NODE" WHERE NOT (`+inside+")")
+	if d.Registry.Shared {
+		outside, remove = "Keep the rows if they are of Java services with UidGenerator, whose layout this one cannot be then: see "+
+			"docs/from-uidgenerator.md.", ""
+	}
 	for _, kind := range []struct {
 		Finding
 		where string
@@ -151,8 +156,7 @@ func (d *DB) checkNodes(ctx context.Context) (list []Finding, err error) {
 				"docs/migrating.md."}, "NOT (" + ours + ") AND " + inside},
 		{Finding{Code: CodeNodeOutside, Text: "%s of WORKER_NODE with an ID outside of the layout's worker ids, 1 to " +
 			fmt.Sprint(d.Layout.MaxWorkerID()) + ": such an ID is never used",
-			Advice: "Delete them if no row has an id with such a worker id.",
-			Fix:    d.SQL.Translate(`DELETE FROM "WORKER_NODE" WHERE NOT (` + inside + ")")}, "NOT (" + inside + ")"},
+			Advice: outside, Fix: remove}, "NOT (" + inside + ")"},
 		{Finding{Code: CodeNodeByHand, Text: "%s of WORKER_NODE with an ID below FIRST_ID of WORKER_REGISTRY, " +
 			fmt.Sprint(d.Registry.FirstID) + ", so processes may have been given it by hand (WithWorkerID), and two rows could " +
 			"get the same id", Advice: "Stop the processes with such numbers and set FIRST_ID back; see docs/layouts.md."},

@@ -195,7 +195,8 @@ func (d *DB) planTables(ctx context.Context, _ []workernode.Table) (steps []Remo
 	case d.Registry.Shared || len(foreign) > 0:
 		tables = slices.Delete(tables, 2, 3)
 		steps = append(steps, RemovalStep{Left: true,
-			Text: "WORKER_NODE stays, because UidGenerator uses it. Drop it if no Java service does."})
+			Text: "WORKER_NODE stays, because UidGenerator uses it. Drop it if no Java service does. While one runs, " +
+				"its inserts into a numbered table fail with duplicate keys: see docs/removing.md."})
 	}
 	var statements []string
 	for _, name := range tables {
