@@ -196,7 +196,7 @@ func (d *DB) planTables(ctx context.Context, _ []workernode.Table) (steps []Remo
 		tables = slices.Delete(tables, 2, 3)
 		steps = append(steps, RemovalStep{Left: true,
 			Text: "WORKER_NODE stays, because UidGenerator uses it. Drop it if no Java service does. While one runs, " +
-				"its inserts into a numbered table fail with duplicate keys: see docs/removing.md."})
+				"its inserts into a numbered table can fail with duplicate keys: see docs/removing.md."})
 	}
 	var statements []string
 	for _, name := range tables {
