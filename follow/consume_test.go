@@ -305,3 +305,47 @@ func TestConsume_PassesOverRowsThatDoNotMatch(t *testing.T) {
 		t.Errorf("%d effects", n)
 	}
 }
+
+// A deferred constraint fails at COMMIT. The row fails like one whose handler fails: those before it take effect, an
+// operator sees it, and it goes on by itself.
+func TestConsume_ARowFailsAtCommit(t *testing.T) {
+	t.Parallel()
+	db := testkit.SQLite{Params: []string{"_pragma=foreign_keys(1)"}}.Open(t)
+	plugintest.Use(t, db, uidplugin.WithWorkerID(1))
+	testkit.Must(t, db.AutoMigrate(&ticket{}))
+	testkit.Must(t, db.Exec("CREATE TABLE seats (name TEXT PRIMARY KEY)").Error)
+	testkit.Must(t, db.Exec("CREATE TABLE effects (n INTEGER PRIMARY KEY, consumer TEXT, ticket INTEGER,"+
+		" seat TEXT REFERENCES seats (name) DEFERRABLE INITIALLY DEFERRED)").Error)
+	testkit.Must(t, db.Exec("INSERT INTO seats VALUES ('1A')").Error)
+	testkit.Must(t, follow.Enable(t.Context(), db, &ticket{}, follow.WithSlack(20*time.Millisecond)))
+	issue(t, db, 2)
+	unknown := ticket{Seat: "9Z"}
+	testkit.Must(t, db.Create(&unknown).Error)
+	issue(t, db, 1)
+	until(t, db, 4, func(ctx context.Context) error {
+		go func() {
+			var stuck struct {
+				ID    int64  `gorm:"column:STUCK_ID"`
+				Error string `gorm:"column:ERROR"`
+			}
+			for stuck.ID != int64(unknown.ID) && ctx.Err() == nil {
+				time.Sleep(5 * time.Millisecond)
+				_ = db.Table("UID_CURSOR").Take(&stuck).Error
+			}
+			if n := plugintest.Count(t, db, "effects"); n != 2 || !strings.Contains(stuck.Error, "FOREIGN KEY") {
+				t.Errorf("%d effects, and the error %q", n, stuck.Error)
+			}
+			_ = db.Exec("INSERT INTO seats VALUES ('9Z')").Error
+		}()
+		return follow.ConsumeBatch(ctx, db, "mails", 10, func(tx *gorm.DB, rows []*ticket) error {
+			for _, row := range rows {
+				err := tx.Exec("INSERT INTO effects (consumer, ticket, seat) VALUES ('mails', ?, ?)", row.ID, row.Seat).Error
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	checkEffects(t, db, "mails")
+}

@@ -255,3 +255,30 @@ func TestConsume_RefusedRowsInAHandler(t *testing.T) {
 		}
 	})
 }
+
+// A deferred constraint fails at COMMIT, by the fault of a row: those before it take effect, and it comes again after a
+// pause, as after an error of the handler.
+func TestConsume_ARowFailsAtCommit(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := shop(t, d, nil)
+		testkit.Must(t, db.Exec("ALTER TABLE effects ADD UNIQUE (note) DEFERRABLE INITIALLY DEFERRED").Error)
+		place(t, db, 1, "Ulm")
+		place(t, db, 1, "Bonn")
+		twice := place(t, db, 1, "Ulm")
+		place(t, db, 1, "Jena")
+		r := start(t, func(ctx context.Context) error {
+			return follow.ConsumeBatch(ctx, db, "mails", 10, writeAll("mails"))
+		})
+		eventually(t, "the row fails", func() bool {
+			s := follow.Stats(db)
+			return len(s) > 0 && len(s[0].Consumers) > 0 && s[0].Consumers[0].Stuck == twice[0].ID
+		})
+		if n := len(effects(t, db, "mails")); n != 2 {
+			t.Errorf("%d effects", n)
+		}
+		testkit.Must(t, db.Exec("ALTER TABLE effects DROP CONSTRAINT effects_note_key").Error)
+		finished(t, db, "mails")
+		r.stop(t)
+	}, "postgres")
+}

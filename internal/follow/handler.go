@@ -98,7 +98,8 @@ type attempt struct {
 //   - What the handler reads is not older than the lock.
 //   - On SQLite it takes the lock of the only writer, like BEGIN IMMEDIATE. After a read it could fail.
 //
-// transact returns an error of its own statements. Then the outcome is unknown.
+// If COMMIT fails, the outcome is Again, also if it may have succeeded: the next change then finds another cursor.
+// transact returns an error of its own statements before the handler.
 func (c *cursorRow) transact(ctx context.Context, conn *sql.Conn, step consumer.Step, handle func(ctx context.Context, tx *sql.Tx) attempt) (attempt, error) {
 	tx, cancel, err := begin(ctx, conn)
 	if err != nil {
@@ -119,7 +120,10 @@ func (c *cursorRow) transact(ctx context.Context, conn *sql.Conn, step consumer.
 		}
 	}
 	if err == nil && a.outcome == consumer.Committed {
-		return a, end("COMMIT", tx.Commit)
+		if failed := end("COMMIT", tx.Commit); failed != nil { // a deferred constraint, or the answer was lost
+			a = attempt{consumer.Again, failed, true}
+		}
+		return a, nil
 	}
 	if failed := end("ROLLBACK", tx.Rollback); err == nil && failed != nil {
 		a.unusable = true // the server rolls back when the connection is closed

@@ -93,12 +93,11 @@ type Step struct {
 // An Outcome is how a transaction of Handle ended.
 type Outcome int
 
-// The outcomes. All but Committed and Unknown have rolled back.
+// The outcomes. All but Committed have rolled back, except that after Again COMMIT may have succeeded, or may still do so.
 const (
 	Committed Outcome = iota
 	Lost              // the change has changed no row
-	Unknown           // COMMIT has returned an error, but may have succeeded
-	Again             // it failed, but not because of the rows: a deadlock, for example
+	Again             // it failed, but probably not because of the rows: a deadlock, for example, or COMMIT has failed
 	Failed            // the handler has failed
 	Skipped           // the handler wants to skip the row
 )

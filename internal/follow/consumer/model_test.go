@@ -434,12 +434,8 @@ func (w *world) commit(s modelState, i int) {
 		w.add(s)
 		return
 	case p.Gone:
-		lost := s
-		lost.P[i].ids = slices.Clone(p.ids)
 		p.end(Again)
 		w.add(s)
-		lost.P[i].end(Unknown) // it was ended after the comparison
-		w.add(lost)
 		return
 	}
 	if s.Faults < w.faults {
@@ -468,10 +464,13 @@ func (w *world) unknown(s modelState, i int) {
 	done, never, later := s, s, s
 	done.P[i].commitTo(&done.DB)
 	later.Late, later.IsLate = tx, true
-	for _, next := range []*modelState{&done, &never, &later} {
-		next.P[i].ids = slices.Clone(ids)
-		next.P[i].end(Unknown)
-		w.add(*next)
+	for _, next := range []modelState{done, never, later} {
+		for _, outcome := range []Outcome{Again, Failed} { // Failed after several
+			state := next
+			state.P[i].ids = slices.Clone(ids)
+			state.P[i].end(outcome)
+			w.add(state)
+		}
 	}
 }
 
