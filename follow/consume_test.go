@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -348,4 +349,38 @@ func TestConsume_ARowFailsAtCommit(t *testing.T) {
 		})
 	})
 	checkEffects(t, db, "mails")
+}
+
+// The database of the events loses commits, and the statement that sets the cursor back fails once. The mark has passed
+// the cursor when the consumer tries again, so only what the process has seen tells that rows could be missed.
+func TestConsume_GoesBackAlsoIfThatFailsOnce(t *testing.T) {
+	t.Parallel()
+	db := tickets(t, nil, 3)
+	var wire testkit.Wire
+	into := wire.Open(t, testkit.SQLite{})
+	testkit.Must(t, into.AutoMigrate(&effect{}))
+	var ids []int64
+	testkit.Must(t, db.Model(&ticket{}).Order("id").Pluck("id", &ids).Error)
+	back := ids[1] // the mark with which the database has recovered: the last two rows come again
+	var failed atomic.Bool
+	until(t, into, 5, func(ctx context.Context) error {
+		go func() {
+			for n := int64(0); n < 3 && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+				_ = into.Model(&effect{}).Count(&n).Error
+			}
+			wire.Set(func(c *testkit.Crossing) error {
+				if c.Is("UPDATE UID_CURSOR") && len(c.Args) > 0 && c.Args[0].Value == back-1 && !failed.Swap(true) {
+					return testkit.ErrLost
+				}
+				return c.Run()
+			})
+			if err := db.Exec("UPDATE UID_FOLLOW SET PUBLISHED = ?", back).Error; err != nil {
+				t.Error(err)
+			}
+		}()
+		return follow.Consume(ctx, db, "mails", write("mails"), follow.Into(into), follow.WithRewind())
+	})
+	if !failed.Load() {
+		t.Error("no statement was lost")
+	}
 }

@@ -61,7 +61,7 @@ type FetchHooks struct {
 func Consume[T any](ctx context.Context, h *Followed, m *Mark, s ConsumerSettings[T]) error {
 	log := logqueue.New(nil).Logger(s.Log)
 	c := &consuming[T]{ConsumerSettings: s, mark: m, log: log.With("consumer", s.Key.Consumer, "table", s.Key.TableName()),
-		process: consumer.Process{Me: rand.Text(), Size: s.Size}, failing: map[string]bool{},
+		process: consumer.Process{Me: rand.Text(), Size: s.Size}, failing: map[string]bool{}, lowest: math.MaxInt64,
 		state: &consumerState{state: ConsumerState{ConsumerKey: s.Key}}}
 	c.row = cursorRow{db: s.Cursors.Silent(), key: s.Key, conditions: s.Conditions}
 	h.consumers.Store(c.state, nil)
@@ -90,7 +90,8 @@ type consuming[T any] struct {
 	leave   func()    // ends following the mark; nil if this consumer does not follow it
 	news    *news     // of the mark, as it was before the present step
 	looked  *news     // of the mark, as it was before the last fetch
-	losses  int       // how many entries of news.recovered were compared with the cursor
+	losses  int       // how many entries of news.recovered are in lowest
+	lowest  int64     // rows from this id on must come again, because others may have come; math.MaxInt64 for none
 	emptyAt time.Time // when a fetch last found less than Limit; for Poll
 	held    bool      // this process was the holder, now or before
 }
@@ -237,7 +238,8 @@ func (c *consuming[T]) more() bool {
 	if n.err != nil {
 		return false
 	}
-	return n.published > c.process.Through()+1 || n != c.looked && (Cursor{c.process.Row().Last}).lost(n.published) || c.losses < len(n.recovered)
+	return n.published > c.process.Through()+1 || n != c.looked && (Cursor{c.process.Row().Last}).lost(n.published) ||
+		c.losses < len(n.recovered) || c.lowest < math.MaxInt64
 }
 
 // wait waits until rows may have come.
@@ -345,25 +347,27 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 }
 
 // checkLoss compares the cursor with the marks that the database had after it lost commits. If one of them is not above
-// the cursor, rows below the cursor could be missed. Then the consumer goes back, or ends with an error.
+// the cursor, rows below the cursor could be missed. Then the consumer goes back, or ends with an error. It remembers
+// the mark until the cursor is below it, because going back may fail.
 func (c *consuming[T]) checkLoss(published int64) error {
-	lowest := int64(math.MaxInt64)
-	if last := c.process.Row().Last; (Cursor{last}).lost(published) && !c.setAhead(last) {
-		lowest = published
+	last := c.process.Row().Last
+	if (Cursor{last}).lost(published) && !c.setAhead(last) {
+		c.lowest = min(c.lowest, published)
 	}
 	for n := c.news; c.losses < len(n.recovered); c.losses++ {
 		if c.Space != nil { // otherwise the commits of the cursor were lost together with those of the mark
-			lowest = min(lowest, n.recovered[c.losses])
+			c.lowest = min(c.lowest, n.recovered[c.losses])
 		}
 	}
-	switch last := c.process.Row().Last; {
-	case lowest > last:
+	switch {
+	case c.lowest > last:
+		c.lowest = math.MaxInt64
 		return nil
 	case !c.Rewind:
-		return fmt.Errorf("%w: the cursor is %d, and the mark was %d; set the cursor to a time before that (uid follow consumers reset)", errLost, last, lowest)
+		return fmt.Errorf("%w: the cursor is %d, and the mark was %d; set the cursor to a time before that (uid follow consumers reset)", errLost, last, c.lowest)
 	}
-	c.log.Warn("uidplugin: a consumer goes back because the database of its table has lost commits", "to", lowest-1)
-	c.process.Rewind(lowest - 1)
+	c.log.Warn("uidplugin: a consumer goes back because the database of its table has lost commits", "to", c.lowest-1)
+	c.process.Rewind(c.lowest - 1)
 	return nil
 }
 
