@@ -45,7 +45,8 @@ import (
 //
 //   - Write by another handle than tx. The write would not be part of the transaction, so it would take effect again
 //     when the row comes again. It would wait forever on a pool of one connection, because tx has that.
-//   - End the transaction: commit, roll back, or change tables, because that commits on MySQL and MariaDB.
+//   - End the transaction: commit, roll back, or change tables, because that commits on MySQL and MariaDB. tx refuses
+//     most of these statements.
 //   - Stand still. After 30 seconds without a statement the server ends the transaction, and the row comes again. So
 //     send e-mails and the like by short calls. They may happen twice, so give the receiver the row's id as a key.
 //   - Insert into a followed table, if that can be avoided. Followers of that table wait until the transaction ends.

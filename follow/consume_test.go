@@ -384,3 +384,21 @@ func TestConsume_GoesBackAlsoIfThatFailsOnce(t *testing.T) {
 		t.Error("no statement was lost")
 	}
 }
+
+// SQLite would commit later statements of the handler one by one, and the row comes again.
+func TestConsume_NoticesThatATransactionHasEnded(t *testing.T) {
+	t.Parallel()
+	db := tickets(t, uidtest.Sequential(), 2)
+	first := true
+	until(t, db, 2, func(ctx context.Context) error {
+		return follow.Consume(ctx, db, "mails", func(tx *gorm.DB, row *ticket) error {
+			if first {
+				first = false
+				testkit.Must(t, tx.Exec("UPDATE effects SET n = n; ROLLBACK").Error)
+			}
+			_ = write("mails")(tx, row) // the handler does not look
+			return nil
+		})
+	})
+	checkEffects(t, db, "mails")
+}

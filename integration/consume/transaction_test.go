@@ -196,41 +196,100 @@ func TestConsume_AHandlerMustNotEndItsTransaction(t *testing.T) {
 	}
 }
 
-// CREATE TABLE commits on MySQL and MariaDB, and COMMIT everywhere. The effects before it then stand with the cursor, so
-// the row does not come again, and the failure is counted.
-func TestConsume_FindsAStatementThatCommits(t *testing.T) {
+// A statement that ends the transaction would commit the cursor without the effects after it, or commit these one by
+// one, so it is refused. Some of them only do so on MySQL and MariaDB.
+func TestConsume_RefusesStatementsThatEndTheTransaction(t *testing.T) {
 	t.Parallel()
-	for _, statement := range []string{"COMMIT", "CREATE TABLE other (n int)"} {
+	for statement, onlyMySQL := range map[string]bool{
+		"COMMIT": false, " commit and chain;": false, "/* a */ -- b\n ROLLBACK": false, "ROLLBACK AND CHAIN": false, "rollback work": false,
+		"BEGIN": false, "START  TRANSACTION": false, "END": false, "ABORT": false, "PREPARE TRANSACTION 'a'": false,
+		"CREATE TABLE other (n int)": true, "TRUNCATE TABLE spare": true, "DROP TABLE spare": true, "ALTER TABLE spare ADD m int": true,
+		"CREATE INDEX spare_n ON spare (n)": true, "RENAME TABLE spare TO other": true, "LOCK TABLES effects WRITE": true,
+		"ANALYZE TABLE effects": true, "SET autocommit = 1": true,
+	} {
 		t.Run(statement, func(t *testing.T) {
 			t.Parallel()
 			testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-				if statement != "COMMIT" && !d.IsMySQL() {
+				if onlyMySQL && !d.IsMySQL() {
 					t.Skip("it is part of the transaction")
 				}
 				db := shop(t, d, nil)
+				testkit.Must(t, db.Exec("CREATE TABLE spare (n int)").Error)
 				place(t, db, 2, "Ulm")
-				var failed int64
-				first := true
+				var calls atomic.Int64
 				r := start(t, func(ctx context.Context) error {
 					return follow.Consume(ctx, db, "mails", func(tx *gorm.DB, o *order) error {
-						err := write("mails")(tx, o)
-						if err == nil && first {
-							first = false
-							_ = tx.Exec(statement)
-						} else if !first {
-							failed = follow.Stats(db)[0].Consumers[0].Failed
+						if calls.Add(1) == 1 {
+							testkit.IsError(t, tx.Exec(statement).Error, nil, "a handler must not end its transaction")
 						}
-						return err
+						_ = write("mails")(tx, o) // the handler does not look
+						return nil
 					})
 				})
 				finished(t, db, "mails")
 				r.stop(t)
-				if failed != 1 {
-					t.Errorf("%d failures", failed)
+				if calls.Load() != 3 {
+					t.Errorf("%d calls", calls.Load())
 				}
 			})
 		})
 	}
+}
+
+// These look like them.
+func TestConsume_AHandlerUsesSavepointsAndTemporaryTables(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := shop(t, d, nil)
+		place(t, db, 2, "Ulm")
+		r := start(t, func(ctx context.Context) error {
+			return follow.Consume(ctx, db, "mails", func(tx *gorm.DB, o *order) error {
+				for _, statement := range []string{"SAVEPOINT a", "CREATE TEMPORARY TABLE spare (n int)", "INSERT INTO spare VALUES (1)",
+					"ROLLBACK TO SAVEPOINT a", "RELEASE SAVEPOINT a", "DROP TABLE IF EXISTS spare"} {
+					if statement = strings.Replace(statement, "DROP", map[bool]string{true: "DROP TEMPORARY", false: "DROP"}[d.IsMySQL()], 1); tx.Exec(statement).Error != nil {
+						t.Errorf("%s: %v", statement, tx.Error)
+					}
+				}
+				return write("mails")(tx, o)
+			})
+		})
+		finished(t, db, "mails")
+		r.stop(t)
+	})
+}
+
+// Not each statement that commits is recognized. The effects before it then stand with the cursor, so the row does not
+// come again, and the failure is counted.
+func TestConsume_FindsAStatementThatCommits(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := shop(t, d, nil)
+		statement := "UPDATE totals SET n = n; COMMIT"
+		if d.IsMySQL() {
+			statement = "CALL commits()"
+			testkit.Must(t, db.Exec("CREATE PROCEDURE commits() COMMIT").Error)
+		}
+		place(t, db, 2, "Ulm")
+		var failed int64
+		first := true
+		r := start(t, func(ctx context.Context) error {
+			return follow.Consume(ctx, db, "mails", func(tx *gorm.DB, o *order) error {
+				err := write("mails")(tx, o)
+				if err == nil && first {
+					first = false
+					_ = tx.Exec(statement)
+				} else if !first {
+					failed = follow.Stats(db)[0].Consumers[0].Failed
+				}
+				return err
+			})
+		})
+		finished(t, db, "mails")
+		r.stop(t)
+		if failed != 1 {
+			t.Errorf("%d failures", failed)
+		}
+	}, "mariadb", "mysql", "sqlite") // PostgreSQL has none
 }
 
 // ErrTooLate and conflicts are no fault of the row: it comes again at once.

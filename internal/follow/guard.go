@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -13,14 +14,15 @@ import (
 )
 
 // A guard is the transaction that a handler of an application gets. A server may end the transaction early, as after a
-// deadlock. Later statements would then be committed one by one, so the guard refuses them. It also refuses COMMIT and
-// ROLLBACK, because the result of the handler decides.
+// deadlock. Later statements would then be committed one by one, so the guard refuses them. It also refuses statements
+// that end the transaction, because the result of the handler decides, and what such a statement commits cannot be
+// rolled back any more.
 //
 // The guard need not recognize each error that ends the transaction:
 //
 //   - On MySQL and MariaDB autocommit is off ([cursorRow.limit]), so later statements are rolled back.
 //   - On PostgreSQL the server refuses all statements after an error.
-//   - On SQLite the guard asks after each error whether the transaction has ended.
+//   - On SQLite the guard asks before each statement whether the transaction has ended.
 //
 // At the end the caller finds out whether its [savepoint] is still there.
 type guard struct {
@@ -28,6 +30,7 @@ type guard struct {
 	tx         *sql.Tx
 	statements gorm.ConnPool // tx, or its prepared statements
 	sqlite     bool
+	mysql      bool // or MariaDB
 
 	mu     sync.Mutex
 	cause  error // why statements are refused
@@ -38,7 +41,7 @@ var _ gorm.Tx = (*guard)(nil)
 
 // newGuard guards a transaction of a handle.
 func newGuard(tx *sql.Tx, db *gorm.DB) *guard {
-	g := &guard{db: db, tx: tx, statements: tx, sqlite: db.Dialector.Name() == "sqlite"}
+	g := &guard{db: db, tx: tx, statements: tx, sqlite: db.Dialector.Name() == "sqlite", mysql: db.Dialector.Name() == "mysql"}
 	if root, prepares := db.Config.ConnPool.(*gorm.PreparedStmtDB); prepares {
 		g.statements = &gorm.PreparedStmtTX{Tx: tx, PreparedStmtDB: root}
 	}
@@ -60,7 +63,14 @@ func (g *guard) broken() (err error, misuse bool) {
 	return g.cause, g.misuse
 }
 
-func (g *guard) refuse() error {
+// refuse returns an error if the guard must not send a statement. query is empty for a prepared one, which was checked.
+func (g *guard) refuse(query string) error {
+	if ends.MatchString(query) || g.mysql && commits.MatchString(query) {
+		return g.misused(fmt.Sprintf("end its transaction by %.20q", strings.TrimSpace(query)))
+	}
+	if g.sqlite && !g.lives() {
+		g.remember(errors.New("an earlier statement has ended it"))
+	}
 	err, _ := g.broken()
 	if err != nil {
 		err = fmt.Errorf("uidplugin: follow: this transaction will be rolled back, so it refuses further statements;"+
@@ -69,11 +79,28 @@ func (g *guard) refuse() error {
 	return err
 }
 
+// ends matches statements that end a transaction, and commits those before which MySQL and MariaDB commit. Some are not
+// recognized, such as those in procedures; the savepoint finds them afterwards.
+var (
+	ends    = beginning(`COMMIT|END|ABORT|BEGIN|(START|PREPARE)\s+TRANSACTION|ROLLBACK(\s+(WORK|TRANSACTION|AND\b.*))?\s*(;|$)`)
+	commits = beginning(`(ALTER|ANALYZE|FLUSH|GRANT|LOCK|OPTIMIZE|RENAME|REPAIR|REVOKE|TRUNCATE)\s|` +
+		`(CREATE|DROP)\s+([^T\s]|T[^E]|TE[^M])|SET\s+(SESSION\s+|@@(SESSION\.)?)?AUTOCOMMIT\b`) // not TEMPORARY
+)
+
+// beginning matches statements, perhaps after comments.
+func beginning(words string) *regexp.Regexp {
+	return regexp.MustCompile(`(?is)^(\s|--[^\n]*\n|/\*.*?\*/)*(` + words + `)`)
+}
+
 // observe remembers an error after which the transaction may have ended.
 func (g *guard) observe(err error) {
-	if err == nil || errors.Is(err, sql.ErrNoRows) || g.sqlite && g.lives() || !g.sqlite && !endsTransaction(err) {
-		return
+	if err != nil && !errors.Is(err, sql.ErrNoRows) && (g.sqlite && !g.lives() || !g.sqlite && endsTransaction(err)) {
+		g.remember(err)
 	}
+}
+
+// remember keeps the first error after which statements are refused.
+func (g *guard) remember(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.cause == nil {
@@ -113,7 +140,7 @@ func (g *guard) pool(query string) gorm.ConnPool {
 }
 
 func (g *guard) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if err := g.refuse(); err != nil {
+	if err := g.refuse(query); err != nil {
 		return nil, err
 	}
 	result, err := g.pool(query).ExecContext(ctx, query, args...)
@@ -122,7 +149,7 @@ func (g *guard) ExecContext(ctx context.Context, query string, args ...any) (sql
 }
 
 func (g *guard) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if err := g.refuse(); err != nil {
+	if err := g.refuse(query); err != nil {
 		return nil, err
 	}
 	rows, err := g.pool(query).QueryContext(ctx, query, args...)
@@ -131,7 +158,7 @@ func (g *guard) QueryContext(ctx context.Context, query string, args ...any) (*s
 }
 
 func (g *guard) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	if g.refuse() != nil {
+	if g.refuse(query) != nil {
 		return g.tx.QueryRowContext(ended, query, args...)
 	}
 	row := g.pool(query).QueryRowContext(ctx, query, args...)
@@ -148,7 +175,7 @@ var ended = func() context.Context {
 }()
 
 func (g *guard) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
-	if err := g.refuse(); err != nil {
+	if err := g.refuse(query); err != nil {
 		return nil, err
 	}
 	stmt, err := g.tx.PrepareContext(ctx, query)
@@ -158,10 +185,7 @@ func (g *guard) PrepareContext(ctx context.Context, query string) (*sql.Stmt, er
 
 // StmtContext is for a session of the handler with PrepareStmt. The guard does not see the errors of the statement.
 func (g *guard) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
-	if g.sqlite && !g.lives() {
-		g.observe(errors.New("an earlier statement has ended it"))
-	}
-	if g.refuse() != nil {
+	if g.refuse("") != nil {
 		ctx = ended
 	}
 	return g.tx.StmtContext(ctx, stmt)
@@ -170,11 +194,11 @@ func (g *guard) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
 // GetDBConn returns the pool, as any transaction does.
 func (g *guard) GetDBConn() (*sql.DB, error) { return g.db.DB() }
 
-func (g *guard) Commit() error   { return g.misused("commit") }
-func (g *guard) Rollback() error { return g.misused("roll back") }
+func (g *guard) Commit() error   { return g.misused("commit its transaction") }
+func (g *guard) Rollback() error { return g.misused("roll back its transaction") }
 
 func (g *guard) misused(what string) error {
-	err := fmt.Errorf("uidplugin: follow: a handler must not %s its transaction: return nil to commit, or an error to roll back", what)
+	err := fmt.Errorf("uidplugin: follow: a handler must not %s: return nil to commit, or an error to roll back", what)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.cause == nil {
