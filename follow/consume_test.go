@@ -402,3 +402,31 @@ func TestConsume_NoticesThatATransactionHasEnded(t *testing.T) {
 	})
 	checkEffects(t, db, "mails")
 }
+
+// SQLite keeps a transaction whose COMMIT finds the file locked. It was given back to the pool, so nobody else could
+// write any more, and the consumer stood still for good.
+func TestConsume_ABusyCommitLeavesNoTransaction(t *testing.T) {
+	t.Parallel()
+	var wire testkit.Wire
+	file := testkit.SQLite{Path: testkit.SQLitePath(t)}
+	db := wire.Open(t, file)
+	plugintest.Use(t, db, uidplugin.WithWorkerID(1))
+	testkit.Must(t, db.AutoMigrate(&ticket{}, &effect{}))
+	testkit.Must(t, follow.Enable(t.Context(), db, &ticket{}, follow.WithSlack(20*time.Millisecond)))
+	issue(t, db, 3)
+	var fetching, busy atomic.Int64 // the connection that reads rows
+	wire.Set(func(c *testkit.Crossing) error {
+		if c.Inside && strings.Contains(c.SQL, "FROM `tickets`") {
+			fetching.Store(int64(c.Conn))
+		}
+		if c.SQL == "COMMIT" && fetching.Load() == int64(c.Conn) && busy.Add(1) <= 2 {
+			return errors.New("database is locked (5) (SQLITE_BUSY)")
+		}
+		return c.Run()
+	})
+	until(t, file.Open(t), 3, func(ctx context.Context) error { return follow.Consume(ctx, db, "mails", write("mails")) })
+	if busy.Load() < 2 {
+		t.Error("no COMMIT was busy")
+	}
+	checkEffects(t, db, "mails")
+}

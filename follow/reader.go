@@ -11,6 +11,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	engine "github.com/uidplugin/uidplugin/internal/follow"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 )
@@ -150,7 +151,7 @@ func (r *reader[T]) query(ctx context.Context, cursor engine.Cursor, limit int, 
 	if r.locked { // at other levels InnoDB also locks the gaps between rows, so that writers would wait
 		isolation.Isolation = sql.LevelReadCommitted
 	}
-	err := r.handle.WithContext(ctx).Transaction(func(tx *gorm.DB) (err error) {
+	err := r.transaction(ctx, &isolation, func(tx *gorm.DB) (err error) {
 		published := int64(math.MaxInt64)
 		if r.in.Before != nil {
 			var restore func() error
@@ -177,11 +178,24 @@ func (r *reader[T]) query(ctx context.Context, cursor engine.Cursor, limit int, 
 		}
 		between := clause.And(clause.Gt{Column: column, Value: value(above)}, clause.Lt{Column: column, Value: value(below)})
 		return f(tx, r.model.Where(ctx, tx, between, more...), published)
-	}, &isolation)
+	})
 	if err == nil && r.in.Committed != nil {
 		r.in.Committed()
 	}
 	return err
+}
+
+// transaction calls f in a transaction. After an error it closes the connection if a consumer may have changed the
+// cursor: COMMIT leaves the transaction of SQLite open if the file is locked, and the pool would hand it out.
+func (r *reader[T]) transaction(ctx context.Context, isolation *sql.TxOptions, f func(tx *gorm.DB) error) error {
+	if r.in.Before == nil {
+		return r.handle.WithContext(ctx).Transaction(f, isolation)
+	}
+	return r.db.Together(ctx, func(ctx context.Context, conn *sqldb.DB) error {
+		handle := r.handle.WithContext(ctx)
+		handle.Statement.ConnPool = conn.Pool()
+		return handle.Transaction(f, isolation)
+	})
 }
 
 // after is the condition for rows after an id.

@@ -83,6 +83,9 @@ func (d *DB) On(pool gorm.ConnPool) *DB {
 	return &other
 }
 
+// Pool returns what the statements are sent to.
+func (d *DB) Pool() gorm.ConnPool { return d.pool }
+
 // Dialect returns the name of the dialect, such as "mysql".
 func (d *DB) Dialect() string { return d.gorm.Dialector.Name() }
 

@@ -54,13 +54,19 @@ func (d *DB) Together(ctx context.Context, f func(ctx context.Context, conn *DB)
 		if conn == nil {
 			return d.Transact(ctx, f)
 		}
-		err = f(ctx, d.On(conn))
-		d.giveBack(conn, err)
+		err = errPanic
+		func() {
+			defer func() { d.giveBack(conn, err) }()
+			err = f(ctx, d.On(conn))
+		}()
 		if try >= 2 || !errors.Is(err, driver.ErrBadConn) {
 			return err
 		}
 	}
 }
+
+// errPanic is the error of a function that has panicked, for which its connection is closed.
+var errPanic = errors.New("sqldb: panic")
 
 // limit returns the limit of a transaction, and of the wait for a connection.
 func (d *DB) limit() time.Duration { return cmp.Or(d.whole, d.timeout) }

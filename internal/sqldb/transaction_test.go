@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -257,5 +258,31 @@ func TestDBTransact_ReplacesConnectionsThatWereClosed(t *testing.T) {
 	must(t, d.Transact(t.Context(), insertOne))
 	if n := rowsOfT(t, d); n != 1 {
 		t.Errorf("%d rows", n)
+	}
+}
+
+// A handle with one connection would wait for it for ever.
+func TestDBTogether_ClosesItsConnectionAfterAPanic(t *testing.T) {
+	t.Parallel()
+
+	db, _ := wiredHandle(t)
+	pool, err := db.DB()
+	must(t, err)
+	pool.SetMaxOpenConns(1)
+	d := open(t, db)
+	for _, end := range []func(){func() { panic("oh") }, runtime.Goexit} {
+		ended := make(chan bool)
+		go func() {
+			defer close(ended)
+			defer func() { _ = recover() }()
+			_ = d.Together(t.Context(), func(ctx context.Context, conn *sqldb.DB) error {
+				must(t, conn.ExecRaw(ctx, "BEGIN"))
+				end()
+				return nil
+			})
+		}()
+		<-ended
+		must(t, d.ExecRaw(t.Context(), "BEGIN IMMEDIATE"))
+		must(t, d.ExecRaw(t.Context(), "ROLLBACK"))
 	}
 }
