@@ -62,9 +62,10 @@ func optionsOf(name string, size int, options []ConsumeOption) (o consumeOptions
 	}
 	const most = 128
 	switch {
-	case name == "" || len(name) > most || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
-		err = fmt.Errorf("%w: the name of the consumer is %.200q: it must have 1 to %d bytes of UTF-8, without control characters",
-			uidplugin.ErrOption, name, most)
+	case name == "" || len(name) > most || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl),
+		strings.TrimSpace(name) != name: // MySQL compares without spaces at the end, so "a" and "a " would share a cursor
+		err = fmt.Errorf("%w: the name of the consumer is %.200q: it must have 1 to %d bytes of UTF-8, without control characters,"+
+			" and without spaces at its ends", uidplugin.ErrOption, name, most)
 	case size < 1:
 		err = fmt.Errorf("%w: the size of a batch is %d, but must be at least 1", uidplugin.ErrOption, size)
 	case o.into && o.effects == nil:

@@ -198,7 +198,7 @@ func TestConsume_APanicRollsBackAndGoesOnUp(t *testing.T) {
 func TestConsume_RefusesBadOptions(t *testing.T) {
 	t.Parallel()
 	db := tickets(t, uidtest.Sequential(), 0)
-	for _, name := range []string{"", "a\n", strings.Repeat("a", 129), "\xff"} {
+	for _, name := range []string{"", "a\n", strings.Repeat("a", 129), "\xff", "a ", " a", " "} {
 		if err := follow.Consume(t.Context(), db, name, write("")); !errors.Is(err, uidplugin.ErrOption) {
 			t.Errorf("the name %.20q: %v", name, err)
 		}

@@ -183,12 +183,13 @@ func (p *Process) change(last, now int64) Change {
 
 // failed returns the columns that the change Fail writes, after another failure of the row target.
 func (p *Process) failed(now int64) Row {
-	f := Row{Attempts: p.row.Attempts + 1, StuckID: p.target, StuckSince: now, RetryAt: now + Longest}
+	before := min(max(p.row.Attempts, 0), 1<<30) // somebody may have written another number
+	f := Row{Attempts: before + 1, StuckID: p.target, StuckSince: now, RetryAt: now + Longest}
 	if p.row.StuckID == p.target {
 		f.StuckSince = p.row.StuckSince
 	}
-	if p.row.Attempts < 6 {
-		f.RetryAt = now + min(Longest, int64(Interval)<<p.row.Attempts)
+	if before < 6 {
+		f.RetryAt = now + min(Longest, int64(Interval)<<before)
 	}
 	return f
 }

@@ -108,3 +108,22 @@ func TestProcess_RepeatsConflictsAtOnce(t *testing.T) {
 		t.Errorf("%+v", step)
 	}
 }
+
+// A number that somebody has written by hand made it panic, or did not fit into the column.
+func TestProcess_CountsAttemptsFromAnyNumber(t *testing.T) {
+	t.Parallel()
+	for attempts, want := range map[int]Row{
+		-1:            {Attempts: 1, RetryAt: 1000},
+		math.MinInt:   {Attempts: 1, RetryAt: 1000},
+		math.MaxInt32: {Attempts: 1<<30 + 1, RetryAt: Longest},
+		math.MaxInt:   {Attempts: 1<<30 + 1, RetryAt: Longest},
+	} {
+		p := seen(Row{Holder: "me", Until: Validity, Attempts: attempts})
+		p.Fetched(p.Next(0, true), true, []int64{7}, 7)
+		p.Ended(p.Next(0, true), Failed)
+		want.StuckID = 7
+		if step := p.Next(0, true); step.Kind != Fail || step.Failed != want {
+			t.Errorf("after %d: %+v", attempts, step)
+		}
+	}
+}
