@@ -138,8 +138,8 @@ func refuseElsewhere(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error
 	if err != nil || other == "" {
 		return err
 	}
-	return refused("its trigger calls %s, which is not in the schema of the table; run DROP TRIGGER %s ON %s, and call"+
-		" follow.Enable", other, s.names.trigger, f.in(t, bare(t.Name)))
+	return refused("its trigger calls %s, which is not in the schema of the table; run DROP TRIGGER %s ON %s, call"+
+		" follow.Enable, and copy the cursors of consumers (docs/following.md)", other, s.names.trigger, f.in(t, bare(t.Name)))
 }
 
 // refuseEngine checks the storage engine of the table.
