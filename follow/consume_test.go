@@ -430,3 +430,41 @@ func TestConsume_ABusyCommitLeavesNoTransaction(t *testing.T) {
 	}
 	checkEffects(t, db, "mails")
 }
+
+// A fragile ticket cannot be read while its seat is broken.
+type fragile ticket
+
+func (fragile) TableName() string { return "tickets" }
+
+func (f *fragile) AfterFind(*gorm.DB) error {
+	if f.Seat == "broken" {
+		return errors.New("the seat is broken")
+	}
+	return nil
+}
+
+// A database in memory ends with its connection, and a test of an application would then find no table.
+func TestConsume_AnUnreadableRowKeepsADatabaseInMemory(t *testing.T) {
+	t.Parallel()
+	db := testkit.SQLite{Path: ":memory:"}.Open(t)
+	pool, err := db.DB()
+	testkit.Must(t, err)
+	pool.SetMaxOpenConns(1)
+	testkit.Must(t, db.Use(uidtest.Sequential()))
+	testkit.Must(t, db.AutoMigrate(&ticket{}, &effect{}))
+	testkit.Must(t, follow.Enable(t.Context(), db, &ticket{}))
+	testkit.Must(t, db.Create(&[]ticket{{Seat: "1A"}, {Seat: "broken"}, {Seat: "1C"}}).Error)
+	until(t, db, 3, func(ctx context.Context) error {
+		go func() {
+			for { // until the rows before the broken one have come, and it failed
+				if s := follow.Stats(db); len(s) > 0 && len(s[0].Consumers) > 0 && s[0].Consumers[0].LastError != nil {
+					break
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			db.Model(&ticket{}).Where("id = 2").Update("seat", "1B")
+		}()
+		return follow.Consume(ctx, db, "mails", func(tx *gorm.DB, row *fragile) error { return write("mails")(tx, (*ticket)(row)) })
+	})
+	checkEffects(t, db, "mails")
+}

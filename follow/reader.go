@@ -1,8 +1,10 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"math"
@@ -92,7 +94,7 @@ func (r *reader[T]) before(ctx context.Context, cursor engine.Cursor, limit int,
 // chunk reads rows in a transaction.
 func (r *reader[T]) chunk(ctx context.Context, cursor engine.Cursor, limit int) (rows []*T, published int64, err error) {
 	err = r.query(ctx, cursor, limit, func(tx, query *gorm.DB, mark int64) error {
-		if published = mark; query == nil {
+		if rows, published = nil, mark; query == nil {
 			return nil
 		}
 		if err := query.Find(&rows).Error; err != nil {
@@ -185,17 +187,27 @@ func (r *reader[T]) query(ctx context.Context, cursor engine.Cursor, limit int, 
 	return err
 }
 
-// transaction calls f in a transaction. After an error it closes the connection if a consumer may have changed the
-// cursor: COMMIT leaves the transaction of SQLite open if the file is locked, and the pool would hand it out.
+// transaction calls f in a transaction. If a consumer may have changed the cursor and COMMIT fails, it closes the
+// connection: COMMIT leaves the transaction of SQLite open if the file is locked, and the pool would hand it out. It
+// does not do so after an error of f, because a database in memory ends with its connection.
 func (r *reader[T]) transaction(ctx context.Context, isolation *sql.TxOptions, f func(tx *gorm.DB) error) error {
 	if r.in.Before == nil {
 		return r.handle.WithContext(ctx).Transaction(f, isolation)
 	}
-	return r.db.Together(ctx, func(ctx context.Context, conn *sqldb.DB) error {
-		handle := r.handle.WithContext(ctx)
+	var failed error
+	err := r.db.Together(ctx, func(ctx context.Context, conn *sqldb.DB) error {
+		handle := r.handle.WithContext(context.WithoutCancel(ctx)) // else COMMIT fails if the context ends before it
 		handle.Statement.ConnPool = conn.Pool()
-		return handle.Transaction(f, isolation)
+		err := handle.Transaction(func(tx *gorm.DB) error {
+			failed = f(tx.WithContext(ctx))
+			return failed
+		}, isolation)
+		if failed != nil && !errors.Is(failed, driver.ErrBadConn) {
+			return nil
+		}
+		return err
 	})
+	return cmp.Or(failed, err)
 }
 
 // after is the condition for rows after an id.
