@@ -77,7 +77,7 @@ func consume[T any](ctx context.Context, db *gorm.DB, name string, size int, han
 	if err != nil {
 		return err
 	}
-	t, err := tableOf(db, new(T))
+	t, err := tableAs[T](db)
 	if err != nil {
 		return err
 	}

@@ -138,7 +138,7 @@ func (t *table) settled(ctx context.Context, db *gorm.DB) (uidplugin.ID, error) 
 // All followers of a table in a process share one goroutine and, while it waits for transactions, one connection.
 func Rows[T any](ctx context.Context, db *gorm.DB, after uidplugin.ID, options ...RowsOption) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
-		t, err := tableOf(db, new(T))
+		t, err := tableAs[T](db)
 		if err == nil {
 			err = t.checkCursor(after)
 		}
@@ -184,6 +184,23 @@ func tableOf(db *gorm.DB, model any) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
+	return tableIn(c, db, m)
+}
+
+// tableAs is tableOf for the model T, which must be a struct.
+func tableAs[T any](db *gorm.DB) (*table, error) {
+	c, err := core.Of(db)
+	if err != nil {
+		return nil, err
+	}
+	m, err := core.ModelAs[T](c, db)
+	if err != nil {
+		return nil, err
+	}
+	return tableIn(c, db, m)
+}
+
+func tableIn(c *core.Core, db *gorm.DB, m *core.Model) (*table, error) {
 	switch {
 	case m.Key == nil:
 		return nil, fmt.Errorf("%w: no field of the primary key of %s is a uid field, so its rows cannot be followed",

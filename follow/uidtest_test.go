@@ -1,6 +1,9 @@
 package follow_test
 
 import (
+	"errors"
+	"iter"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,4 +56,37 @@ func TestRows_InTestsOfApplicationsComeAtOnce(t *testing.T) {
 			testkit.Must(t, follow.Disable(ctx, db, &ticket{}))
 		})
 	}
+}
+
+// GORM takes pointers to and slices of structs for the model, too, but the rows would not be those that T has.
+func TestRows_RefusesTypesThatAreNotStructs(t *testing.T) {
+	t.Parallel()
+
+	for name, plugin := range map[string]gorm.Plugin{"uidtest": uidtest.Sequential(), "a real plugin": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			db, ctx := tickets(t, plugin, 1), t.Context()
+			for name, err := range map[string]error{
+				"Rows of a pointer": firstError(follow.Rows[*ticket](ctx, db, 0)),
+				"Rows of a slice":   firstError(follow.Rows[[]ticket](ctx, db, 0)),
+				"Rows of any":       firstError(follow.Rows[any](ctx, db, 0)),
+				"Consume of a pointer": follow.Consume(ctx, db, "mails",
+					func(*gorm.DB, **ticket) error { return nil }),
+				"ConsumeBatch of a slice": follow.ConsumeBatch(ctx, db, "mails", 10,
+					func(*gorm.DB, []*[]ticket) error { return nil }),
+			} {
+				if !errors.Is(err, uidplugin.ErrNoField) || !strings.Contains(err.Error(), "must be the struct of a model") {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		})
+	}
+}
+
+func firstError[T any](rows iter.Seq2[*T, error]) error {
+	for _, err := range rows {
+		return err
+	}
+	return nil
 }

@@ -3,7 +3,6 @@ package lookup
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"slices"
 
 	"github.com/uidplugin/uidplugin/internal/model"
@@ -12,8 +11,8 @@ import (
 
 // FindAs loads the rows of T whose primary keys are ids, in the order of ids. A missing row is nil.
 func FindAs[T any](ctx context.Context, loc *Locator, db *gorm.DB, ids []int64) ([]*T, error) {
-	if t := reflect.TypeFor[T](); t.Kind() != reflect.Struct { // GORM would accept pointers and slices of structs
-		return nil, fmt.Errorf("%w: FindAs: %v is no struct; T is the struct of the model", model.ErrNoField, t)
+	if err := model.CheckStruct[T](); err != nil {
+		return nil, err
 	}
 	p, _, err := loc.Catalog.KeyOf(db, new(T))
 	if err != nil {

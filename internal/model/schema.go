@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -18,10 +19,33 @@ const OnConflict = "ON CONFLICT"
 // Parse returns the schema of a model.
 func Parse(db *gorm.DB, model any) (*schema.Schema, error) {
 	stmt := &gorm.Statement{DB: db}
-	if err := stmt.Parse(model); err != nil {
-		return nil, fmt.Errorf("uidplugin: model %T: %w", model, err)
+	err := stmt.Parse(model)
+	switch {
+	case err == nil:
+		return stmt.Schema, nil
+	case errors.Is(err, schema.ErrUnsupportedDataType) && !isModel(reflect.TypeOf(model)):
+		// GORM's text shows the address of a pointer.
+		return nil, fmt.Errorf("uidplugin: model %T: %w: pass a pointer to the struct of a model, such as &Order{}",
+			model, schema.ErrUnsupportedDataType)
 	}
-	return stmt.Schema, nil
+	return nil, fmt.Errorf("uidplugin: model %T: %w", model, err)
+}
+
+// isModel reports whether GORM takes values of t for a model, or for a list of one.
+func isModel(t reflect.Type) bool {
+	for t != nil && slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Slice, reflect.Array}, t.Kind()) {
+		t = t.Elem()
+	}
+	return t != nil && t.Kind() == reflect.Struct
+}
+
+// CheckStruct returns an error that wraps [ErrNoField] if T is not a struct. GORM takes a pointer to a struct, or a slice
+// of them, for the model, too, but no row can be read into it.
+func CheckStruct[T any]() error {
+	if t := reflect.TypeFor[T](); t.Kind() != reflect.Struct {
+		return fmt.Errorf("%w: the type parameter T is %v, but it must be the struct of a model", ErrNoField, t)
+	}
+	return nil
 }
 
 // ParseElsewhere returns the schema that GORM's migrator uses if the handle names another table, as after db.Table, or

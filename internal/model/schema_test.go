@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -63,9 +64,13 @@ func TestWalk_VisitsWhatCanBeReachedOnce(t *testing.T) {
 func TestParse_SaysWhichModelIsNone(t *testing.T) {
 	t.Parallel()
 
-	for _, m := range []any{5, map[string]any{}, "orders"} {
+	for _, m := range []any{5, new(int), map[string]any{}, "orders", nil, []string{"orders"}} {
 		_, err := model.Parse(testkit.SQLite{}.Open(t), m)
-		testkit.IsError(t, err, schema.ErrUnsupportedDataType, "uidplugin: model "+reflect.TypeOf(m).String())
+		testkit.IsError(t, err, schema.ErrUnsupportedDataType, fmt.Sprintf("uidplugin: model %T: ", m),
+			"pass a pointer to the struct of a model, such as &Order{}")
+		if strings.Contains(err.Error(), "0x") {
+			t.Errorf("an address: %v", err)
+		}
 	}
 }
 
