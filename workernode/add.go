@@ -50,7 +50,7 @@ func (m *Manager) notAdded(ctx context.Context, tables []Table, why error) error
 			return err
 		}
 	}
-	if !optional {
+	if !optional || ctx.Err() != nil { // Close has ended the statement
 		return why
 	}
 	m.log.Warn("uidplugin: could not add further worker ids for a table; trying again later", "error", why)

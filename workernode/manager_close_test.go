@@ -148,6 +148,31 @@ func TestManagerClose_EndsWhileTheDatabaseHangs(t *testing.T) {
 	})
 }
 
+// Close ends the statement that adds further worker ids for a table after a large batch. The log had a warning that it
+// would be tried again.
+func TestManagerClose_WhileWorkerIDsAreAddedWarnsOfNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Lead = 10 * time.Second })
+		p.assign(table("orders"))
+		adds := make(chan struct{})
+		p.wire.Set(func(c *testkit.Crossing) error {
+			if !c.Is("INSERT INTO WORKER_NODE") {
+				return c.Run()
+			}
+			close(adds)
+			<-c.Context.Done()
+			return c.Context.Err()
+		})
+		p.make(table("orders"), 100_000)
+		p.RequestRenewal()
+		<-adds
+		must(t, p.Close(t.Context()))
+		if lines := w.log.Lines("level=WARN"); len(lines) > 0 {
+			t.Errorf("%q", lines)
+		}
+	})
+}
+
 // A stuck is where a log goes that takes no more, such as a full pipe.
 type stuck chan struct{}
 

@@ -258,7 +258,7 @@ func (d *DB) trace(ctx context.Context, took time.Duration, query string, args [
 	if l == nil || d.silent {
 		return
 	}
-	if d.quiet {
+	if d.quiet || errors.Is(err, context.Canceled) { // the caller, such as Close, no longer needs the answer
 		err = nil
 	}
 	ctx = context.WithoutCancel(ctx)

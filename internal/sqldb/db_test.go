@@ -286,10 +286,14 @@ func TestDB_LogsStatementsWithGORM(t *testing.T) {
 	if err := d.Silent().ExecRaw(t.Context(), "hidden nonsense"); err == nil {
 		t.Error("hidden nonsense was run")
 	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	testkit.IsError(t, d.ExecRaw(ended, "cancelled nonsense"), context.Canceled)
 	want := []string{
 		"INSERT INTO `WORKER_SESSION` VALUES (1, 6, 7, '', '', '', 1, '', '') [1 false]",
 		"SELECT `SLOT` FROM `WORKER_SESSION` WHERE `BEFORE_TICK` = 7 [1 false]",
 		"nonsense [0 true]",
+		"cancelled nonsense [0 false]", // as when Close ends a statement
 	}
 	if !slices.Equal(j.list, want) {
 		t.Errorf("the log is %q", j.list)
