@@ -22,8 +22,8 @@ New numbers are above the largest key, and on MySQL, MariaDB and PostgreSQL also
 deleted. The keys are those of the tables in WORKER_NODE and of segments; name others by --table. Comments name what
 the statements leave to you.
 
-With --yes it runs the statements. It refuses while processes hold slots, because they need the tables. If a
-statement fails, run it again. On MySQL, numbering a key copies the table and blocks writes: pass a long --timeout.
+With --yes it runs the statements. It refuses while processes hold slots, because they need the tables, and while rows
+wait for consumers. If a statement fails, run it again. On MySQL, numbering a key copies the table and blocks writes: pass a long --timeout.
 
 With WithRegistry, pass --database NAME=DSN for each other database. With several regions, run it in each of them.
 The document "Removing the plugin" has the steps in the program.`,

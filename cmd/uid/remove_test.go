@@ -278,6 +278,27 @@ func TestRemove_RefusesWhileProcessesRun(t *testing.T) {
 	})
 }
 
+// The cursor of a consumer is the only record of the rows that it has not handled, such as mails to send. It was dropped
+// without a word.
+func TestRemove_RefusesWhileRowsWaitForAConsumer(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		ids := shop(t, db, "web-1", "first", "second")
+		followThen(0, insertCursor+` ('mails', '', 'orders', `+ids[0].String()+`, '', 0, 0, '')`)(t, db)
+		r := runner{t: t, dsn: dsn(d)}
+		r.run("remove", "--yes").want(t, exitFailed, "rows of orders wait for the consumer mails: 1. ",
+			`"uid follow consumers remove mails --table orders"`)
+		r.run("remove").want(t, exitOK, "warning: do not run the statements yet: rows of orders wait",
+			"-- By hand: Note that the consumer mails has handled the rows of orders up to the id "+ids[0].String())
+		r.run("follow", "consumers", "reset", "mails", "--to", ids[1].String(), "--yes").want(t, exitOK)
+		r.run("remove", "--yes").want(t, exitOK, "up to the id "+ids[1].String())
+		if db.Migrator().HasTable("UID_CURSOR") {
+			t.Error("UID_CURSOR is still there")
+		}
+	})
+}
+
 // Tables of another database are not left behind without their numbering.
 func TestRemove_OtherDatabases(t *testing.T) {
 	t.Parallel()

@@ -266,3 +266,27 @@ func (d *DB) renameConsumers(ctx context.Context, r *Renaming) error {
 	}
 	return err
 }
+
+// cursorNotes returns a step for each consumer, because the cursor says up to which row it has come, and will be dropped.
+func (d *DB) cursorNotes(ctx context.Context) (steps []RemovalStep, err error) {
+	list, err := d.Consumers(ctx)
+	for _, c := range list {
+		steps = append(steps, RemovalStep{Database: c.Database, Left: true,
+			Text: fmt.Sprintf("Note that the consumer %s has handled the rows of %s up to the id %d, because its cursor is dropped below.",
+				c.Name, c.TableName(), c.LastID)})
+	}
+	return steps, err
+}
+
+// unhandled returns an error to show if rows wait for consumers, which do not come without the plugin.
+func (d *DB) unhandled(ctx context.Context) (waiting, err error) {
+	list, err := d.Consumers(ctx)
+	var errs []error
+	for _, c := range list {
+		if c.Rows > 0 {
+			errs = append(errs, fmt.Errorf("rows of %s wait for the consumer %s: %s. Run it until none waits, or, if nobody needs it, "+
+				`run "uid follow consumers remove %s --table %s"`, c.TableName(), c.Name, c.RowsBehind(), c.Name, c.TableName()))
+		}
+	}
+	return errors.Join(errs...), err
+}

@@ -310,6 +310,9 @@ func (f Followed) blocking() (list []follow.Holder) {
 
 // planFollow drops the triggers of followed tables first, because they refuse all rows once the rest is gone.
 func (d *DB) planFollow(ctx context.Context, known []workernode.Table) (steps []RemovalStep, err error) {
+	if steps, err = d.cursorNotes(ctx); err != nil {
+		return nil, err
+	}
 	names, on := d.databases()
 	for _, name := range names {
 		var tables []string

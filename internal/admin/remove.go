@@ -28,7 +28,7 @@ type RemovalStep struct {
 type Removal struct {
 	Steps []RemovalStep
 
-	// Refused is why Run refuses: processes hold slots, or a database with tables was not named.
+	// Refused is why Run refuses: processes hold slots, rows wait for consumers, or a database with tables was not named.
 	Refused error
 }
 
@@ -54,9 +54,17 @@ func (d *DB) Removal(ctx context.Context, named []string) (r Removal, err error)
 		}
 		r.Steps = append(r.Steps, steps...)
 	}
-	held, err := d.held(ctx)
-	r.Refused = errors.Join(held, r.Refused)
-	return r, err
+	for _, check := range []func(context.Context) (refusal, err error){
+		d.held,
+		d.unhandled, // wing: follow
+	} {
+		refusal, err := check(ctx)
+		if err != nil {
+			return r, err
+		}
+		r.Refused = errors.Join(r.Refused, refusal)
+	}
+	return r, nil
 }
 
 // Run runs the statements, and calls done after each step. It may be repeated after an error.
