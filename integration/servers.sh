@@ -4,7 +4,7 @@
 #
 #   servers.sh run [--engines mariadb,mysql,postgres] -- CMD...   bring them up, run CMD, remove them, exit as CMD did
 #   servers.sh up ENGINE [DIR [OPTION...]]   bring up one that stays, with options of its command line after ours;
-#                                prints KEY='VALUE' lines:  eval "$(servers.sh up mariadb)"
+#                                prints KEY='VALUE' lines:  set -a; eval "$(servers.sh up mariadb)"; set +a
 #   servers.sh kill DIR          kill -9: a crash            servers.sh stop DIR    clean stop, keeps the data
 #   servers.sh start DIR         again: same port and data   servers.sh down DIR    kill -9 and delete everything
 #   servers.sh copy DIR [NEW [OPTION...]]   a second server with the data of one that is stopped, for start; prints as up
