@@ -38,8 +38,8 @@ import (
 //
 // If a statement of Consume itself fails, Consume logs the error and tries again. When the context ends, Consume
 // finishes the present transaction and returns the cause, which is the signal after signal.NotifyContext. Other errors
-// mean that it cannot go on: the model or the conditions of db are not suitable, as in [Enable] and [Rows], or the
-// error wraps [ErrNotEnabled], [ErrRemoved] or [uidplugin.ErrOption].
+// mean that it cannot go on: the model or the conditions of db are not suitable, as in [Enable] and [Rows], the pool of
+// connections was closed, or the error wraps [ErrNotEnabled], [ErrRemoved] or [uidplugin.ErrOption].
 //
 // # What handle must not do
 //
@@ -88,7 +88,6 @@ func consume[T any](ctx context.Context, db *gorm.DB, name string, size int, han
 	s := engine.ConsumerSettings[*T]{
 		Key: engine.ConsumerKey{Consumer: name, Table: t.Name}, Size: size, Cursors: t.db, Effects: db, Log: t.core.Log,
 		Limit: max(chunk, size), ID: r.id, IsOwn: r.isOwn, Rewind: o.rewind, Poll: t.core.Test != nil, Handle: handle,
-		Fatal: func(err error) bool { return errors.Is(err, uidplugin.ErrClause) },
 		Start: func(ctx context.Context) (int64, error) {
 			if !o.fromNow {
 				return int64(o.after), nil
@@ -110,6 +109,10 @@ func consume[T any](ctx context.Context, db *gorm.DB, name string, size int, han
 		} else {
 			return fmt.Errorf("uidplugin: follow: the database of Into: %w", err)
 		}
+	}
+	s.Fatal = func(err error) bool {
+		return errors.Is(err, uidplugin.ErrClause) ||
+			sqldb.IsPoolClosed(err) && (t.db.PoolError() != nil || s.Cursors.PoolError() != nil)
 	}
 	return engine.Consume(ctx, core.Value[engine.Followed](t.core), t.mark, s)
 }

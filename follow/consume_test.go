@@ -195,6 +195,35 @@ func TestConsume_APanicRollsBackAndGoesOnUp(t *testing.T) {
 	})
 }
 
+// Those who close the pool seldom end the context, too. The consumer then tried again, and logged errors, until the
+// process ended.
+func TestConsume_EndsWithItsPool(t *testing.T) {
+	t.Parallel()
+
+	for name, plugin := range map[string]func() gorm.Plugin{
+		"uidtest":       func() gorm.Plugin { return uidtest.Sequential() },
+		"a real plugin": func() gorm.Plugin { return nil },
+	} {
+		for _, into := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, into %v", name, into), func(t *testing.T) {
+				t.Parallel()
+
+				db := tickets(t, plugin(), 1)
+				effects, options := db, []follow.ConsumeOption(nil)
+				if into {
+					effects = testkit.SQLite{}.Open(t)
+					testkit.Must(t, effects.AutoMigrate(&effect{}))
+					options = append(options, follow.Into(effects))
+				}
+				pool, err := effects.DB()
+				testkit.Must(t, err)
+				err = follow.Consume(t.Context(), db, "mails", func(*gorm.DB, *ticket) error { return pool.Close() }, options...)
+				testkit.IsError(t, err, nil, "the consumer mails of", "sql: database is closed")
+			})
+		}
+	}
+}
+
 func TestConsume_RefusesBadOptions(t *testing.T) {
 	t.Parallel()
 	db := tickets(t, uidtest.Sequential(), 0)
