@@ -81,8 +81,12 @@ log_bin_trust_function_creators = 1.`,
   uid follow enable shop_events --key event_id --slack 200ms`,
 		Args: cobra.ExactArgs(1),
 	}, func(ctx context.Context, d *database, args []string) error {
-		if err := d.EnableFollow(ctx, args[0], key, slack); err != nil {
+		warning, err := d.EnableFollow(ctx, args[0], key, slack)
+		if err != nil {
 			return err
+		}
+		if warning != "" {
+			fmt.Fprintln(a.err, oneLine("warning: "+warning))
 		}
 		return a.showFollowed(ctx, d, args[0])
 	})

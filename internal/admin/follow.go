@@ -127,35 +127,39 @@ func followedOf(database string, regional bool, found ...follow.Status) (list []
 }
 
 // EnableFollow makes a table followed. An empty key means the primary key. It gives up if a transaction uses the table
-// for longer than the time limit of statements.
-func (d *DB) EnableFollow(ctx context.Context, name, key string, slack time.Duration) error {
+// for longer than the time limit of statements. It returns a warning if the database numbers the key.
+func (d *DB) EnableFollow(ctx context.Context, name, key string, slack time.Duration) (warning string, err error) {
 	_, on, table := d.named(ctx, name)
 	t, err := on.table(ctx, table)
 	switch {
 	case err != nil:
-		return err
+		return "", err
 	case len(t.columns) == 0:
-		return fmt.Errorf("the table %q does not exist in this database, or this user may not see it; for a table of "+
+		return "", fmt.Errorf("the table %q does not exist in this database, or this user may not see it; for a table of "+
 			"another database pass --database NAME=DSN, and write it as NAME.TABLE if several have it", name)
 	}
 	if err := follow.CheckSlack(slack); err != nil {
-		return err
+		return "", err
 	} else if slack < d.Layout.Tick {
-		return fmt.Errorf("the slack %v must be at least a tick of the layout, %v", slack, d.Layout.Tick)
+		return "", fmt.Errorf("the slack %v must be at least a tick of the layout, %v", slack, d.Layout.Tick)
 	}
 	if key == "" {
 		primary, ok := keyOf(t.columns)
 		if !ok {
-			return fmt.Errorf("%s does not have a single column as its primary key; pass the column of its ids as --key", name)
+			return "", fmt.Errorf("%s does not have a single column as its primary key; pass the column of its ids as --key", name)
 		}
 		key = primary.name
 	}
 	if err := on.checkFollowable(ctx, t, key); err != nil {
-		return err
+		return "", err
+	}
+	if slices.ContainsFunc(t.columns, func(c column) bool { return c.name == key && c.auto }) {
+		warning = fmt.Sprintf("the database numbers %s.%s, so a row that is inserted without the plugin is usually refused; "+
+			"let all programs that insert rows use the plugin", name, key)
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	return follow.Enable(ctx, on.SQL, follow.Table{Name: table, Key: key, Slack: slack, Regional: d.isRegional()})
+	return warning, follow.Enable(ctx, on.SQL, follow.Table{Name: table, Key: key, Slack: slack, Regional: d.isRegional()})
 }
 
 // checkFollowable returns an error for keys that have no time, because the table would refuse all new rows.
