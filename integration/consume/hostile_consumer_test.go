@@ -7,13 +7,13 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/follow"
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
@@ -119,15 +119,9 @@ func hostileFlaky(c *testkit.Crossing) error {
 
 var hostileRoles = testkit.Roles{
 	"hostile consumers": testkit.Role(func(t hostileTask) error {
-		ctx, cancel := context.WithCancel(context.Background())
-		ended := testkit.InputEnded()
-		go func() { <-ended; cancel() }()
-		db, err := t.use()
-		for ; err != nil && ctx.Err() == nil; db, err = t.use() {
-			if !sqldb.IsTransient(err) && !unreachable.MatchString(err.Error()) {
-				return err
-			}
-			time.Sleep(50 * time.Millisecond)
+		ctx, db, err := harness.Child(t.use)
+		if err != nil {
+			return err
 		}
 		var group sync.WaitGroup
 		for _, consumer := range hostileConsumers {
@@ -152,12 +146,7 @@ type hostileConsumer struct {
 
 func (c hostileConsumer) say(what string) { fmt.Println(strings.ReplaceAll(what, "\n", " ")) }
 
-var (
-	errHostile  = errors.New("the handler fails")
-	unreachable = regexp.MustCompile(`bad connection|invalid connection|connection refused|connection reset|broken pipe|` +
-		`EOF|closed|SQLSTATE (57P0|08|53300)|Error (1053|1317|2013|4031)|failed to connect|no answer within|deadline exceeded|` +
-		`the connection was lost|busy buffer|commands out of sync|unexpected packet`)
-)
+var errHostile = errors.New("the handler fails")
 
 // note prints how a call of Consume has ended.
 func (c hostileConsumer) note(err error) {
@@ -169,7 +158,7 @@ func (c hostileConsumer) note(err error) {
 		c.say("removed")
 	case errors.Is(err, errHostile):
 		c.say("panic")
-	case sqldb.IsTransient(err), unreachable.MatchString(err.Error()):
+	case sqldb.IsTransient(err), harness.Unreachable.MatchString(err.Error()):
 		c.say("unreachable at the beginning")
 	default:
 		c.say(fmt.Sprintf("error: consumer %s: %v", c.name, err))

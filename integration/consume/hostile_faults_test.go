@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/follow"
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	engine "github.com/uidplugin/uidplugin/internal/follow"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/testkit"
@@ -19,49 +20,33 @@ import (
 // keepConsuming runs a process until the context ends, and again after it was killed. Until faults end, it is killed or
 // stands still at times.
 func (h *hostile) keepConsuming(ctx, faults context.Context, task hostileTask) {
-	for ctx.Err() == nil {
-		p, err := testkit.Launch("hostile consumers", task, func(line string) { h.note(line, 1) })
-		if err != nil {
-			h.Error(err)
-			return
+	life := func() time.Duration { return 2*time.Second + rand.N(6*time.Second) }
+	h.Keep(ctx, "hostile consumers", func() any { return task }, func(line string) { h.Note(line, 1) }, life, func(p *testkit.Process) bool {
+		switch {
+		case faults.Err() != nil:
+			return false
+		case rand.IntN(2) == 0:
+			h.hit("kill -9", p.PID())
+			p.Kill()
+			h.Note("process killed", 1)
+			return true
 		}
-		for alive := true; alive; {
-			select {
-			case <-ctx.Done():
-				if err := p.Stop(); err != nil {
-					h.Error(err)
-				}
-				return
-			case <-p.Done():
-				h.Errorf("a process has ended: %v", p.Wait())
-				return
-			case <-time.After(2*time.Second + rand.N(6*time.Second)):
-			}
-			switch {
-			case faults.Err() != nil:
-			case rand.IntN(2) == 0:
-				h.hit("kill -9", p.PID())
-				p.Kill()
-				h.note("process killed", 1)
-				alive = false
-			default:
-				h.pause(p)
-			}
-		}
-	}
+		h.pause(p)
+		return false
+	})
 }
 
 // pause stops a process for longer than the idle limit. SQLite has none.
 func (h *hostile) pause(p *testkit.Process) {
 	length := (idleFor + 2) * time.Second
-	if h.relay == nil {
+	if h.Relay == nil {
 		length = rand.N(time.Second)
 	}
 	h.hit("SIGSTOP", p.PID())
 	_ = p.Signal(syscall.SIGSTOP)
 	time.Sleep(length)
 	_ = p.Signal(syscall.SIGCONT)
-	h.note("process stopped", 1)
+	h.Note("process stopped", 1)
 }
 
 // hit remembers a fault of the process that works for a consumer.
@@ -107,33 +92,14 @@ func (h *hostile) excuse(consumers ...string) {
 }
 
 // makeFaults ends connections, and in the long form kills the server.
-func (h *hostile) makeFaults(ctx context.Context, length time.Duration) {
-	every := min(length/2, time.Minute)
-	for restart := time.Now().Add(every); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(500*time.Millisecond + rand.N(time.Second)):
-		}
-		h.relay.Slow.Store(int64(rand.N(4 * time.Millisecond)))
-		if rand.IntN(2) == 0 {
-			h.relay.Reset([]float64{0.2, 1}[rand.IntN(2)])
-			h.note("connections reset", 1)
-		} else {
+func (h *hostile) makeFaults(ctx context.Context) {
+	h.Disturb(ctx, 4*time.Millisecond, func() bool {
+		end := rand.IntN(2) == 0
+		if end {
 			h.endConnections()
 		}
-		if h.server != nil && time.Now().After(restart) {
-			h.excuse(hostileConsumers...)
-			for _, command := range []string{"kill", "start"} {
-				if _, err := testkit.ServersScript(command, h.server.Dir); err != nil {
-					h.Error(err)
-				}
-			}
-			h.note("server killed", 1)
-			h.excuse(hostileConsumers...)
-			restart = time.Now().Add(every)
-		}
-	}
+		return end
+	}, func() { h.excuse(hostileConsumers...) })
 }
 
 // endConnections makes the server end some connections.
@@ -147,7 +113,7 @@ func (h *hostile) endConnections() {
 	_ = h.db.Raw(list).Scan(&ids)
 	for _, id := range ids {
 		if rand.IntN(4) == 0 && h.db.Exec(fmt.Sprintf(end, id)).Error == nil {
-			h.note("connections ended", 1)
+			h.Note("connections ended", 1)
 		}
 	}
 }
@@ -160,12 +126,7 @@ func (h *hostile) makeDeadlocks(ctx context.Context) {
 
 // operate resets, pauses and removes cursors, and disables the table.
 func (h *hostile) operate(ctx context.Context) {
-	for n := 0; ; n++ {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(500*time.Millisecond + rand.N(time.Second)):
-		}
+	for n := 0; harness.Sleep(ctx, 500*time.Millisecond+rand.N(time.Second)); n++ {
 		consumer := hostileConsumers[rand.IntN(len(hostileConsumers))]
 		switch {
 		case n%40 == 3: // then it begins anew
@@ -188,7 +149,7 @@ func (h *hostile) change(what, consumer string, mark hostileEffect, change func(
 	mark.Consumer = consumer
 	err := h.db.Transaction(func(tx *gorm.DB) error {
 		query := tx.Table("UID_CURSOR").Where(map[string]any{"CONSUMER": consumer})
-		if h.relay != nil { // first lock it, so nothing below fails because of other transactions
+		if h.Relay != nil { // first lock it, so nothing below fails because of other transactions
 			query = query.Clauses(clause.Locking{Strength: "UPDATE"})
 		}
 		var n []int64
@@ -201,7 +162,7 @@ func (h *hostile) change(what, consumer string, mark hostileEffect, change func(
 		return tx.Create(&mark).Error
 	})
 	if err == nil {
-		h.note(what, 1)
+		h.Note(what, 1)
 	}
 	return err == nil
 }
@@ -240,7 +201,7 @@ func (h *hostile) disable() {
 	h.excuse(hostileConsumers...)
 	begun := time.Now()
 	if err := follow.Disable(h.Context(), h.db, &hostileEvent{}); err == nil {
-		h.note("disabled", 1)
+		h.Note("disabled", 1)
 	}
 	time.Sleep(rand.N(300 * time.Millisecond))
 	for h.Context().Err() == nil {
@@ -257,8 +218,8 @@ func (h *hostile) disable() {
 
 // drain waits until all consumers have passed the last row, for as long as they proceed.
 func (h *hostile) drain() {
-	if h.relay != nil {
-		h.relay.Slow.Store(0)
+	if h.Relay != nil {
+		h.Relay.Slow.Store(0)
 	}
 	var want, last int64
 	testkit.Must(h.T, h.db.Raw("SELECT MAX(id) FROM hostile_events").Scan(&want).Error)

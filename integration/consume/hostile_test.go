@@ -1,14 +1,11 @@
 package consume_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,15 +22,6 @@ import (
 	"gorm.io/gorm"
 )
 
-// make test sets the variable. With 20 s or more the test starts servers of its own, and kills them.
-var hostileFor = flag.Duration("hostile.for", hostileDefault(),
-	"how long the writers of TestConsume_EachRowOnceByHostileConsumers write; 10m in its long form")
-
-func hostileDefault() time.Duration {
-	d, _ := time.ParseDuration(cmp.Or(os.Getenv("UID_TEST_HOSTILE_FOR"), "3s"))
-	return d
-}
-
 type hostileEvent struct {
 	ID   uidplugin.ID `gorm:"primaryKey;uid"`
 	Kind int
@@ -41,15 +29,12 @@ type hostileEvent struct {
 
 // A hostile database has consumers of hostile_events in child processes.
 type hostile struct {
-	*testing.T
-	hostileTask                 // of a direct connection
-	server      *testkit.Server // nil unless the test may kill it
-	relay       *testkit.Relay  // nil for SQLite
+	*harness.Hostile
+	hostileTask // of a direct connection
 	db          *gorm.DB
 	conn        *sqldb.DB
 
 	mu       sync.Mutex
-	counts   map[string]int
 	loose    [][2]time.Time           // when the table was disabled
 	inserted map[int64][2]time.Time   // when the INSERT of a row began and ended
 	last     map[string]hostileEffect // by consumer: the last effect
@@ -64,12 +49,6 @@ type hostileFault struct {
 	at   time.Time
 }
 
-var hostileOptions = map[string][]string{
-	"mysql":    {"--log-bin=binlog", "--server-id=1", "--sync-binlog=1", "--innodb-lock-wait-timeout=5"},
-	"mariadb":  {"--log-bin=binlog", "--server-id=1", "--sync-binlog=1", "--innodb-lock-wait-timeout=5"},
-	"postgres": {"-c", "deadlock_timeout=100ms"},
-}
-
 // Three processes run three consumers each. Handlers swallow deadlocks, fail, skip and panic; processes are killed and
 // stand still for longer than the idle limit; connections break, statements and answers are lost; an operator disables
 // the table and resets, pauses and removes cursors; servers crash. Each row has one effect, in the order of the ids.
@@ -77,32 +56,18 @@ var hostileOptions = map[string][]string{
 //	go test -run HostileConsumers -v -timeout 0 ./integration/consume/ -hostile.for 10m
 func TestConsume_EachRowOnceByHostileConsumers(t *testing.T) {
 	t.Parallel()
-	var group sync.WaitGroup
-	for _, e := range testkit.Engines() { // all at once, because they mostly wait
-		group.Go(func() {
-			t.Run(e.Name, func(t *testing.T) {
-				e.Need(t)
-				h := newHostile(t, e, *hostileFor >= 20*time.Second)
-				h.run(*hostileFor)
-				h.check()
-			})
-		})
-	}
-	group.Wait()
+	harness.RunHostile(t, func(h *harness.Hostile, database testkit.Database) {
+		hostile := newHostile(h, database)
+		hostile.run()
+		hostile.check()
+	})
 }
 
-func newHostile(t *testing.T, e testkit.Engine, long bool) *hostile {
-	h := &hostile{T: t, counts: map[string]int{}, inserted: map[int64][2]time.Time{}, last: map[string]hostileEffect{},
+func newHostile(base *harness.Hostile, database testkit.Database) *hostile {
+	h := &hostile{Hostile: base, inserted: map[int64][2]time.Time{}, last: map[string]hostileEffect{},
 		fault: map[string]hostileFault{}, longest: map[string]time.Duration{}}
-	if long && e.Name != "sqlite" {
-		h.server = e.NewServer(t, hostileOptions[e.Name]...)
-		h.Database = *h.server.Database()
-	} else {
-		h.Database = *e.New(t)
-	}
-	if e.Name != "sqlite" {
-		h.relay = testkit.NewRelay(t, h.Database.Address())
-	}
+	t := h.T
+	h.Database = database
 	h.db = h.Database.Open(t, nil)
 	harness.Use(t, h.db)
 	testkit.Must(t, uidplugin.From(h.db).AutoMigrate(&hostileEvent{}, &hostileEffect{}, &hostileShared{}, &total{}))
@@ -116,25 +81,15 @@ func newHostile(t *testing.T, e testkit.Engine, long bool) *hostile {
 	return h
 }
 
-func (h *hostile) note(what string, n int) {
-	if strings.HasPrefix(what, "error:") {
-		h.Error(what)
-		return
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.counts[what] += n
-}
-
 // run lets writers and consumers work, until each consumer has seen the last row.
-func (h *hostile) run(length time.Duration) {
+func (h *hostile) run() {
 	ctx, cancel := context.WithCancel(h.Context())
 	faults, stop := context.WithCancel(ctx)
 	var consuming, writing sync.WaitGroup
 	for i := range 3 {
 		task := h.hostileTask
-		if task.Flaky = i == 1; i == 2 && h.relay != nil {
-			task.Address = h.relay.Address()
+		if task.Flaky = i == 1; i == 2 && h.Relay != nil {
+			task.Address = h.Relay.Address()
 		}
 		consuming.Go(func() { h.keepConsuming(ctx, faults, task) })
 	}
@@ -143,40 +98,31 @@ func (h *hostile) run(length time.Duration) {
 		writing.Go(func() { h.write(faults) })
 	}
 	writing.Go(func() { h.operate(faults) })
-	if h.relay != nil {
-		writing.Go(func() { h.makeFaults(faults, length) })
+	if h.Relay != nil {
+		writing.Go(func() { h.makeFaults(faults) })
 		writing.Go(func() { h.makeDeadlocks(faults) })
 	}
-	for begun := time.Now(); time.Since(begun) < length || time.Since(begun) < 3*length+30*time.Second && h.lacking(length) != ""; {
-		time.Sleep(100 * time.Millisecond) // on a busy machine, longer
-	}
+	h.Last(h.lacking)
 	stop()
 	writing.Wait()
 	h.drain()
 	cancel()
 	consuming.Wait()
-	if lacking := h.lacking(length); lacking != "" {
-		h.Errorf("the test was not hostile, never: %s", lacking)
+	if lacking := h.lacking(); lacking != "" {
+		h.Errorf("the test was not hostile, %s", lacking)
 	}
 }
 
 // lacking returns what has not happened.
-func (h *hostile) lacking(length time.Duration) string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (h *hostile) lacking() string {
 	all := []string{"rows"}
-	if length >= 20*time.Second {
+	if h.Long {
 		all = append(all, "process killed", "process stopped", "not enabled", "removed", "reset", "paused")
-		if h.relay != nil {
+		if h.Relay != nil {
 			all = append(all, "connections ended", "connections reset", "deadlocks swallowed", "errors swallowed", "server killed")
 		}
 	}
-	for _, what := range all {
-		if h.counts[what] == 0 {
-			return what
-		}
-	}
-	return ""
+	return h.Never(all...)
 }
 
 // write inserts rows in transactions that sometimes take long.
@@ -201,9 +147,9 @@ func (h *hostile) write(ctx context.Context) {
 			return err
 		})
 		if err == nil {
-			h.note("rows", len(events))
-		} else if !errors.Is(err, follow.ErrTooLate) && !sqldb.IsTransient(err) && !unreachable.MatchString(err.Error()) && ctx.Err() == nil {
-			h.note(fmt.Sprintf("error: writer: %v", err), 1)
+			h.Note("rows", len(events))
+		} else if !errors.Is(err, follow.ErrTooLate) && !sqldb.IsTransient(err) && !harness.Unreachable.MatchString(err.Error()) && ctx.Err() == nil {
+			h.Note(fmt.Sprintf("error: writer: %v", err), 1)
 		}
 		time.Sleep(rand.N(400 * time.Millisecond))
 	}
@@ -213,9 +159,7 @@ func (h *hostile) write(ctx context.Context) {
 func (h *hostile) check() {
 	var events []hostileEvent
 	testkit.Must(h.T, h.db.Order("id").Find(&events).Error)
-	for _, what := range slices.Sorted(maps.Keys(h.counts)) {
-		h.Logf("%6d %s", h.counts[what], what)
-	}
+	h.LogCounts()
 	for _, what := range slices.Sorted(maps.Keys(h.longest)) {
 		h.Logf("longest take-over after %s: %v", what, h.longest[what].Round(time.Millisecond))
 		if h.longest[what] > time.Minute {

@@ -12,6 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/follow"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	engine "github.com/uidplugin/uidplugin/internal/follow"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/testkit"
@@ -73,10 +74,10 @@ func TestEnable_OnATableInUseDelaysNobodyAndMissesNoRow(t *testing.T) {
 		var writing sync.WaitGroup
 		defer writing.Wait()
 		defer stop()
-		h := &hostile{T: t, db: db, counts: map[string]int{}, open: map[int]time.Time{}}
+		h := &hostile{Hostile: &harness.Hostile{T: t}, db: db}
 		for i := range 4 {
 			writing.Go(func() {
-				w := task.writer(db, i, reports{h.note, h.setOpen, h.tookInsert})
+				w := task.writer(db, i, reports{})
 				for ctx.Err() == nil {
 					begin := time.Now()
 					err := db.Create(&event{ID: w.id(age()), Writer: i}).Error

@@ -49,106 +49,59 @@ func (h *hostile) keepFollowing(ctx context.Context, f *hostileFollower) {
 		f.follow(ctx, db, f.saw, func(err error) { h.followerFailed(f, err) })
 		_ = testkit.Close(db)
 	}
-	for ctx.Err() == nil {
+	if !f.child {
+		return
+	}
+	task := func() any {
 		task := f.hostileTask
 		task.After = f.last()
-		p, err := testkit.Launch("hostile follower", task, func(line string) { f.line(h, line) })
-		if err != nil {
-			h.Error(err)
-			return
-		}
-		life := time.Hour
-		if f.Name == "killed" {
-			life = 10*time.Second + rand.N(10*time.Second)
-		}
-		select {
-		case <-ctx.Done():
-			_ = p.End()
-			p.Kill()
-		case <-time.After(life):
-			p.Kill()
-			h.note("follower killed", 1)
-		case <-p.Done():
-			h.Errorf("follower %s: %v", f.Name, p.Wait())
-			return
-		}
+		return task
 	}
+	life := h.life(f.Name, 10*time.Second, 10*time.Second)
+	h.Keep(ctx, "hostile follower", task, func(line string) { f.line(h, line) }, life, func(p *testkit.Process) bool {
+		p.Kill()
+		h.Note("follower killed", 1)
+		return true
+	})
+}
+
+// life returns after how long a process is killed.
+func (h *hostile) life(name string, least, more time.Duration) func() time.Duration {
+	if name != "killed" {
+		return func() time.Duration { return 1<<63 - 1 }
+	}
+	return func() time.Duration { return least + rand.N(more) }
 }
 
 // keepWriting runs the writers of a task in a child, and again after it was killed.
 func (h *hostile) keepWriting(ctx context.Context, task hostileTask) {
-	for ctx.Err() == nil {
-		p, err := testkit.Launch("hostile writers", task, func(line string) {
-			n, what, _ := strings.Cut(line, " ")
-			count, _ := strconv.Atoi(n)
-			h.note(what, count)
-		})
-		if err != nil {
-			h.Error(err)
-			return
-		}
-		life := time.Hour
-		if task.Name == "killed" {
-			life = time.Second + rand.N(3*time.Second)
-		}
-		select {
-		case <-ctx.Done():
-			if err := p.Stop(); err != nil {
-				h.Error(err)
-			}
-		case <-time.After(life):
-			p.Kill()
-			h.note("writers killed", 1)
-			h.endPrepared(fmt.Sprintf("uid-%d-", p.PID()), 0)
-		case <-p.Done():
-			h.Errorf("writers %s: %v", task.Name, p.Wait())
-			return
-		}
+	line := func(line string) {
+		n, what, _ := strings.Cut(line, " ")
+		count, _ := strconv.Atoi(n)
+		h.Note(what, count)
 	}
+	life := h.life(task.Name, time.Second, 3*time.Second)
+	h.Keep(ctx, "hostile writers", func() any { return task }, line, life, func(p *testkit.Process) bool {
+		p.Kill()
+		h.Note("writers killed", 1)
+		h.endPrepared(fmt.Sprintf("uid-%d-", p.PID()), 0)
+		return true
+	})
 }
 
-// makeFaults resets connections, and in the long form kills the server and ends transactions of killed writers.
-func (h *hostile) makeFaults(ctx context.Context, length time.Duration) {
-	if h.relay == nil {
-		return
+// makeFaults resets connections, and in the long form kills the server and ends transactions of killed writers. The
+// server's settings flush every commit, except those that a transaction excludes, and a mark is published by a commit
+// that is flushed.
+func (h *hostile) makeFaults(ctx context.Context) {
+	if h.Relay != nil {
+		h.Disturb(ctx, 10*time.Millisecond, func() bool { h.endPrepared("uid-", 3*time.Second); return false }, func() {})
 	}
-	every := min(length/2, time.Minute)
-	restart := time.Now().Add(every)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(time.Second + rand.N(time.Second)):
-		}
-		h.relay.Reset([]float64{0.2, 1}[rand.IntN(2)])
-		h.relay.Slow.Store(int64(rand.N(10 * time.Millisecond)))
-		h.note("connections reset", 1)
-		if h.server == nil {
-			continue
-		}
-		h.endPrepared("uid-", 3*time.Second)
-		if time.Now().After(restart) {
-			h.restart()
-			restart = time.Now().Add(every)
-		}
-	}
-}
-
-// restart kills the server and starts it again. Its settings flush every commit, except those that a transaction
-// excludes, and a mark is published by a commit that is flushed.
-func (h *hostile) restart() {
-	for _, command := range []string{"kill", "start"} {
-		if _, err := testkit.ServersScript(command, h.server.Dir); err != nil {
-			h.Error(err)
-		}
-	}
-	h.note("server killed", 1)
 }
 
 // endPrepared ends prepared transactions of which it has known for so long, because their writers were killed. With 0
 // it waits until all of them have ended.
 func (h *hostile) endPrepared(prefix string, age time.Duration) {
-	if h.server == nil {
+	if h.Server == nil {
 		return
 	}
 	for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) {

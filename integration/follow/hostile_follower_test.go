@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/follow"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/testkit"
@@ -90,7 +91,7 @@ func (t hostileTask) follow(ctx context.Context, db *gorm.DB, row func(int64), f
 // The roles of child processes. They print what they have done, a line for each.
 var hostileRoles = testkit.Roles{
 	"hostile writers": testkit.Role(func(t hostileTask) error {
-		ctx, db, err := t.child()
+		ctx, db, err := harness.Child(t.connect)
 		if err != nil {
 			return err
 		}
@@ -104,7 +105,7 @@ var hostileRoles = testkit.Roles{
 		return nil
 	}),
 	"hostile follower": testkit.Role(func(t hostileTask) error {
-		ctx, db, err := t.child()
+		ctx, db, err := harness.Child(t.connect)
 		if err != nil {
 			return err
 		}
@@ -113,20 +114,6 @@ var hostileRoles = testkit.Roles{
 		})
 		return nil
 	}),
-}
-
-// child returns a context that ends with the input of a child process.
-func (t hostileTask) child() (context.Context, *gorm.DB, error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := testkit.InputEnded()
-	go func() { <-ended; cancel() }()
-	for {
-		db, err := t.connect()
-		if err == nil || ctx.Err() != nil || !unreachable.MatchString(err.Error()) {
-			return ctx, db, err
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
 }
 
 // A hostileFollower is a follower of the test, in this process or in a child, and what it has seen.
@@ -166,10 +153,10 @@ func (h *hostile) followerFailed(f *hostileFollower, err error) {
 	text := err.Error()
 	switch {
 	case strings.Contains(text, workernode.ErrClock.Error()) && f.Behind > 0:
-		h.note("clocks differ", 1)
+		h.Note("clocks differ", 1)
 	case strings.Contains(text, "context canceled"):
-	case sqldb.IsTransient(err), transient.MatchString(text), unreachable.MatchString(text):
-		h.note("errors of followers", 1)
+	case sqldb.IsTransient(err), transient.MatchString(text), harness.Unreachable.MatchString(text):
+		h.Note("errors of followers", 1)
 	default:
 		h.Errorf("follower %s: %v", f.Name, err)
 	}

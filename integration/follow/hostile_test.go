@@ -2,14 +2,9 @@
 package follow_test
 
 import (
-	"cmp"
 	"context"
-	"flag"
 	"fmt"
-	"maps"
-	"os"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,15 +18,6 @@ import (
 
 func TestMain(m *testing.M) { harness.Main(m, hostileRoles) }
 
-// make test sets the variable. With 20 s or more the test starts servers of its own, and kills processes and servers.
-var hostileFor = flag.Duration("hostile.for", hostileDefault(),
-	"how long the writers of TestFollow_MissesNoRowOfHostileWriters write; 10m in its long form")
-
-func hostileDefault() time.Duration {
-	d, _ := time.ParseDuration(cmp.Or(os.Getenv("UID_TEST_HOSTILE_FOR"), "3s"))
-	return d
-}
-
 type event struct {
 	ID     int64 `gorm:"primaryKey;autoIncrement:false"`
 	Writer int
@@ -40,15 +26,12 @@ type event struct {
 
 // A hostile database has writers and followers of the table events.
 type hostile struct {
-	*testing.T
-	hostileTask                 // of a direct connection
-	server      *testkit.Server // nil unless the test may kill it
-	relay       *testkit.Relay  // nil for SQLite
+	*harness.Hostile
+	hostileTask // of a direct connection
 	db          *gorm.DB
 	followers   []*hostileFollower
 
 	mu           sync.Mutex
-	counts       map[string]int
 	open         map[int]time.Time // by writer: when its transaction had inserted its first row
 	unheld       int               // transactions that were open when a mark was published
 	marks        int               // publications
@@ -56,16 +39,6 @@ type hostile struct {
 	naive        []int64           // what id > last has returned
 
 	prepared map[string]time.Time // transactions, and since when the test knows them
-}
-
-func (h *hostile) note(what string, n int) {
-	if strings.HasPrefix(what, "error:") {
-		h.Error(what)
-		return
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.counts[what] += n
 }
 
 func (h *hostile) setOpen(writer int, open bool) {
@@ -84,13 +57,6 @@ func (h *hostile) tookInsert(d time.Duration) {
 	h.longest = max(h.longest, d)
 }
 
-// The servers of the long form have a binary log, and prepared transactions.
-var hostileOptions = map[string][]string{
-	"mysql":    {"--log-bin=binlog", "--server-id=1", "--sync-binlog=1", "--innodb-lock-wait-timeout=10"},
-	"mariadb":  {"--log-bin=binlog", "--server-id=1", "--sync-binlog=1", "--innodb-lock-wait-timeout=10"},
-	"postgres": {"-c", "max_prepared_transactions=100"},
-}
-
 // Twelve writers use old ids, long transactions, rollbacks, savepoints, batches, upserts, raw SQL, all isolation levels
 // and prepared transactions. A proxy delays and resets connections. In the long form the clock of some processes is
 // 30 s behind, and processes and servers are killed. Each follower sees the rows of the table in the order of their
@@ -99,34 +65,17 @@ var hostileOptions = map[string][]string{
 //	go test -run HostileWriters -v -timeout 0 ./integration/follow/ -hostile.for 10m
 func TestFollow_MissesNoRowOfHostileWriters(t *testing.T) {
 	t.Parallel()
-	var group sync.WaitGroup
-	for _, e := range testkit.Engines() { // all at once, because they mostly wait
-		group.Go(func() {
-			t.Run(e.Name, func(t *testing.T) {
-				e.Need(t)
-				h := newHostile(t, e, *hostileFor >= 20*time.Second)
-				h.run(*hostileFor)
-				h.check(*hostileFor)
-			})
-		})
-	}
-	group.Wait()
+	harness.RunHostile(t, func(h *harness.Hostile, database testkit.Database) {
+		hostile := newHostile(h, database)
+		hostile.run()
+		hostile.check()
+	})
 }
 
-func newHostile(t *testing.T, e testkit.Engine, long bool) *hostile {
-	h := &hostile{T: t, counts: map[string]int{}, prepared: map[string]time.Time{}, open: map[int]time.Time{}}
-	h.Own = long
-	switch {
-	case long && e.Name != "sqlite":
-		h.server = e.NewServer(t, hostileOptions[e.Name]...)
-		h.Database = *h.server.Database()
-	default:
-		h.Database = *e.New(t)
-	}
-	if e.Name != "sqlite" {
-		h.relay = testkit.NewRelay(t, h.Database.Address())
-		h.relay.Slow.Store(int64(2 * time.Millisecond))
-	}
+func newHostile(base *harness.Hostile, database testkit.Database) *hostile {
+	h := &hostile{Hostile: base, prepared: map[string]time.Time{}, open: map[int]time.Time{}}
+	t := h.T
+	h.Database, h.Own = database, h.Long
 	var err error
 	h.db, err = h.connect()
 	testkit.Must(t, err)
@@ -141,30 +90,28 @@ func newHostile(t *testing.T, e testkit.Engine, long bool) *hostile {
 // proxied returns a task that uses the proxy.
 func (h *hostile) proxied() hostileTask {
 	t := h.hostileTask
-	if t.Flaky = h.relay == nil; h.relay != nil {
-		t.Address = h.relay.Address()
+	if t.Flaky = h.Relay == nil; h.Relay != nil {
+		t.Address = h.Relay.Address()
 	}
 	return t
 }
 
 // run lets the writers write and the followers follow, until these have seen the last row.
-func (h *hostile) run(length time.Duration) {
+func (h *hostile) run() {
 	h.addFollowers()
 	ctx, cancel := context.WithCancel(h.Context())
 	var following sync.WaitGroup
 	for _, f := range h.followers {
 		following.Go(func() { h.keepFollowing(ctx, f) })
 	}
-	writing, stop := context.WithTimeout(h.Context(), max(3*length, 30*time.Second))
+	writing, stop := context.WithCancel(h.Context())
 	defer stop()
 	following.Go(func() { h.watchMarks(ctx) })
 	var polling sync.WaitGroup
 	polling.Go(func() { h.pollNaively(writing) })
-	polling.Go(func() { h.makeFaults(writing, length) })
+	polling.Go(func() { h.makeFaults(writing) })
 	polling.Go(func() {
-		for begin := time.Now(); time.Since(begin) < length || writing.Err() == nil && h.lacking(length) != ""; {
-			time.Sleep(100 * time.Millisecond) // on a busy machine, longer
-		}
+		h.Last(h.lacking)
 		stop()
 	})
 	h.write(writing)
@@ -201,7 +148,7 @@ func (h *hostile) write(ctx context.Context) {
 		if i%2 == 1 {
 			db, task = through, proxied
 		}
-		group.Go(func() { task.writer(db, i, reports{h.note, h.setOpen, h.tookInsert}).write(ctx) })
+		group.Go(func() { task.writer(db, i, reports{h.Note, h.setOpen, h.tookInsert}).write(ctx) })
 	}
 	for _, task := range children {
 		group.Go(func() { h.keepWriting(ctx, task) })
@@ -216,15 +163,13 @@ func (h *hostile) truth() (ids []int64) {
 }
 
 // check compares what the followers have seen with the rows of the table.
-func (h *hostile) check(length time.Duration) {
+func (h *hostile) check() {
 	truth := h.truth()
 	missed, _, _, _ := compare(truth, h.naive)
 	h.Logf("%d rows; id > last misses %d; %d marks published, %v between two at most, "+
 		"%d transactions open at publication, longest INSERT %v", len(truth), missed, h.marks,
 		h.gap.Round(time.Millisecond), h.unheld, h.longest.Round(time.Millisecond))
-	for _, what := range slices.Sorted(maps.Keys(h.counts)) {
-		h.Logf("%6d %s", h.counts[what], what)
-	}
+	h.LogCounts()
 	for _, f := range h.followers {
 		missed, twice, disorder, unborn := compare(truth, f.seen)
 		text := fmt.Sprintf("follower %s: %d seen, missed %d, twice %d, out of order %d, not in the table %d",
@@ -234,34 +179,32 @@ func (h *hostile) check(length time.Duration) {
 			h.Error(text)
 		}
 	}
-	if least := int(300 * min(1, length.Seconds()/30)); missed < least {
+	if least := int(300 * min(1, h.Length.Seconds()/30)); missed < least {
 		h.Errorf("id > last misses %d rows, fewer than %d: the writers were not hostile", missed, least)
 	}
-	if lacking := h.lacking(length); lacking != "" {
+	if lacking := h.lacking(); lacking != "" {
 		h.Errorf("the writers were not hostile: %s", lacking)
 	}
 }
 
 // lacking returns what has not happened often enough for the test to mean something.
-func (h *hostile) lacking(length time.Duration) string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	part := min(1, length.Seconds()/30)
+func (h *hostile) lacking() string {
+	part := min(1, h.Length.Seconds()/30)
 	all := []string{"committed", "rolled back", "back to a savepoint", "batches of many rows"}
 	if h.Own {
 		all = append(all, "refused and went on", "upsert of an old row", "writers killed", "follower killed", "refused behind")
 	}
-	if h.server != nil {
+	if h.Server != nil {
 		all = append(all, "server killed", "prepared", "connections reset")
 	}
-	for _, what := range all {
-		if h.counts[what] == 0 {
-			return "never: " + what
-		}
+	if never := h.Never(all...); never != "" {
+		return never
 	}
-	switch {
-	case h.counts["refused"] < int(50*part):
-		return fmt.Sprintf("%d refused", h.counts["refused"])
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch refused := h.Count("refused"); {
+	case refused < int(50*part):
+		return fmt.Sprintf("%d refused", refused)
 	case h.unheld < int(20*part) && h.Database.Name != "sqlite": // it has one writer at a time
 		return fmt.Sprintf("%d transactions open when a mark was published", h.unheld)
 	}

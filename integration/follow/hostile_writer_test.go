@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"gorm.io/gorm"
 )
@@ -61,7 +62,7 @@ func (w *hostileWriter) write(ctx context.Context) {
 			w.refused(err)
 		case sqldb.IsTransient(err), duplicate.MatchString(err.Error()):
 			w.note("conflict", 1)
-		case unreachable.MatchString(err.Error()):
+		case harness.Unreachable.MatchString(err.Error()):
 			w.note("unreachable", 1)
 			x.resolve()
 		default:
@@ -78,10 +79,6 @@ func isTooLate(err error) bool {
 var (
 	errBack     = errors.New("roll back")
 	duplicate   = regexp.MustCompile(`Duplicate entry|duplicate key|UNIQUE constraint|XAER_DUPID|is already in use`)
-	unreachable = regexp.MustCompile(`bad connection|invalid connection|connection refused|connection reset|broken pipe|` +
-		`EOF|closed|SQLSTATE (57P0|08)|Error (1053|1317|1399|1402|2013)|unexpected packet|busy buffer|` +
-		`commands out of sync|failed to connect|no answer within|deadline exceeded|timeout: context already done|` +
-		`testkit: the connection was lost|XAER_NOTA|prepared transaction with identifier`)
 	tooLateText = regexp.MustCompile(`the id (\d+) is below (\d+) at \d+`)
 )
 
