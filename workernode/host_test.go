@@ -195,7 +195,8 @@ func TestManager_CutsTheHostToItsColumns(t *testing.T) {
 		})
 		p.assign(table("orders"))
 		name, port, application := strings.Repeat("主", 64), "p?"+strings.Repeat("q", 62), strings.Repeat("a", 64)
-		if n := w.nodes()[0]; n.Host != name || n.Port != port {
+		var n struct{ HostName, Port string }
+		if must(t, w.db.Raw(`SELECT "HOST_NAME", "PORT" FROM "WORKER_NODE"`).Scan(&n).Error); n.HostName != name || n.Port != port {
 			t.Errorf("%+v", n)
 		}
 		if s := w.slot(1); s.Host != name || s.Port != port || s.Application != application {

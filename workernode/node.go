@@ -22,16 +22,12 @@ type Node struct {
 	Layout   string // LAYOUT, as [generator.Layout.String]; empty in UidGenerator's rows
 	Start    int64  // START_TICK: ids of Table with this worker id have later ticks
 
-	// The process that inserted the row.
-	Host       string // HOST_NAME
-	Port       string // PORT
-	Kind       Kind   // TYPE
-	LaunchDate time.Time
+	LaunchDate time.Time // the day on which it was inserted
 }
 
-const nodeFields = `"N"."ID", "N"."SLOT", "N"."DATABASE_NAME", "N"."TABLE_NAME", "N"."LAYOUT", "N"."START_TICK", "N"."HOST_NAME", "N"."PORT", "N"."TYPE", "N"."LAUNCH_DATE"`
+const nodeFields = `"N"."ID", "N"."SLOT", "N"."DATABASE_NAME", "N"."TABLE_NAME", "N"."LAYOUT", "N"."START_TICK", "N"."LAUNCH_DATE"`
 
-const selectNodes = `SELECT "ID", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE" FROM "WORKER_NODE"`
+const selectNodes = `SELECT "ID", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK", "LAUNCH_DATE" FROM "WORKER_NODE"`
 
 // lookupChunk keeps statements below the limits on bound values; SQLite's is 32,766.
 const lookupChunk = 1000
@@ -129,13 +125,13 @@ func scanNode(rows *sql.Rows) (*Node, error) {
 }
 
 type nodeRow struct {
-	id, slot, start, kind               sql.NullInt64
-	database, table, layout, host, port sql.NullString
-	launched                            date
+	id, slot, start         sql.NullInt64
+	database, table, layout sql.NullString
+	launched                date
 }
 
 func (r *nodeRow) into() []any {
-	return []any{&r.id, &r.slot, &r.database, &r.table, &r.layout, &r.start, &r.host, &r.port, &r.kind, &r.launched}
+	return []any{&r.id, &r.slot, &r.database, &r.table, &r.layout, &r.start, &r.launched}
 }
 
 // node returns nil for a row of NULLs.
@@ -145,7 +141,7 @@ func (r *nodeRow) node() *Node {
 	}
 	return &Node{
 		WorkerID: r.id.Int64, Slot: r.slot.Int64, Table: Table{r.database.String, r.table.String}, Layout: r.layout.String, Start: r.start.Int64,
-		Host: r.host.String, Port: r.port.String, Kind: Kind(r.kind.Int64), LaunchDate: r.launched.Time,
+		LaunchDate: r.launched.Time,
 	}
 }
 

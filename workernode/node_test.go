@@ -15,7 +15,7 @@ import (
 )
 
 // columns begins statements that read nodes on MySQL.
-const columns = "SELECT `ID`, `SLOT`, `DATABASE_NAME`, `TABLE_NAME`, `LAYOUT`, `START_TICK`, `HOST_NAME`, `PORT`, `TYPE`, `LAUNCH_DATE` FROM `WORKER_NODE`"
+const columns = "SELECT `ID`, `SLOT`, `DATABASE_NAME`, `TABLE_NAME`, `LAYOUT`, `START_TICK`, `LAUNCH_DATE` FROM `WORKER_NODE`"
 
 func TestDBLookup_ReturnsTheNodesThatExist(t *testing.T) {
 	t.Parallel()
@@ -35,7 +35,7 @@ func TestDBLookup_ReturnsTheNodesThatExist(t *testing.T) {
 	}
 	for id, n := range nodes {
 		want := workernode.Node{WorkerID: id, Slot: id % 7, Table: workernode.Table{Database: "archive", Name: "orders"}, Layout: "l", Start: id * 2,
-			Host: "h", Port: "p", Kind: workernode.Actual, LaunchDate: time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)}
+			LaunchDate: time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)}
 		if *n != want {
 			t.Fatalf("%d: %+v, want %+v", id, n, want)
 		}
@@ -52,7 +52,7 @@ func TestDBLookup_ReturnsTheErrorOfARowThatCannotBeRead(t *testing.T) {
 
 	for _, id := range []any{"no number", nil} {
 		d, mock := mocked(t, testkit.OnMySQL)
-		row := []driver.Value{id, 1, "", "orders", "l", 1, "h", "p", 2, time.Now()}
+		row := []driver.Value{id, 1, "", "orders", "l", 1, time.Now()}
 		mock.ExpectQuery(columns + " WHERE `ID` IN (?)").WithArgs(7).WillReturnRows(sqlmock.NewRows(make([]string, len(row))).AddRow(row...))
 		nodes, err := d.Lookup(t.Context(), 7)
 		if len(nodes) > 0 || err == nil && id != nil {
@@ -79,7 +79,7 @@ func TestDBLookup_AsksForAThousandAtATime(t *testing.T) {
 	_, err := d.Lookup(t.Context(), ids...)
 	must(t, err)
 
-	cut := regexp.MustCompile("`(DATABASE_NAME|TABLE_NAME|LAYOUT|HOST_NAME|PORT)`").ReplaceAllString(columns, "SUBSTR($0, 1, 200) AS $0")
+	cut := regexp.MustCompile("`(DATABASE_NAME|TABLE_NAME|LAYOUT)`").ReplaceAllString(columns, "SUBSTR($0, 1, 200) AS $0")
 	mock.ExpectQuery(cut + " WHERE `ID` > ? ORDER BY `ID` LIMIT 25").WithArgs(100).WillReturnRows(sqlmock.NewRows([]string{"ID"}))
 	_, err = d.Nodes(t.Context(), 100, 25)
 	must(t, err)
@@ -123,7 +123,7 @@ func TestDBLookup_ReadsARowOfUidGenerator(t *testing.T) {
 	foreign(t, db, 20)
 	nodes, err := open(t, db).Lookup(t.Context(), 20)
 	must(t, err)
-	want := workernode.Node{WorkerID: 20, Host: "java-1", Port: "8080", Kind: workernode.Container, LaunchDate: time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC)}
+	want := workernode.Node{WorkerID: 20, LaunchDate: time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC)}
 	if n := nodes[20]; n == nil || *n != want {
 		t.Errorf("%+v", n)
 	}

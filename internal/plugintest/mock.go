@@ -132,7 +132,7 @@ const (
 	slotColumns    = `"ID", "LAYOUT", "REUSABLE", "FENCE", "VERSION", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT", "MODIFIED", "REGION"`
 	sessionColumns = `"SLOT", "START_TICK", "BEFORE_TICK", "APPLICATION", "HOST_NAME", "PORT", "TYPE", "LAUNCHED", "HOLDER"`
 	nodeColumns    = `"ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK"`
-	nodeFields     = `"ID", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE"`
+	nodeFields     = `"ID", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK", "LAUNCH_DATE"`
 	allRegistry    = `"NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "SCHEMA_VERSION", "STRIDE", "REMAINDER", "FIRST_ID"`
 
 	readVersion  = `SELECT "SCHEMA_VERSION" FROM "WORKER_REGISTRY" WHERE "NAME" = 'default'`
@@ -156,7 +156,7 @@ const (
 	mayInsert     = `INSERT INTO "WORKER_NODE" (` + nodeColumns + `) SELECT ` + nodeColumns + ` FROM "WORKER_NODE" WHERE 1 = 0`
 	renewSlot     = `UPDATE "WORKER_SLOT" SET "FENCE" = ?, "VERSION" = ?, "HOLDER" = ?, "SEEN_TICK" = ?, "MODIFIED" = CURRENT_TIMESTAMP` +
 		` WHERE "ID" = ? AND "HOLDER" = ? AND "VERSION" = ? AND "FENCE" = ?`
-	selectTrace = `SELECT "N"."ID", "N"."SLOT", "N"."DATABASE_NAME", "N"."TABLE_NAME", "N"."LAYOUT", "N"."START_TICK", "N"."HOST_NAME", "N"."PORT", "N"."TYPE", "N"."LAUNCH_DATE",` +
+	selectTrace = `SELECT "N"."ID", "N"."SLOT", "N"."DATABASE_NAME", "N"."TABLE_NAME", "N"."LAYOUT", "N"."START_TICK", "N"."LAUNCH_DATE",` +
 		` "X"."SLOT", "X"."START_TICK", "X"."BEFORE_TICK", "X"."APPLICATION", "X"."HOST_NAME", "X"."PORT", "X"."TYPE", "X"."LAUNCHED", "X"."HOLDER", "S"."FENCE",` +
 		` (SELECT MIN("START_TICK") FROM "WORKER_SESSION" WHERE "SLOT" = "S"."ID" AND "START_TICK" >= ?),` +
 		` (SELECT MIN("BEFORE_TICK") FROM "WORKER_SESSION" WHERE "SLOT" = "S"."ID" AND "START_TICK" >= ?)` +
@@ -360,7 +360,7 @@ func (p *Process) Adds(first int64, tables ...string) (steps []Step) {
 		}
 		args = append(args, "", table)
 		workers = append(workers, first+int64(i))
-		inserted.AddRow(first+int64(i), p.Slot, "", table, FewLayout, NoonTick-1, "web-1", "8080", 1, Noon)
+		inserted.AddRow(first+int64(i), p.Slot, "", table, FewLayout, NoonTick-1, Noon)
 	}
 	p.version++
 	insert := fmt.Sprintf(`INSERT INTO "WORKER_NODE" (%s) SELECT "N"."ID", ?, ?, 1, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP,`+
@@ -383,7 +383,7 @@ func NodeRows() *sqlmock.Rows { return Columns(nodeFields) }
 
 // Node adds the row of a worker id that a process got a minute and a half before noon, with its slot.
 func Node(rows *sqlmock.Rows, slot, worker int64, table string) *sqlmock.Rows {
-	return rows.AddRow(worker, slot, "", table, FewLayout, NoonTick-90_001, "web-1", "8080", 1, Noon)
+	return rows.AddRow(worker, slot, "", table, FewLayout, NoonTick-90_001, Noon)
 }
 
 // Traces is how Locate reads of which table and process an id of noon is: a process on web-1 had begun its session a
@@ -391,7 +391,7 @@ func Node(rows *sqlmock.Rows, slot, worker int64, table string) *sqlmock.Rows {
 func (p *Process) Traces(slot, worker, start int64, table ...string) Step {
 	rows := Columns(strings.ReplaceAll(nodeFields, `"`, "") + `, SLOT, START_TICK, BEFORE_TICK, APPLICATION, HOST_NAME, PORT, TYPE, LAUNCHED, HOLDER, FENCE, NEXT, END`)
 	for _, t := range table {
-		rows.AddRow(worker, slot, "", t, FewLayout, start, "web-1", "8080", 1, Noon,
+		rows.AddRow(worker, slot, "", t, FewLayout, start, Noon,
 			slot, NoonTick-90_001, 0, "shop", "web-1", "8080", 1, Noon.Add(-2*time.Minute), "token", noonFence, nil, nil)
 	}
 	return Step{SQL: p.SQL(selectTrace), Args: []driver.Value{NoonTick, NoonTick, NoonTick, worker}, Rows: rows}
