@@ -45,9 +45,9 @@ func (s *shared) registerCallbacks(db *gorm.DB) error {
 // wireWings connects code that recognizes errors of the database, and numbers that the database gave to rows of other
 // programs. db.Use calls it before registerCallbacks.
 func (s *shared) wireWings(loc *lookup.Locator) {
-	loc.Before = adopt.Before                                                                   // AUTO_INCREMENT
+	loc.Before = adopt.Before                                                                     // AUTO_INCREMENT
 	s.core.OnInsertError = core.Value[follow.Followed](s.core).OnInsertError(s.supply.ReachClock) // wing: follow
-	s.core.Collect = s.filler.Collect                                                           // wing: follow
+	s.core.Collect = s.filler.Collect                                                             // wing: follow
 }
 
 // fill sets the keys of a create.

@@ -84,7 +84,7 @@ func (d *DB) ReadRegistry(ctx context.Context) (err error) {
 // uidplugin created the tables.
 func (d *DB) explainVersion(ctx context.Context, failed error) error {
 	columns, err := d.columns(ctx, d.schema(), workernode.RegistryTable)
-	isLatest := func(c column) bool { return c.name == "FIRST_ID" }
+	isLatest := func(c column) bool { return c.Name == "FIRST_ID" }
 	if err != nil || len(columns) == 0 || slices.ContainsFunc(columns, isLatest) {
 		return failed
 	}

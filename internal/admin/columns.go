@@ -7,19 +7,13 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/uidplugin/uidplugin/internal/inspect"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // A column is a column of a table of the application.
-type column struct {
-	name     string
-	kind     string // as the database writes it
-	key      bool   // in the primary key
-	auto     bool   // numbered by the database: AUTO_INCREMENT, a sequence, or IDENTITY
-	identity bool   // numbered by IDENTITY, on PostgreSQL
-	always   bool   // by GENERATED ALWAYS AS IDENTITY
-}
+type column struct{ inspect.Column }
 
 var (
 	integerType = regexp.MustCompile(`(?i)^(tiny|small|medium|big)?(int|integer|serial)\d?\b`)
@@ -27,12 +21,12 @@ var (
 	wideType    = regexp.MustCompile(`(?i)^(bigint|int8|bigserial)\b`)
 )
 
-func (c column) isInteger() bool { return integerType.MatchString(c.kind) }
-func (c column) isText() bool    { return textType.MatchString(c.kind) }
+func (c column) isInteger() bool { return integerType.MatchString(c.Type) }
+func (c column) isText() bool    { return textType.MatchString(c.Type) }
 
 // isNarrow reports whether an integer column cannot hold all ids. SQLite's integers always have 64 bits.
 func (c column) isNarrow(dialect string) bool {
-	return dialect != sqlite && c.isInteger() && !wideType.MatchString(c.kind)
+	return dialect != sqlite && c.isInteger() && !wideType.MatchString(c.Type)
 }
 
 // A table is a table of the application.
@@ -69,43 +63,15 @@ func (d *DB) identifier(name string) string { return sqldb.QuotePart(d.SQL.Diale
 
 // columns returns the columns of a table. schema "" means the current one.
 func (d *DB) columns(ctx context.Context, schema, table string) (list []column, err error) {
-	query, args := "", []any{table}
-	switch d.SQL.Dialect() {
-	case mysql:
-		query = `SELECT column_name, column_type, column_key = 'PRI', CONCAT(extra, COALESCE(column_default, '')), ''
-			FROM information_schema.columns
-			WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ? ORDER BY ordinal_position`
-		args = []any{schema, table}
-	case postgres:
-		query = `SELECT a.attname, format_type(a.atttypid, a.atttypmod), i.indrelid IS NOT NULL,
-			COALESCE(pg_get_expr(f.adbin, f.adrelid), ''), a.attidentity::text
-			FROM pg_attribute a LEFT JOIN pg_attrdef f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
-			LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary AND a.attnum = ANY (i.indkey)
-			WHERE a.attrelid = to_regclass(?) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`
-		args = []any{d.identifier(table)}
-		if schema != "" {
-			args = []any{d.identifier(schema) + "." + d.identifier(table)}
-		}
-	default:
-		if schema != "" { // a file that only the application has attached
-			return nil, nil
-		}
-		query = `SELECT name, type, pk > 0, '', '' FROM pragma_table_info(?) ORDER BY cid`
+	if schema != "" && d.SQL.Dialect() == sqlite { // a file that only the application has attached
+		return nil, nil
 	}
-	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
-		var c column
-		var extra, identity string
-		if err := rows.Scan(&c.name, &c.kind, &c.key, &extra, &identity); err != nil {
-			return err
-		}
-		c.identity, c.always = identity != "", identity == "a"
-		c.auto = c.identity || strings.Contains(strings.ToLower(extra), "auto_increment") ||
-			strings.Contains(extra, "nextval(")
-		list = append(list, c)
-		return nil
-	}, query, args...)
+	columns, err := inspect.ColumnsOf(ctx, d.SQL, schema, table)
 	if err != nil {
 		return nil, fmt.Errorf("read the columns of %s: %w", table, err)
+	}
+	for _, c := range columns {
+		list = append(list, column{c})
 	}
 	return list, nil
 }
@@ -114,7 +80,7 @@ func (d *DB) columns(ctx context.Context, schema, table string) (list []column, 
 func keyOf(columns []column) (key column, ok bool) {
 	n := 0
 	for _, c := range columns {
-		if c.key {
+		if c.Key {
 			key = c
 			n++
 		}

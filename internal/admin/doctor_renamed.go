@@ -92,7 +92,7 @@ func (d *DB) hasRowsOf(ctx context.Context, name string, workers map[int64]bool)
 	if err != nil || !ok || !key.isInteger() {
 		return false, err
 	}
-	k, shift := d.identifier(key.name), d.Layout.WorkerBits+d.Layout.SequenceBits
+	k, shift := d.identifier(key.Name), d.Layout.WorkerBits+d.Layout.SequenceBits
 	for _, order := range []string{"", " DESC"} {
 		err := d.SQL.Query(ctx, func(rows *sql.Rows) error {
 			var id int64

@@ -148,12 +148,12 @@ func (d *DB) EnableFollow(ctx context.Context, name, key string, slack time.Dura
 		if !ok {
 			return "", fmt.Errorf("%s does not have a single column as its primary key; pass the column of its ids as --key", name)
 		}
-		key = primary.name
+		key = primary.Name
 	}
 	if err := on.checkFollowable(ctx, t, key); err != nil {
 		return "", err
 	}
-	if slices.ContainsFunc(t.columns, func(c column) bool { return c.name == key && c.auto }) {
+	if slices.ContainsFunc(t.columns, func(c column) bool { return c.Name == key && c.Auto }) {
 		warning = fmt.Sprintf("the database numbers %s.%s, so a row that is inserted without the plugin is usually refused; "+
 			"let all programs that insert rows use the plugin", name, key)
 	}
@@ -164,7 +164,7 @@ func (d *DB) EnableFollow(ctx context.Context, name, key string, slack time.Dura
 
 // checkFollowable returns an error for keys that have no time, because the table would refuse all new rows.
 func (d *DB) checkFollowable(ctx context.Context, t table, key string) error {
-	i := slices.IndexFunc(t.columns, func(c column) bool { return c.name == key })
+	i := slices.IndexFunc(t.columns, func(c column) bool { return c.Name == key })
 	if i < 0 || !t.columns[i].isInteger() {
 		return nil // Enable says so
 	}

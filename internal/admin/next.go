@@ -58,9 +58,9 @@ func (d *DB) CheckNext(ctx context.Context, of workernode.Table) (warning string
 	if err := d.checkSmall(ctx, on, of, t, key, made); err != nil {
 		return "", err
 	}
-	if key.auto && on.SQL.Dialect() == mysql {
+	if key.Auto && on.SQL.Dialect() == mysql {
 		warning = fmt.Sprintf("the database numbers %s.%s, so a row that is inserted without an id gets the number after "+
-			"the largest id", of, key.name)
+			"the largest id", of, key.Name)
 	}
 	return warning, nil
 }

@@ -125,7 +125,7 @@ func (d *DB) isView(ctx context.Context, t table) (view bool, err error) {
 
 // isGone reports whether a table does not exist any more. Instead of it there may be a view.
 func (d *DB) isGone(ctx context.Context, t table) bool {
-	if slices.ContainsFunc(t.columns, func(c column) bool { return c.key }) {
+	if slices.ContainsFunc(t.columns, func(c column) bool { return c.Key }) {
 		return false
 	}
 	view, err := d.isView(ctx, t)

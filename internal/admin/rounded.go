@@ -52,7 +52,7 @@ func (f *Finder) original(ctx context.Context, id int64) (smallest int64, n int,
 		if failed != nil || t.key.isText() {
 			continue // texts are not rounded
 		}
-		key := t.on.identifier(t.key.name)
+		key := t.on.identifier(t.key.Name)
 		err = errors.Join(err, t.on.SQL.Query(ctx, func(rows *sql.Rows) error {
 			var k int64
 			err := rows.Scan(&k)

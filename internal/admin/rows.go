@@ -68,9 +68,9 @@ func (f *Finder) Row(ctx context.Context, l uidplugin.Location) (*Row, error) {
 	case len(found) == 0:
 		return nil, fmt.Errorf("%w: %s has none with %s = %d: it was deleted or never inserted, or the database gave "+
 			"this number to a row of another table (docs/from-auto-increment.md)%s",
-			errNoRow, l.Table, t.key.name, l.ID, elsewhere)
+			errNoRow, l.Table, t.key.Name, l.ID, elsewhere)
 	case len(found) > 1:
-		return nil, fmt.Errorf("%w: several rows of %s have %s = %d", ErrRow, l.Table, t.key.name, l.ID)
+		return nil, fmt.Errorf("%w: several rows of %s have %s = %d", ErrRow, l.Table, t.key.Name, l.ID)
 	}
 	found[0].Of = of
 	return found[0], nil
@@ -86,7 +86,7 @@ func (f *Finder) keyed(ctx context.Context, name workernode.Table) (t keyed, err
 	}
 	ok := false
 	if t.key, ok = keyOf(t.columns); f.Column != "" {
-		i := slices.IndexFunc(t.columns, func(c column) bool { return c.name == f.Column })
+		i := slices.IndexFunc(t.columns, func(c column) bool { return c.Name == f.Column })
 		if ok = i >= 0; ok {
 			t.key = t.columns[i]
 		}
@@ -136,7 +136,7 @@ func (d *DB) rows(ctx context.Context, of uidplugin.ID, t table, key column) (li
 		}
 		list = append(list, one)
 		return nil
-	}, "SELECT * FROM "+t.quoted+" WHERE "+d.identifier(key.name)+" = ? LIMIT 2", id)
+	}, "SELECT * FROM "+t.quoted+" WHERE "+d.identifier(key.Name)+" = ? LIMIT 2", id)
 	return list, err
 }
 

@@ -28,7 +28,7 @@ func (d *DB) tags(ctx context.Context) (list []tag, err error) {
 			if err != nil {
 				return nil, err
 			}
-			if !slices.ContainsFunc(columns, func(c column) bool { return c.name == "biz_tag" }) {
+			if !slices.ContainsFunc(columns, func(c column) bool { return c.Name == "biz_tag" }) {
 				continue
 			}
 			err = on[database].SQL.Query(ctx, func(rows *sql.Rows) error {
@@ -58,7 +58,7 @@ func (d *DB) tableOfTag(ctx context.Context, of tag) (workernode.Table, bool, er
 		if err != nil {
 			return workernode.Table{}, false, err
 		}
-		if key, ok := keyOf(t.columns); ok && key.isInteger() && (name == of.name || key.name == column) {
+		if key, ok := keyOf(t.columns); ok && key.isInteger() && (name == of.name || key.Name == column) {
 			return workernode.Table{Database: of.database, Name: name}, true, nil
 		}
 	}
@@ -110,7 +110,7 @@ func (d *DB) refuseSegment(ctx context.Context, of workernode.Table, key column,
 		}
 		tag := ""
 		err = d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&tag) },
-			"SELECT biz_tag FROM "+d.own(name)+" WHERE biz_tag IN (?, ?)", of.Name, of.Name+"."+key.name)
+			"SELECT biz_tag FROM "+d.own(name)+" WHERE biz_tag IN (?, ?)", of.Name, of.Name+"."+key.Name)
 		if err != nil {
 			return err
 		}

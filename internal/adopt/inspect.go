@@ -166,5 +166,5 @@ func (n *Numbering) reportAlways(column inspect.Column) {
 
 // plainStatement returns a statement that stops the database from numbering a column, or "" on SQLite.
 func (n *Numbering) plainStatement(column inspect.Column) string {
-	return inspect.PlainStatement(n.db.Dialector.Name(), n.quote(column.Table), n.quote(column.Name), column.Type, column.Identity)
+	return column.PlainStatement(n.db.Dialector.Name(), n.quote(column.Table))
 }

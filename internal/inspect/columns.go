@@ -19,6 +19,7 @@ import (
 type Column struct {
 	Table, Name string // the table as passed to [Columns], without an alias
 	Type        string // as the database writes it
+	Key         bool   // in the primary key
 	Auto        bool   // the database numbers it: AUTO_INCREMENT, a sequence, or IDENTITY
 	Identity    bool   // by IDENTITY, in PostgreSQL
 	Always      bool   // by GENERATED ALWAYS AS IDENTITY, so the column refuses other numbers
@@ -60,6 +61,15 @@ func Columns(ctx context.Context, d *sqldb.DB, tables ...string) (columns []Colu
 			names = append(names, n)
 		}
 	}
+	return columnsOf(ctx, d, names...)
+}
+
+// ColumnsOf returns the columns of one table, by its unquoted name. schema "" means the current one.
+func ColumnsOf(ctx context.Context, d *sqldb.DB, schema, table string) ([]Column, error) {
+	return columnsOf(ctx, d, tableName{table, schema, table})
+}
+
+func columnsOf(ctx context.Context, d *sqldb.DB, names ...tableName) ([]Column, error) {
 	switch {
 	case len(names) == 0:
 		return nil, nil
@@ -110,10 +120,10 @@ func ofMySQL(ctx context.Context, d *sqldb.DB, names []tableName) (columns []Col
 		var c Column
 		var schema, extra, mode string
 		var current bool
-		if err := rows.Scan(&schema, &current, &c.Table, &c.Name, &c.Type, &extra, &c.Nullable, &c.Default, &c.Comment, &mode); err != nil {
+		if err := rows.Scan(&schema, &current, &c.Table, &c.Name, &c.Type, &c.Key, &extra, &c.Nullable, &c.Default, &c.Comment, &mode); err != nil {
 			return err
 		}
-		c.Auto = strings.Contains(strings.ToLower(extra), "auto_increment")
+		c.Auto = strings.Contains(strings.ToLower(extra), "auto_increment") || isNext(c.Default)
 		c.Lenient = isLenient(mode)
 		for _, n := range names {
 			if strings.EqualFold(n.name, c.Table) && (strings.EqualFold(n.schema, schema) || n.schema == "" && current) {
@@ -123,7 +133,7 @@ func ofMySQL(ctx context.Context, d *sqldb.DB, names []tableName) (columns []Col
 		}
 		columns = append(columns, c)
 		return nil
-	}, "SELECT table_schema, table_schema = DATABASE(), table_name, column_name, column_type, extra, is_nullable = 'YES',"+
+	}, "SELECT table_schema, table_schema = DATABASE(), table_name, column_name, column_type, column_key = 'PRI', extra, is_nullable = 'YES',"+
 		" COALESCE(column_default, ''), column_comment, @@sql_mode FROM information_schema.columns WHERE "+
 		strings.Join(where, " OR "), args...)
 	return columns, err
@@ -132,26 +142,28 @@ func ofMySQL(ctx context.Context, d *sqldb.DB, names []tableName) (columns []Col
 func ofPostgres(ctx context.Context, d *sqldb.DB, names []tableName) (columns []Column, err error) {
 	args := make([]any, len(names))
 	for i, n := range names {
-		args[i] = `"` + n.name + `"`
+		name := sqldb.QuotePart(d.Dialect(), n.name)
 		if n.schema != "" {
-			args[i] = `"` + n.schema + `"."` + n.name + `"`
+			name = sqldb.QuotePart(d.Dialect(), n.schema) + "." + name
 		}
+		args[i] = name
 	}
 	err = d.Read(ctx, func(rows *sql.Rows) error {
 		var c Column
 		var i int
 		var extra string
-		if err := rows.Scan(&i, &c.Name, &c.Type, &c.Identity, &c.Always, &extra); err != nil {
+		if err := rows.Scan(&i, &c.Name, &c.Type, &c.Key, &c.Identity, &c.Always, &extra); err != nil {
 			return err
 		}
 		c.Table = names[i-1].given
-		c.Auto = c.Identity || strings.HasPrefix(extra, "nextval(")
+		c.Auto = c.Identity || isNext(extra)
 		columns = append(columns, c)
 		return nil
 	}, "SELECT n.i, a.attname, CASE y.typtype WHEN 'd' THEN format_type(y.typbasetype, y.typtypmod) ELSE format_type(a.atttypid, a.atttypmod) END,"+
-		" a.attidentity <> '', a.attidentity = 'a', COALESCE(pg_get_expr(f.adbin, f.adrelid), '') FROM unnest(ARRAY[?"+strings.Repeat(", ?", len(args)-1)+"]::text[])"+
+		" i.indrelid IS NOT NULL, a.attidentity <> '', a.attidentity = 'a', COALESCE(pg_get_expr(f.adbin, f.adrelid), '') FROM unnest(ARRAY[?"+strings.Repeat(", ?", len(args)-1)+"]::text[])"+
 		" WITH ORDINALITY AS n(name, i) JOIN pg_attribute a ON a.attrelid = to_regclass(n.name) AND a.attnum > 0 AND NOT a.attisdropped"+
-		" JOIN pg_type y ON y.oid = a.atttypid LEFT JOIN pg_attrdef f ON f.adrelid = a.attrelid AND f.adnum = a.attnum", args...)
+		" JOIN pg_type y ON y.oid = a.atttypid LEFT JOIN pg_attrdef f ON f.adrelid = a.attrelid AND f.adnum = a.attnum"+
+		" LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary AND a.attnum = ANY (i.indkey)", args...)
 	return columns, err
 }
 
@@ -162,11 +174,11 @@ func ofSQLite(ctx context.Context, d *sqldb.DB, names []tableName) (columns []Co
 	}
 	err = d.Read(ctx, func(rows *sql.Rows) error {
 		c := Column{Lenient: true}
-		err := rows.Scan(&c.Table, &c.Name, &c.Type)
+		err := rows.Scan(&c.Table, &c.Name, &c.Type, &c.Key)
 		columns = append(columns, c)
 		return err
 	}, "WITH n(name, s, given) AS (VALUES (?, ?, ?)"+strings.Repeat(", (?, ?, ?)", len(names)-1)+
-		") SELECT n.given, p.name, p.type FROM n JOIN pragma_table_info(n.name, n.s) AS p", args...)
+		") SELECT n.given, p.name, p.type, p.pk > 0 FROM n JOIN pragma_table_info(n.name, n.s) AS p", args...)
 	return columns, err
 }
 
@@ -232,20 +244,69 @@ func visible(ctx context.Context, d *sqldb.DB, table string) (columns []Column, 
 // isLenient reports whether MySQL changes values that do not fit in this sql_mode.
 func isLenient(mode string) bool { return !strings.Contains(mode, "STRICT_") }
 
+// isNext reports whether a default takes numbers from a sequence, which MariaDB has, too.
+func isNext(standard string) bool { return strings.HasPrefix(standard, "nextval(") }
+
 // PlainStatement returns a statement that stops the database from numbering a column, or "" on SQLite, which cannot do
-// this. table and column are quoted. kind is the type of the column, and identity is true for IDENTITY of PostgreSQL.
-func PlainStatement(dialect, table, column, kind string, identity bool) string {
+// this. table is quoted.
+func (c Column) PlainStatement(dialect, table string) string {
 	switch {
 	case dialect == "sqlite":
 		return ""
-	case dialect == "postgres" && identity:
-		return "ALTER TABLE " + table + " ALTER COLUMN " + column + " DROP IDENTITY"
+	case dialect == "postgres" && c.Identity:
+		return c.alter(dialect, table, "DROP IDENTITY")
 	case dialect == "postgres":
-		return "ALTER TABLE " + table + " ALTER COLUMN " + column + " DROP DEFAULT"
+		return c.alter(dialect, table, "DROP DEFAULT")
 	}
-	unsigned := ""
-	if strings.Contains(strings.ToLower(kind), "unsigned") {
-		unsigned = " UNSIGNED"
+	c.Auto, c.Default = false, ""
+	return c.modify(dialect, table, c.bigint())
+}
+
+// WideStatement returns a statement that makes a column hold all ids, as texts or as numbers, or a description on
+// SQLite. The database continues to number it. table is quoted.
+func (c Column) WideStatement(dialect, table string, text bool) string {
+	kind := c.bigint()
+	if text {
+		kind = "VARCHAR(20)"
 	}
-	return "ALTER TABLE " + table + " MODIFY " + column + " BIGINT" + unsigned + " NOT NULL"
+	switch dialect {
+	case "sqlite":
+		return "creating the table again with " + sqldb.QuotePart(dialect, c.Name) + " " + kind
+	case "postgres":
+		return c.alter(dialect, table, "TYPE "+kind)
+	}
+	return c.modify(dialect, table, kind)
+}
+
+func (c Column) bigint() string {
+	if strings.Contains(strings.ToLower(c.Type), "unsigned") {
+		return "BIGINT UNSIGNED"
+	}
+	return "BIGINT"
+}
+
+func (c Column) alter(dialect, table, action string) string {
+	return "ALTER TABLE " + table + " ALTER COLUMN " + sqldb.QuotePart(dialect, c.Name) + " " + action
+}
+
+// modify repeats what MODIFY would otherwise drop.
+func (c Column) modify(dialect, table, kind string) string {
+	rest := " NOT NULL"
+	if c.Nullable {
+		rest = ""
+	}
+	switch d := c.Default; {
+	case d == "" || d == "NULL":
+	case strings.ContainsAny(d, "'("): // MariaDB quotes texts and writes expressions as they are
+		rest += " DEFAULT " + d
+	default:
+		rest += " DEFAULT '" + d + "'"
+	}
+	if c.Auto && !isNext(c.Default) {
+		rest += " AUTO_INCREMENT"
+	}
+	if c.Comment != "" {
+		rest += " COMMENT '" + strings.NewReplacer(`\`, `\\`, "'", "''").Replace(c.Comment) + "'"
+	}
+	return "ALTER TABLE " + table + " MODIFY " + sqldb.QuotePart(dialect, c.Name) + " " + kind + rest
 }

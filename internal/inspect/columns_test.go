@@ -25,14 +25,15 @@ func open(tb testing.TB, db *gorm.DB) *sqldb.DB {
 }
 
 const (
-	mysqlColumns = "SELECT table_schema, table_schema = DATABASE(), table_name, column_name, column_type, extra, is_nullable = 'YES'," +
+	mysqlColumns = "SELECT table_schema, table_schema = DATABASE(), table_name, column_name, column_type, column_key = 'PRI', extra, is_nullable = 'YES'," +
 		" COALESCE(column_default, ''), column_comment, @@sql_mode FROM information_schema.columns" +
 		" WHERE table_schema = DATABASE() AND table_name = ? OR table_schema = ? AND table_name = ?"
 	postgresColumns = "SELECT n.i, a.attname, CASE y.typtype WHEN 'd' THEN format_type(y.typbasetype, y.typtypmod)" +
-		" ELSE format_type(a.atttypid, a.atttypmod) END, a.attidentity <> '', a.attidentity = 'a', COALESCE(pg_get_expr(f.adbin, f.adrelid), '')" +
+		" ELSE format_type(a.atttypid, a.atttypmod) END, i.indrelid IS NOT NULL, a.attidentity <> '', a.attidentity = 'a', COALESCE(pg_get_expr(f.adbin, f.adrelid), '')" +
 		" FROM unnest(ARRAY[$1, $2]::text[]) WITH ORDINALITY AS n(name, i)" +
 		" JOIN pg_attribute a ON a.attrelid = to_regclass(n.name) AND a.attnum > 0 AND NOT a.attisdropped" +
-		" JOIN pg_type y ON y.oid = a.atttypid LEFT JOIN pg_attrdef f ON f.adrelid = a.attrelid AND f.adnum = a.attnum"
+		" JOIN pg_type y ON y.oid = a.atttypid LEFT JOIN pg_attrdef f ON f.adrelid = a.attrelid AND f.adnum = a.attnum" +
+		" LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary AND a.attnum = ANY (i.indkey)"
 )
 
 // A key that the database numbers is one that the application is warned of.
@@ -40,34 +41,34 @@ func TestColumns_TellsWhichTheDatabaseNumbers(t *testing.T) {
 	t.Parallel()
 
 	mysql, mock := testkit.Mock(t, testkit.OnMySQL)
-	mock.ExpectQuery(mysqlColumns).WithArgs("a", "shop", "b").WillReturnRows(sqlmock.NewRows(strings.Split("schema current t c type extra null default comment mode", " ")).
-		AddRow("here", true, "A", "id", "bigint unsigned", "AUTO_INCREMENT", false, "", "", "STRICT_TRANS_TABLES,ANSI_QUOTES").
-		AddRow("shop", false, "b", "at", "datetime", "DEFAULT_GENERATED", true, "now()", "when", "ANSI_QUOTES"))
+	mock.ExpectQuery(mysqlColumns).WithArgs("a", "shop", "b").WillReturnRows(sqlmock.NewRows(strings.Split("schema current t c type key extra null default comment mode", " ")).
+		AddRow("here", true, "A", "id", "bigint unsigned", true, "AUTO_INCREMENT", false, "", "", "STRICT_TRANS_TABLES,ANSI_QUOTES").
+		AddRow("shop", false, "b", "at", "datetime", false, "DEFAULT_GENERATED", true, "now()", "when", "ANSI_QUOTES"))
 	got, err := inspect.Columns(t.Context(), open(t, mysql), "`a`", "`shop`.`b`")
 	must(t, err)
-	want := []inspect.Column{{Table: "`a`", Name: "id", Type: "bigint unsigned", Auto: true},
+	want := []inspect.Column{{Table: "`a`", Name: "id", Type: "bigint unsigned", Key: true, Auto: true},
 		{Table: "`shop`.`b`", Name: "at", Type: "datetime", Nullable: true, Default: "now()", Comment: "when", Lenient: true}}
 	if !slices.Equal(got, want) {
 		t.Errorf("MySQL: %+v", got)
 	}
 
 	postgres, mock := testkit.Mock(t, testkit.OnPostgres)
-	mock.ExpectQuery(postgresColumns).WithArgs(`"a"`, `"s"."B c"`).WillReturnRows(sqlmock.NewRows([]string{"i", "c", "t", "d", "a", "e"}).
-		AddRow(2, "id", "bigint", false, false, "nextval('b_id_seq'::regclass)").
-		AddRow(2, "nr", "bigint", true, true, "").AddRow(2, "no", "bigint", false, false, "lastval()").AddRow(1, "x", "text", false, false, ""))
+	mock.ExpectQuery(postgresColumns).WithArgs(`"a"`, `"s"."B c"`).WillReturnRows(sqlmock.NewRows([]string{"i", "c", "t", "k", "d", "a", "e"}).
+		AddRow(2, "id", "bigint", true, false, false, "nextval('b_id_seq'::regclass)").
+		AddRow(2, "nr", "bigint", false, true, true, "").AddRow(2, "no", "bigint", false, false, false, "lastval()").AddRow(1, "x", "text", false, false, false, ""))
 	got, err = inspect.Columns(t.Context(), open(t, postgres), "A AS x", `s."B c"`)
 	must(t, err)
-	want = []inspect.Column{{Table: `s."B c"`, Name: "id", Type: "bigint", Auto: true}, {Table: `s."B c"`, Name: "nr", Type: "bigint", Auto: true, Identity: true, Always: true},
+	want = []inspect.Column{{Table: `s."B c"`, Name: "id", Type: "bigint", Key: true, Auto: true}, {Table: `s."B c"`, Name: "nr", Type: "bigint", Auto: true, Identity: true, Always: true},
 		{Table: `s."B c"`, Name: "no", Type: "bigint"}, {Table: "A", Name: "x", Type: "text"}}
 	if !slices.Equal(got, want) {
 		t.Errorf("PostgreSQL: %+v", got)
 	}
 
 	sqlite := testkit.SQLite{}.Open(t)
-	must(t, sqlite.Exec("CREATE TABLE a (id REAL)").Error)
+	must(t, sqlite.Exec("CREATE TABLE a (id REAL PRIMARY KEY)").Error)
 	got, err = inspect.Columns(t.Context(), open(t, sqlite), "`a`", `main."a"`, "`none`")
 	must(t, err)
-	if want = []inspect.Column{{Table: "`a`", Name: "id", Type: "REAL", Lenient: true}, {Table: `main."a"`, Name: "id", Type: "REAL", Lenient: true}}; !slices.Equal(got, want) {
+	if want = []inspect.Column{{Table: "`a`", Name: "id", Type: "REAL", Key: true, Lenient: true}, {Table: `main."a"`, Name: "id", Type: "REAL", Key: true, Lenient: true}}; !slices.Equal(got, want) {
 		t.Errorf("SQLite: %+v", got)
 	}
 }
@@ -127,4 +128,25 @@ func TestLastNumber_ReadsTheSequence(t *testing.T) {
 			}
 		}
 	}, "postgres")
+}
+
+// MODIFY drops what it does not repeat.
+func TestColumn_StatementsKeepWhatTheyDoNotChange(t *testing.T) {
+	t.Parallel()
+	key := inspect.Column{Name: "id", Type: "int unsigned", Auto: true, Comment: `it's a \`}
+	sequence := inspect.Column{Name: "id", Type: "int", Auto: true, Default: "nextval(`s`)"}
+	text := inspect.Column{Name: "nr", Type: "varchar(9)", Nullable: true, Default: "x"}
+	for want, got := range map[string]string{
+		"ALTER TABLE a MODIFY `id` BIGINT UNSIGNED NOT NULL AUTO_INCREMENT COMMENT 'it''s a \\\\'": key.WideStatement("mysql", "a", false),
+		"ALTER TABLE a MODIFY `id` BIGINT UNSIGNED NOT NULL COMMENT 'it''s a \\\\'":                key.PlainStatement("mysql", "a"),
+		"ALTER TABLE a MODIFY `id` BIGINT NOT NULL DEFAULT nextval(`s`)":                           sequence.WideStatement("mysql", "a", false),
+		"ALTER TABLE a MODIFY `id` BIGINT NOT NULL":                                                sequence.PlainStatement("mysql", "a"),
+		"ALTER TABLE a MODIFY `nr` VARCHAR(20) DEFAULT 'x'":                                        text.WideStatement("mysql", "a", true),
+		`ALTER TABLE a ALTER COLUMN "nr" TYPE VARCHAR(20)`:                                         text.WideStatement("postgres", "a", true),
+		`ALTER TABLE a ALTER COLUMN "id" DROP DEFAULT`:                                             sequence.PlainStatement("postgres", "a"),
+	} {
+		if got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/uidplugin/uidplugin/internal/inspect"
 	"github.com/uidplugin/uidplugin/internal/model"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
 )
@@ -208,7 +209,11 @@ func (g *Guard) limitsOf(ids map[string]idColumn, columns []inspect.Column) *lim
 			if id.small && model.IsInexact(column.Type) {
 				continue // because it is not meant for ids
 			}
-			fix := g.wideStatement(column, r)
+			table := column.Table
+			if !strings.ContainsAny(table, "`\" ") {
+				table = sqldb.Quoted(g.db.Dialector, table)
+			}
+			fix := column.WideStatement(g.db.Dialector.Name(), table, r.Characters > 0)
 			found.Limits[strings.ToLower(name)] = Limit{Range: r, Field: id.field, Small: id.small, Name: column.Name, Type: column.Type, Fix: fix, Lenient: column.Lenient}
 			if !id.small && g.once("narrow", column.Table, column.Name) {
 				g.log.Warn("uidplugin: this column is too narrow for ids: a create or an update with an id that does not fit fails."+

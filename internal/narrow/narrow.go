@@ -74,7 +74,7 @@ func (g *Guard) Inspect(columns []inspect.Column) {
 	for name, columns := range byTable {
 		place := name
 		if strings.Count(name, ".") == 1 {
-			place = g.quote(name) // because GORM then gives statements a TableExpr
+			place = sqldb.Quoted(g.db.Dialector, name) // because GORM then gives statements a TableExpr
 		}
 		g.mu.Lock()
 		t := g.tables[name]
