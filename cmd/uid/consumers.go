@@ -93,16 +93,14 @@ failed is tried at once. Processes may run meanwhile: the row in hand is finishe
 		if dry {
 			return a.writeCursorChange(change)
 		}
-		if !yes {
-			effect := "Rows between are passed over."
-			if target < of.LastID {
-				effect = "Rows between come again."
-			}
-			question := fmt.Sprintf("Set the cursor of %s of %s from %d (%s) to %d? %s [y/N] ", clean(of.Name), clean(of.TableName()),
-				of.LastID, at(of.LastTime), id, effect)
-			if err := a.confirm(question, "pass --yes to set the cursor, or --dry-run to see it"); err != nil {
-				return err
-			}
+		effect := "Rows between are passed over."
+		if target < of.LastID {
+			effect = "Rows between come again."
+		}
+		question := fmt.Sprintf("Set the cursor of %s of %s from %d (%s) to %d? %s [y/N] ", clean(of.Name), clean(of.TableName()),
+			of.LastID, at(of.LastTime), id, effect)
+		if err := a.confirm(yes, question, "pass --yes to set the cursor, or --dry-run to see it"); err != nil {
+			return err
 		}
 		if err := d.ResetConsumer(ctx, of, id); err != nil {
 			return err
@@ -147,12 +145,10 @@ func (a *app) consumersRemoveCommand() *cobra.Command {
 process that still runs it gets the error follow.ErrRemoved. One that starts later begins anew.`,
 		Example: "  uid follow consumers remove mails --table orders",
 	}, func(ctx context.Context, d *database, of admin.Consumer) error {
-		if !yes {
-			question := fmt.Sprintf("Remove the cursor of %s of %s at %d (%s)? If it is started again, it begins anew. [y/N] ",
-				clean(of.Name), clean(of.TableName()), of.LastID, at(of.LastTime))
-			if err := a.confirm(question, "pass --yes to remove the cursor"); err != nil {
-				return err
-			}
+		question := fmt.Sprintf("Remove the cursor of %s of %s at %d (%s)? If it is started again, it begins anew. [y/N] ",
+			clean(of.Name), clean(of.TableName()), of.LastID, at(of.LastTime))
+		if err := a.confirm(yes, question, "pass --yes to remove the cursor"); err != nil {
+			return err
 		}
 		if err := d.RemoveConsumer(ctx, of); err != nil {
 			return err

@@ -237,9 +237,7 @@ func TestDoctor_FindsEachInADatabaseMadeForIt(t *testing.T) {
 // The plugin's own tables have no findings, except about settings of the server.
 func TestDoctor_FindsNothingInAHealthyDatabase(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		shop(t, d.Open(t, nil), "web-1", "first")
-		r := runner{t: t, dsn: dsn(d)}
+	eachShop(t, func(t *testing.T, d *testkit.Database, db *gorm.DB, r runner) {
 		r.run("doctor", "--ignore", strings.Join(ofServers, ",")).want(t, exitOK, "12 checks, 0 findings, 0 not done")
 		found := r.run("doctor", "--json")
 		if found.code == exitFailed {

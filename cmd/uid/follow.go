@@ -141,12 +141,9 @@ future, from an id with the present time. Rows with higher ids then come again.
 A mark that is not in the future stays as it is, except that the next round publishes it again.`,
 		Args: cobra.ExactArgs(1),
 	}, func(ctx context.Context, d *database, args []string) error {
-		if !yes {
-			question := fmt.Sprintf("Lower the mark of %s to the present? Followers that have read rows above it miss "+
-				"rows. [y/N] ", clean(args[0]))
-			if err := a.confirm(question, "pass --yes to lower the mark"); err != nil {
-				return err
-			}
+		question := fmt.Sprintf("Lower the mark of %s to the present? Followers that have read rows above it miss rows. [y/N] ", clean(args[0]))
+		if err := a.confirm(yes, question, "pass --yes to lower the mark"); err != nil {
+			return err
 		}
 		if err := d.ResetFollow(ctx, args[0]); err != nil {
 			return err

@@ -117,10 +117,7 @@ func statusOf(t *testing.T, r runner, code int) (f admin.Followed) {
 
 func TestFollow_EnablesAndDisablesATable(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db := d.Open(t, nil)
-		shop(t, db, "web-1", "first")
-		r := runner{t: t, dsn: dsn(d)}
+	eachShop(t, func(t *testing.T, d *testkit.Database, db *gorm.DB, r runner) {
 		r.run("follow", "status").want(t, exitOK, "TABLE  KEY")
 		r.run("follow", "status", "orders").want(t, exitFailed, "orders is not followed")
 		r.run("follow", "disable", "orders").want(t, exitFailed, "orders: the table is not followed")
@@ -152,10 +149,7 @@ func TestFollow_EnablesAndDisablesATable(t *testing.T) {
 // A mark in the future is found, and lowered after a confirmation.
 func TestFollow_ResetsAMarkInTheFuture(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db := d.Open(t, nil)
-		shop(t, db, "web-1", "first")
-		r := runner{t: t, dsn: dsn(d)}
+	eachShop(t, func(t *testing.T, d *testkit.Database, db *gorm.DB, r runner) {
 		r.run("follow", "enable", "orders").want(t, exitOK)
 		future, err := follow.MarkAt(generator.DefaultLayout(), time.Now().Add(2*time.Hour))
 		must(t, err)
@@ -180,10 +174,7 @@ func TestFollow_ResetsAMarkInTheFuture(t *testing.T) {
 // The statements for people who run migrations themselves do the same as enable.
 func TestSQL_PrintsWhatEnableRuns(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db := d.Open(t, nil)
-		shop(t, db, "web-1", "first")
-		r := runner{t: t, dsn: dsn(d)}
+	eachShop(t, func(t *testing.T, d *testkit.Database, db *gorm.DB, r runner) {
 		got := r.run("sql", "--follow", "orders", "--slack", "3s", "--json")
 		got.want(t, exitOK)
 		for line := range strings.Lines(got.out) {
@@ -268,10 +259,7 @@ func atlasStatements(text string) (statements []string) {
 // A transaction that has inserted a row is listed, or the reason why it cannot be.
 func TestFollow_ListsOpenTransactions(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db := d.Open(t, nil)
-		shop(t, db, "web-1", "first")
-		r := runner{t: t, dsn: dsn(d)}
+	eachShop(t, func(t *testing.T, d *testkit.Database, db *gorm.DB, r runner) {
 		r.run("follow", "enable", "orders").want(t, exitOK)
 		tx := db.Begin()
 		defer tx.Rollback()
@@ -313,12 +301,10 @@ func TestFollow_NamesMissingPrivileges(t *testing.T) {
 		"mysql":    {"hidden", "the privilege TRIGGER", "performance_schema is OFF"},
 		"postgres": {"installed", "read the mark of the trigger", "needs the role pg_monitor", "\nTABLE   SESSION"},
 	}
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db := d.Open(t, nil)
-		shop(t, db, "web-1", "first")
-		runner{t: t, dsn: dsn(d)}.run("follow", "enable", "orders").want(t, exitOK)
+	eachShop(t, func(t *testing.T, d *testkit.Database, db *gorm.DB, r runner) {
+		r.run("follow", "enable", "orders").want(t, exitOK)
 		mark := advance(t, db)
-		r := runner{t: t, dsn: reader(t, d, db)}
+		r.dsn = reader(t, d, db)
 		tx := db.Begin()
 		id, err := follow.MarkAt(generator.DefaultLayout(), time.Now())
 		must(t, err)

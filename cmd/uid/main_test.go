@@ -46,6 +46,15 @@ func shop(t testing.TB, db *gorm.DB, host string, texts ...string) (ids []uidplu
 	return ids
 }
 
+// eachShop runs a test on all engines, or on some, in a shop with one order.
+func eachShop(t *testing.T, f func(*testing.T, *testkit.Database, *gorm.DB, runner), engines ...string) {
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		shop(t, db, "web-1", "first")
+		f(t, d, db, runner{t: t, dsn: dsn(d)})
+	}, engines...)
+}
+
 // exec runs statements that name columns in double quotes.
 func exec(statements ...string) func(*testing.T, *gorm.DB) {
 	return func(t *testing.T, db *gorm.DB) {

@@ -8,14 +8,13 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/gorm"
 )
 
 // In any spelling, the name of a table stands for the application's table.
 func TestNext_KnowsATableByAllItsNames(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		shop(t, d.Open(t, nil), "web-1", "first")
-		r := runner{t: t, dsn: dsn(d)}
+	eachShop(t, func(t *testing.T, d *testkit.Database, db *gorm.DB, r runner) {
 		spellings := []string{d.Current() + ".orders", "orders"}
 		if d.Name == "sqlite" {
 			spellings = []string{"ORDERS", "main.orders", "orders"}

@@ -13,6 +13,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/partition"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/migrations"
+	"gorm.io/gorm"
 )
 
 // servers are the databases with partitions.
@@ -63,10 +64,7 @@ func TestPartitions_PrintsTheStatements(t *testing.T) {
 
 func TestPartitions_RefusesBadInput(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db := d.Open(t, nil)
-		shop(t, db, "web-1", "first")
-		r := runner{t: t, dsn: dsn(d)}
+	eachShop(t, func(t *testing.T, d *testkit.Database, db *gorm.DB, r runner) {
 		month := func(table string, more ...string) result {
 			return r.run(append([]string{"partitions", table, "--every", "month"}, more...)...)
 		}

@@ -77,11 +77,9 @@ func (a *app) prune(ctx context.Context, d *database, p pruning, dry, yes bool) 
 	if dry || p.Sessions == 0 {
 		return a.writePruning(p)
 	}
-	if !yes {
-		if err := a.confirm(fmt.Sprintf("Remove the processes of %s before %s? Their ids will no longer resolve to a "+
-			"process. [y/N] ", p.sessions(), at(p.Before)), "pass --yes to remove, or --dry-run to count what would be removed"); err != nil {
-			return err
-		}
+	if err := a.confirm(yes, fmt.Sprintf("Remove the processes of %s before %s? Their ids will no longer resolve to a "+
+		"process. [y/N] ", p.sessions(), at(p.Before)), "pass --yes to remove, or --dry-run to count what would be removed"); err != nil {
+		return err
 	}
 	ctx, stop := untilSignal(ctx) // so that after Ctrl+C the removed sessions are still reported
 	defer stop()
@@ -96,9 +94,12 @@ func (a *app) prune(ctx context.Context, d *database, p pruning, dry, yes bool) 
 	return a.writePruning(p)
 }
 
-// confirm asks a question at a terminal. It returns an error unless the answer is yes. otherwise is the advice for
-// other inputs.
-func (a *app) confirm(question, otherwise string) error {
+// confirm asks a question at a terminal, unless yes is true. It returns an error unless the answer is yes. otherwise is
+// the advice for other inputs.
+func (a *app) confirm(yes bool, question, otherwise string) error {
+	if yes {
+		return nil
+	}
 	file, ok := a.in.(*os.File)
 	if !ok || !isatty.IsTerminal(file.Fd()) {
 		return errors.New("cannot ask for confirmation, because standard input is not a terminal; " + otherwise)

@@ -92,12 +92,10 @@ With --json it prints an object for the region of this registry, and then one wi
 
 // split divides the registry, after asking for confirmation.
 func (a *app) split(ctx context.Context, d *database, of, from int64, to dialect, yes bool) error {
-	if r := d.Region(); r.Of != of && !yes {
-		question := fmt.Sprintf("Divide the registry of this database, %s, into %d regions? It cannot be undone. [y/N] ",
-			r, of)
-		if err := a.confirm(question, "pass --yes to divide the registry"); err != nil {
-			return err
-		}
+	r := d.Region()
+	question := fmt.Sprintf("Divide the registry of this database, %s, into %d regions? It cannot be undone. [y/N] ", r, of)
+	if err := a.confirm(yes || r.Of == of, question, "pass --yes to divide the registry"); err != nil {
+		return err
 	}
 	own, others, err := d.Split(ctx, of, from)
 	if err != nil {

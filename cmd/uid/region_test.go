@@ -46,10 +46,7 @@ func regions(t testing.TB, r result) (list []admin.Region) {
 // then make other worker ids than those of the divided registry.
 func TestRegionSplit_BeginsRegions(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db := d.Open(t, nil)
-		shop(t, db, "web-1", "first")
-		r := runner{t: t, dsn: dsn(d)}
+	eachShop(t, func(t *testing.T, d *testkit.Database, db *gorm.DB, r runner) {
 		r.run("region").want(t, exitOK, "region    0 of 1: the registry is not divided", "worker id 1026, slot 2",
 			"left      261118 worker ids")
 		r.run("region", "split", "3").want(t, exitFailed, "pass --yes")
@@ -187,11 +184,8 @@ func TestRegionSplit_PrintsTheStatementsAgain(t *testing.T) {
 // UidGenerator would insert worker ids of other regions.
 func TestRegionSplit_RefusesATableOfUidGenerator(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db := d.Open(t, nil)
-		shop(t, db, "web-1", "first")
+	eachShop(t, func(t *testing.T, d *testkit.Database, db *gorm.DB, r runner) {
 		must(t, db.Exec("ALTER TABLE WORKER_NODE MODIFY ID BIGINT NOT NULL AUTO_INCREMENT").Error)
-		r := runner{t: t, dsn: dsn(d)}
 		r.run("region", "split", "2", "--yes").want(t, exitFailed,
 			"uid: region not usable: ", "AUTO_INCREMENT", "stop UidGenerator")
 		r.run("region").want(t, exitOK, "0 of 1")
@@ -201,10 +195,7 @@ func TestRegionSplit_RefusesATableOfUidGenerator(t *testing.T) {
 // Formerly a database with tables of an earlier version had an error of the database only.
 func TestReadRegistry_NamesTablesOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db := d.Open(t, nil)
-		shop(t, db, "web-1", "first")
-		r := runner{t: t, dsn: dsn(d)}
+	eachShop(t, func(t *testing.T, d *testkit.Database, db *gorm.DB, r runner) {
 		for _, column := range []string{"FIRST_ID", "STRIDE"} {
 			exec(`ALTER TABLE "WORKER_REGISTRY" DROP COLUMN "`+column+`"`)(t, db)
 			for _, args := range [][]string{{"region"}, {"region", "split", "2", "--yes"}, {"status"}} {

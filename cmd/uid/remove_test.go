@@ -362,11 +362,8 @@ func TestRemove_TablesAsTheyMayBe(t *testing.T) {
 // nothing but SQL by hand made the table accept rows again.
 func TestFollowDisable_WorksWithoutTheTablesAndAfterARename(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db := d.Open(t, nil)
-		shop(t, db, "web-1", "first")
+	eachShop(t, func(t *testing.T, d *testkit.Database, db *gorm.DB, r runner) {
 		late := 0 // an id from long ago
-		r := runner{t: t, dsn: dsn(d)}
 		insert := func(table string) error {
 			late++
 			return db.Exec("INSERT INTO "+table+" (id, text) VALUES (?, 'plain')", late).Error

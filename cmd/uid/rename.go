@@ -34,12 +34,10 @@ WORKER_NODE is not replicated, run it in each.`,
 		if err != nil {
 			return err
 		}
-		if !yes {
-			question := fmt.Sprintf("Let the ids of %s of %s resolve to %s? [y/N] ",
-				admin.Count(r.WorkerIDs, "worker id", "worker ids"), clean(args[0]), clean(args[1]))
-			if err := a.confirm(question, "pass --yes to rename"); err != nil {
-				return err
-			}
+		question := fmt.Sprintf("Let the ids of %s of %s resolve to %s? [y/N] ",
+			admin.Count(r.WorkerIDs, "worker id", "worker ids"), clean(args[0]), clean(args[1]))
+		if err := a.confirm(yes, question, "pass --yes to rename"); err != nil {
+			return err
 		}
 		if r, err = d.Rename(ctx, r); err != nil {
 			return err

@@ -80,13 +80,7 @@ func (d *DB) Consumers(ctx context.Context) (list []Consumer, err error) {
 	}
 	names, on := d.databases()
 	for _, name := range names {
-		var tables []string
-		for _, t := range known {
-			if t.Database == name {
-				tables = append(tables, t.Name)
-			}
-		}
-		found, err := follow.ListConsumers(ctx, on[name].SQL, tables...)
+		found, err := follow.ListConsumers(ctx, on[name].SQL, tablesOf(known, name)...)
 		if err != nil {
 			return nil, err
 		}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -59,20 +58,13 @@ func (d *DB) Followed(ctx context.Context, only string) (list []Followed, err er
 		}
 		return list, err
 	}
-	known, err := d.TableNames(ctx)
+	known, _, err := d.knownTables(ctx)
 	if err != nil {
 		return nil, err
 	}
-	on := map[string]*DB{"": d}
-	maps.Copy(on, d.Others)
-	for _, name := range slices.Sorted(maps.Keys(on)) {
-		var tables []string // their names may have schemas
-		for _, t := range known {
-			if t.Database == name {
-				tables = append(tables, t.Name)
-			}
-		}
-		found, err := follow.List(ctx, on[name].SQL, d.Layout, tables...)
+	names, on := d.databases()
+	for _, name := range names {
+		found, err := follow.List(ctx, on[name].SQL, d.Layout, tablesOf(known, name)...)
 		if err != nil {
 			return nil, err
 		}
@@ -319,13 +311,7 @@ func (d *DB) planFollow(ctx context.Context, known []workernode.Table) (steps []
 	}
 	names, on := d.databases()
 	for _, name := range names {
-		var tables []string
-		for _, t := range known {
-			if t.Database == name {
-				tables = append(tables, t.Name)
-			}
-		}
-		statements, err := follow.Removal(ctx, on[name].SQL, tables...)
+		statements, err := follow.Removal(ctx, on[name].SQL, tablesOf(known, name)...)
 		if err != nil {
 			return nil, err
 		}

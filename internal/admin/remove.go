@@ -131,6 +131,16 @@ func (d *DB) knownTables(ctx context.Context) (known []workernode.Table, unseen 
 	return known, unseen, err
 }
 
+// tablesOf returns the names of the tables of a database. They may have schemas.
+func tablesOf(known []workernode.Table, database string) (names []string) {
+	for _, t := range known {
+		if t.Database == database {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
 // held returns an error to show if processes hold slots.
 func (d *DB) held(ctx context.Context) (held, err error) {
 	if !d.hasSpace() {
