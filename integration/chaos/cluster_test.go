@@ -62,6 +62,28 @@ func (g *cluster) releaseOld(node int, schema string, silent time.Duration) {
 	testkit.Must(g.T, g.nodes[node].Exec(fmt.Sprintf("UPDATE %s.WORKER_SLOT SET HOLDER = '', VERSION = VERSION + 1000 WHERE HOLDER <> '' AND SEEN_TICK < %d", schema, now)))
 }
 
+// disturb runs processes at all nodes, and disturbs these: once, or for the length of the long form. It calls killed to
+// kill one, and halved to leave two others out for a while.
+func (g *cluster) disturb(length, away time.Duration, killed func(i int), halved func(survivor int, away time.Duration)) {
+	c, control := g.writers(), g.control()
+	g.grants()
+	pause := 8 * time.Second
+	if length > 0 { // longer than all leases, and than the gap that docs/failures.md asks for
+		pause, away = 24*time.Second, 14*time.Second
+	}
+	for round := 0; (round == 0 || g.since() < length) && !g.Failed(); round++ {
+		killed((2 + round) % 3)
+		g.stopped((1+round)%3, pause, c, control)
+		if control != nil {
+			g.proves(control)
+			control = nil
+		}
+		halved(round%3, away)
+	}
+	c.end()
+	g.report(c)
+}
+
 // stopped stops a node for longer than the short grants last, and a process at another node. Meanwhile a process that
 // starts reclaims its slot. If there is a control, its first processes are stopped, too, and its others start.
 func (g *cluster) stopped(i int, d time.Duration, c, control *chaos) {
@@ -205,13 +227,13 @@ func (g *cluster) report(c *chaos) {
 // grants makes all nodes allocate numbers from one row for 3 s: by reading and writing it in a transaction, and by
 // the compare-and-set of the lease protocol. Reading and writing allocates numbers twice, although all nodes are
 // healthy.
-func (g *cluster) grants(d time.Duration) {
+func (g *cluster) grants() {
 	testkit.Must(g.T, g.nodes[0].Exec("CREATE TABLE control.grants (id INT PRIMARY KEY, fence BIGINT NOT NULL)", "INSERT INTO control.grants VALUES (1, 0), (2, 0)"))
 	var mu sync.Mutex
 	granted := [2]map[int64]int{{}, {}}
 	var errs [2]int
 	var group sync.WaitGroup
-	ctx, cancel := context.WithTimeout(context.Background(), d)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	for how, next := range []func(context.Context, *sql.DB) (int64, error){grantRead, grantCompared} {
 		for i := range g.nodes {

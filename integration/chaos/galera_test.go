@@ -20,22 +20,5 @@ var galeraFor = flag.Duration("galera.for", 0, "how long TestGalera goes on: its
 func TestGalera(t *testing.T) {
 	t.Parallel()
 	g := newGalera(t)
-	c, control := g.writers(), g.control()
-	g.grants(3 * time.Second)
-
-	for round := 0; (round == 0 || g.since() < *galeraFor) && !t.Failed(); round++ {
-		pause, away := 8*time.Second, 8*time.Second
-		if *galeraFor > 0 { // longer than all leases, and than the gap that docs/failures.md asks for
-			pause, away = 24*time.Second, 14*time.Second
-		}
-		g.killed((2 + round) % 3)
-		g.stopped((1+round)%3, pause, c, control)
-		if control != nil {
-			g.proves(control)
-			control = nil
-		}
-		g.halved(round%3, away)
-	}
-	c.end()
-	g.report(c)
+	g.disturb(*galeraFor, 8*time.Second, g.killed, g.halved)
 }

@@ -30,26 +30,15 @@ var groupFor = flag.Duration("group.for", 0, "how long TestGroup goes on: its lo
 func TestGroup(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
-	c, control := g.writers(), g.control()
-	g.grants(3 * time.Second)
-
-	for round := 0; (round == 0 || g.since() < *groupFor) && !t.Failed(); round++ {
-		pause, away := 8*time.Second, 4*time.Second
-		if *groupFor > 0 { // longer than all leases
-			pause, away = 24*time.Second, 14*time.Second
-			g.patience = 4 * time.Minute
-			g.forced((1 + round) % 3)
-		}
-		g.killed((2 + round) % 3)
-		g.stopped((1+round)%3, pause, c, control)
-		if control != nil {
-			g.proves(control)
-			control = nil
-		}
-		g.halved(round%3, away)
+	if *groupFor > 0 {
+		g.patience = 4 * time.Minute
 	}
-	c.end()
-	g.report(c)
+	g.disturb(*groupFor, 4*time.Second, func(i int) {
+		if *groupFor > 0 {
+			g.forced((i + 2) % 3)
+		}
+		g.killed(i)
+	}, g.halved)
 }
 
 // A group is a cluster of Group Replication with three primaries.
