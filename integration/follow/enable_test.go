@@ -161,9 +161,7 @@ func TestEnable_WarnsOfAKeyThatTheDatabaseNumbers(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db, log := d.Open(t, nil), &testkit.Log{}
-		p := uidplugin.New(uidplugin.WithLogger(log.Logger()))
-		testkit.Must(t, db.Use(p))
-		t.Cleanup(func() { _ = p.Close(context.Background()) })
+		harness.Use(t, db, uidplugin.WithLogger(log.Logger()))
 		key := map[string]string{"postgres": "BIGSERIAL PRIMARY KEY"}[d.Name]
 		testkit.Must(t, db.Exec("CREATE TABLE letters (id "+cmp.Or(key, "BIGINT AUTO_INCREMENT PRIMARY KEY")+", town VARCHAR(9), sender_id BIGINT)").Error)
 		for range 2 {

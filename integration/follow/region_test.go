@@ -1,8 +1,6 @@
 package follow_test
 
 import (
-	"context"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +9,7 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/follow"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
@@ -20,9 +19,7 @@ import (
 func regional(t *testing.T, options ...uidplugin.Option) (*gorm.DB, *testkit.Wire) {
 	t.Helper()
 	db, wire := testkit.OpenWire(t, testkit.Engines()[0].New(t))
-	p := uidplugin.New(append(options, uidplugin.WithLogger(slog.New(slog.DiscardHandler)), uidplugin.WithModels(&letter{}))...)
-	testkit.Must(t, db.Use(p))
-	t.Cleanup(func() { _ = p.Close(context.Background()) })
+	p := harness.Use(t, db, append(options, uidplugin.WithModels(&letter{}))...)
 	testkit.Must(t, p.AutoMigrate(&sender{}, &letter{}, &stamp{}))
 	testkit.Must(t, follow.Enable(t.Context(), db, &letter{}, follow.WithSlack(slack)))
 	for _, statement := range []string{

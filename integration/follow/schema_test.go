@@ -2,12 +2,12 @@ package follow_test
 
 import (
 	"context"
-	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/follow"
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
@@ -24,9 +24,7 @@ func TestTooLate_IsCountedForTheTableOfASchema(t *testing.T) {
 	t.Parallel()
 	db := testkit.Engines()[0].New(t).Open(t, nil)
 	testkit.Must(t, db.Exec("CREATE TABLE parcels (id BIGINT PRIMARY KEY, town TEXT)").Error)
-	p := uidplugin.New(uidplugin.WithLogger(slog.New(slog.DiscardHandler)), uidplugin.WithModels(&parcel{}))
-	testkit.Must(t, db.Use(p))
-	t.Cleanup(func() { _ = p.Close(context.Background()) })
+	p := harness.Use(t, db, uidplugin.WithModels(&parcel{}))
 	testkit.Must(t, follow.Enable(t.Context(), db, &parcel{}, follow.WithSlack(slack)))
 	id, err := p.NextID(t.Context(), &parcel{})
 	testkit.Must(t, err)

@@ -2,7 +2,6 @@ package follow_test
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/follow"
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
@@ -23,8 +23,7 @@ func TestFollow_NamesTheRowThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
-		testkit.Must(t, db.Use(uidplugin.New(uidplugin.WithLogger(slog.New(slog.DiscardHandler)), uidplugin.WithModels(&crate{}))))
-		t.Cleanup(func() { _ = uidplugin.From(db).Close(context.Background()) })
+		harness.Use(t, db, uidplugin.WithModels(&crate{}))
 		testkit.Must(t, uidplugin.From(db).AutoMigrate(&crate{}))
 		testkit.Must(t, follow.Enable(t.Context(), db, &crate{}))
 		crates := make([]crate, 20)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/follow"
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/segment"
 	"gorm.io/gorm"
@@ -188,9 +189,7 @@ func TestSegment_OpenedOnAConnectionThatWasLeftElsewhere(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		elsewhere := d.Beside(t)
 		db := d.Open(t, &gorm.Config{NamingStrategy: schema.NamingStrategy{TablePrefix: d.Current() + "."}})
-		p := uidplugin.New(quiet)
-		testkit.Must(t, db.Use(p))
-		t.Cleanup(func() { _ = p.Close(context.Background()) })
+		p := harness.Use(t, db)
 		pool, err := db.DB()
 		testkit.Must(t, err)
 		pool.SetMaxOpenConns(1)

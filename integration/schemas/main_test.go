@@ -3,7 +3,6 @@ package schemas_test
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -15,8 +14,6 @@ import (
 )
 
 func TestMain(m *testing.M) { harness.Main(m, nil) }
-
-var quiet = uidplugin.WithLogger(slog.New(slog.DiscardHandler))
 
 // letter has keys of the plugin, and ticket those of a segment.
 type letter struct {
@@ -36,7 +33,7 @@ func start(t *testing.T, d *testkit.Database, path string, options ...uidplugin.
 		params = append(params, "search_path="+path)
 	}
 	db := d.Open(t, nil, params...)
-	p := uidplugin.New(append([]uidplugin.Option{quiet}, options...)...)
+	p := uidplugin.New(append([]uidplugin.Option{harness.Quiet}, options...)...)
 	err := db.Use(p)
 	t.Cleanup(func() { _ = p.Close(context.Background()) })
 	return db, err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/migrations"
@@ -176,7 +177,7 @@ func TestUse_ProcessesThatStartAtOnceBeginOneRegistry(t *testing.T) {
 			schema := d.Beside(t)
 			for range 2 {
 				db := d.Open(t, nil, "search_path="+schema)
-				p := uidplugin.New(quiet)
+				p := uidplugin.New(harness.Quiet)
 				t.Cleanup(func() { _ = p.Close(context.Background()) })
 				starts.Go(func() {
 					err := db.Use(p)
@@ -271,7 +272,7 @@ func TestUse_CreatesNothingIfItIsRefused(t *testing.T) {
 		}
 		if d.IsMySQL() {
 			db := d.Open(t, nil, "autocommit=0")
-			if err := db.Use(uidplugin.New(quiet)); err == nil || !strings.Contains(err.Error(), "autocommit") {
+			if err := db.Use(uidplugin.New(harness.Quiet)); err == nil || !strings.Contains(err.Error(), "autocommit") {
 				t.Errorf("autocommit: %v", err)
 			}
 		}

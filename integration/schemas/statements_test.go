@@ -1,7 +1,6 @@
 package schemas_test
 
 import (
-	"context"
 	"regexp"
 	"strings"
 	"testing"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/follow"
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/admin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/migrations"
@@ -55,9 +55,7 @@ func TestStatements_NameTheSchema(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db, wire := testkit.OpenWire(t, d)
 		ctx := t.Context()
-		p := uidplugin.New(quiet, uidplugin.WithModels(&letter{}, &ticket{}), uidplugin.WithLead(300*time.Millisecond))
-		testkit.Must(t, db.Use(p))
-		t.Cleanup(func() { _ = p.Close(context.Background()) })
+		p := harness.Use(t, db, uidplugin.WithModels(&letter{}, &ticket{}), uidplugin.WithLead(300*time.Millisecond))
 		testkit.Must(t, p.AutoMigrate(&letter{}, &ticket{}))
 		testkit.Must(t, follow.Enable(ctx, db, &letter{}, follow.WithSlack(50*time.Millisecond)))
 		testkit.Must(t, follow.Enable(ctx, db, &letter{}, follow.WithSlack(time.Second)))

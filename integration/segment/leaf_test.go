@@ -137,9 +137,7 @@ func fromLeaf(t *testing.T, d *testkit.Database, table string) {
 	// Leaf's own tag: all insert at once.
 	use := func(m any) (*gorm.DB, *uidplugin.Plugin) {
 		db := d.Open(t, nil)
-		p := uidplugin.New(harness.Quiet, segments, uidplugin.WithModels(m))
-		testkit.Must(t, db.Use(p))
-		t.Cleanup(func() { _ = p.Close(context.Background()) })
+		p := harness.Use(t, db, segments, uidplugin.WithModels(m))
 		return db, p
 	}
 	var plugins []*uidplugin.Plugin

@@ -3,7 +3,6 @@
 package segment_test
 
 import (
-	"context"
 	"slices"
 	"testing"
 	"time"
@@ -50,9 +49,7 @@ func TestSegment_QualifiedNamesShareTheRow(t *testing.T) {
 				db, err := d.Connect(&gorm.Config{NamingStrategy: schema.NamingStrategy{TablePrefix: prefix}})
 				testkit.Must(t, err)
 				t.Cleanup(func() { _ = testkit.Close(db) })
-				p := uidplugin.New(harness.Quiet, uidplugin.WithSegments(segment.Config{Step: 10}), uidplugin.WithModels(&Receipt{}))
-				testkit.Must(t, db.Use(p))
-				t.Cleanup(func() { _ = p.Close(context.Background()) })
+				harness.Use(t, db, uidplugin.WithSegments(segment.Config{Step: 10}), uidplugin.WithModels(&Receipt{}))
 				for range 15 {
 					row := Receipt{}
 					if err := db.Create(&row).Error; err != nil {

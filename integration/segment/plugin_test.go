@@ -36,10 +36,8 @@ func TestSegment_ThroughThePluginOnAPoolOfOne(t *testing.T) {
 		pool, err := db.DB()
 		testkit.Must(t, err)
 		pool.SetMaxOpenConns(1)
-		p := uidplugin.New(harness.Quiet, uidplugin.WithWorkerID(1), uidplugin.WithTimeout(2*time.Second),
+		p := harness.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithTimeout(2*time.Second),
 			uidplugin.WithSegments(segment.Config{Step: 20, MaxStep: 1}), uidplugin.WithModels(&Voucher{}))
-		testkit.Must(t, db.Use(p))
-		t.Cleanup(func() { _ = p.Close(context.Background()) })
 		testkit.Must(t, db.Transaction(func(tx *gorm.DB) error { return tx.Create(&Voucher{}).Error }))
 		testkit.Must(t, p.Health())
 
