@@ -34,8 +34,8 @@ func newProblem(status int, message string, err error) *problem {
 }
 
 // refused returns a page with only a problem.
-func refused(status int, message string, err error) answer {
-	return answer{title: http.StatusText(status), problem: newProblem(status, message, err)}
+func refused(status int, message string) answer {
+	return answer{title: http.StatusText(status), problem: newProblem(status, message, nil)}
 }
 
 // unreadable returns the problem for a database error.

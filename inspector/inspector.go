@@ -118,13 +118,13 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD")
-		h.write(w, r, refused(http.StatusMethodNotAllowed, "This page is read-only: use GET or HEAD.", nil))
+		h.write(w, r, refused(http.StatusMethodNotAllowed, "This page is read-only: use GET or HEAD."))
 	case path == "":
 		redirectToSlash(w, r)
 	case isAsset(path):
 		writeAsset(w, r, path)
 	case !ok:
-		h.write(w, r, refused(http.StatusNotFound, "This page does not exist.", nil))
+		h.write(w, r, refused(http.StatusNotFound, "This page does not exist."))
 	default:
 		h.write(w, r, h.inTurn(read, r))
 	}

@@ -58,11 +58,11 @@ var faults = map[string]func(c *testkit.Crossing) error{
 		return c.Run()
 	},
 	"executed 100 ms later": func(c *testkit.Crossing) error {
-		c.Later(100*time.Millisecond, nil)
+		c.Later(100 * time.Millisecond)
 		return testkit.ErrLost
 	},
 	"executed 800 ms later": func(c *testkit.Crossing) error {
-		c.Later(800*time.Millisecond, nil)
+		c.Later(800 * time.Millisecond)
 		return testkit.ErrLost
 	},
 }

@@ -107,7 +107,7 @@ func hostileFlaky(c *testkit.Crossing) error {
 		_ = c.Run()
 		return testkit.ErrLost
 	case n < 6 && !c.Inside:
-		c.Later(rand.N(200*time.Millisecond), nil)
+		c.Later(rand.N(200 * time.Millisecond))
 		return testkit.ErrLost
 	case n < 25:
 		if err := c.Sleep(rand.N(20 * time.Millisecond)); err != nil {

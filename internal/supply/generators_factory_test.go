@@ -33,9 +33,7 @@ func TestWithGenerator_GivesItsFactoryLeases(t *testing.T) {
 		db := plugintest.Open(t, option, uidplugin.WithDefaultGenerator("mine"),
 			uidplugin.WithGenerator("mine", func(c generator.Config) (generator.Renewable, error) {
 				got = c
-				return generator.NewCached(generator.CachedConfig{
-					Layout: c.Layout, Lease: c.Leases[0], OnLow: c.OnLow, Clock: c.Clock, MaxBorrow: c.MaxBorrow,
-				})
+				return generator.NewCached(c.Cached())
 			}))
 		plugintest.Migrate(t, db, &mine{})
 		p, r := uidplugin.From(db), mine{}
@@ -71,7 +69,7 @@ func TestWithGenerator_AFactoryThatFailsUsesUpNoWorkerIDs(t *testing.T) {
 		if !works.Load() {
 			return nil, plugintest.ErrBroken
 		}
-		return generator.NewCached(generator.CachedConfig{Layout: c.Layout, Lease: c.Leases[0], OnLow: c.OnLow, Clock: c.Clock})
+		return generator.NewCached(c.Cached())
 	}))
 	plugintest.Migrate(t, db, &mine{}, &plugintest.Part{})
 	p := uidplugin.From(db)
@@ -208,7 +206,7 @@ func TestWithGenerator_ASlotIsLostWhileAGeneratorIsMade(t *testing.T) {
 	plugintest.Use(t, db, uidplugin.WithLead(time.Second), uidplugin.WithGenerator("slow", func(c generator.Config) (generator.Renewable, error) {
 		close(making)
 		<-goOn
-		return generator.NewCached(generator.CachedConfig{Layout: c.Layout, Lease: c.Leases[0], Clock: c.Clock, OnLow: c.OnLow})
+		return generator.NewCached(c.Cached())
 	}))
 	plugintest.Migrate(t, db, &sluggish{})
 	done := make(chan error)
@@ -234,7 +232,7 @@ func TestWithGenerator_AGeneratorRefusesItsLease(t *testing.T) {
 
 	var j plugintest.Journal
 	db := plugintest.Open(t, j.Option(), uidplugin.WithGenerator("slow", func(c generator.Config) (generator.Renewable, error) {
-		g, err := generator.NewCached(generator.CachedConfig{Layout: c.Layout, Lease: c.Leases[0], Clock: c.Clock, OnLow: c.OnLow})
+		g, err := generator.NewCached(c.Cached())
 		return refusing{g}, err
 	}))
 	plugintest.Migrate(t, db, &sluggish{})

@@ -111,17 +111,14 @@ func (c *Crossing) Sleep(d time.Duration) error {
 }
 
 // Later executes the statement after d, when the caller already has an answer, as after a delay in the network. The
-// connection is not used again. Do not call Run as well. Later calls done, unless nil, with the outcome.
-func (c *Crossing) Later(d time.Duration, done func(error)) {
+// connection is not used again. Do not call Run as well.
+func (c *Crossing) Later(d time.Duration) {
 	c.later = true
 	c.conn.detach(func() {
 		time.Sleep(d)
-		err := c.unlocked(context.Background())
+		_ = c.unlocked(context.Background())
 		if c.drop != nil {
 			c.drop()
-		}
-		if done != nil {
-			done(err)
 		}
 	})
 }

@@ -48,7 +48,7 @@ func TestWire_MakesFaults(t *testing.T) {
 		{"answer lost", func(c *Crossing) error { return errors.Join(c.Run(), ErrLost) }, ErrLost, 1},
 		{"twice", func(c *Crossing) error { return errors.Join(c.Run(), c.Run()) }, nil, 2},
 		{"unchanged", func(c *Crossing) error { return ErrUnchanged }, nil, 0},
-		{"late", func(c *Crossing) error { c.Later(time.Second, nil); return ErrLost }, ErrLost, 1},
+		{"late", func(c *Crossing) error { c.Later(time.Second); return ErrLost }, ErrLost, 1},
 		{"delayed", func(c *Crossing) error { return errors.Join(c.Sleep(time.Second), c.Run()) }, nil, 1},
 	} {
 		for _, where := range []string{"INSERT", "COMMIT"} {
