@@ -43,16 +43,9 @@ func globally(statements ...string) func(*testing.T, *patient) {
 // mysqlSettings are those of MariaDB and MySQL.
 var mysqlSettings = []setting{
 	{code: admin.CodeReadOnly, spoil: globally("SET GLOBAL read_only = ON"), words: []string{"read_only is ON", "primary"}},
-	{
-		code:  admin.CodeInnoDBFlush,
-		spoil: globally("SET GLOBAL innodb_flush_log_at_trx_commit = 2"),
-		words: []string{"is 2", "crash of the machine", "configuration"},
-	},
-	{
-		code:  admin.CodeInnoDBFlush,
-		spoil: globally("SET GLOBAL innodb_flush_log_at_trx_commit = 0"),
-		words: []string{"is 0", "crash of the server"},
-	},
+	{code: admin.CodeInnoDBFlush, spoil: globally("SET GLOBAL innodb_flush_log_at_trx_commit = 2"),
+		words: []string{"is 2", "crash of the machine", "configuration"}},
+	{code: admin.CodeInnoDBFlush, spoil: globally("SET GLOBAL innodb_flush_log_at_trx_commit = 0"), words: []string{"is 0", "crash of the server"}},
 	{code: admin.CodeSyncBinlog, spoil: globally("SET GLOBAL sync_binlog = 0"), words: []string{"is 0", "configuration"}},
 	{code: admin.CodeSyncBinlog, spoil: globally("SET GLOBAL sync_binlog = 100"), words: []string{"is 100"}},
 }
@@ -101,70 +94,33 @@ var serverKinds = []serverKind{
 			return []string{"-c", "primary_conninfo=" + strings.Join(primary, " ")}
 		},
 		settings: []setting{
-			{
-				code:  admin.CodeReadOnly,
-				spoil: globally("ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"),
+			{code: admin.CodeReadOnly, spoil: globally("ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"),
 				cure:  globally("ALTER SYSTEM RESET default_transaction_read_only", "SELECT pg_reload_conf()"),
-				words: []string{"default_transaction_read_only is on", "ALTER ROLE"},
+				words: []string{"default_transaction_read_only is on", "ALTER ROLE"}},
+			{code: admin.CodeFsync, spoil: globally("ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()"), words: []string{"crash of the machine"}},
+			{code: admin.CodeSynchronousCommit, spoil: globally("ALTER SYSTEM SET synchronous_commit = off", "SELECT pg_reload_conf()"),
+				words: []string{"crash of the server", "ALTER ROLE"}},
+			{code: admin.CodeSynchronousCommit, spoil: globally("ALTER DATABASE test SET synchronous_commit = off"),
+				words: []string{"ALTER DATABASE test RESET", "restart the processes"}},
+			{code: admin.CodeSynchronousCommit, spoil: globally("ALTER ROLE test SET synchronous_commit = off"), words: []string{"ALTER ROLE test RESET"}},
+			{code: admin.CodeSynchronousCommit, spoil: globally("ALTER ROLE test IN DATABASE test SET synchronous_commit = off"),
+				words: []string{"ALTER ROLE test IN DATABASE test RESET"}},
+			{code: admin.CodeAsyncReplicas, spoil: func(t *testing.T, p *patient) {
+				must(t, os.WriteFile(filepath.Join(p.replica.Dir, "data", "standby.signal"), nil, 0o644))
+				p.replica.Run(t, "start")
 			},
-			{
-				code:  admin.CodeFsync,
-				spoil: globally("ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()"),
-				words: []string{"crash of the machine"},
-			},
-			{
-				code:  admin.CodeSynchronousCommit,
-				spoil: globally("ALTER SYSTEM SET synchronous_commit = off", "SELECT pg_reload_conf()"),
-				words: []string{"crash of the server", "ALTER ROLE"},
-			},
-			{
-				code:  admin.CodeSynchronousCommit,
-				spoil: globally("ALTER DATABASE test SET synchronous_commit = off"),
-				words: []string{"ALTER DATABASE test RESET", "restart the processes"},
-			},
-			{
-				code:  admin.CodeSynchronousCommit,
-				spoil: globally("ALTER ROLE test SET synchronous_commit = off"),
-				words: []string{"ALTER ROLE test RESET"},
-			},
-			{
-				code:  admin.CodeSynchronousCommit,
-				spoil: globally("ALTER ROLE test IN DATABASE test SET synchronous_commit = off"),
-				words: []string{"ALTER ROLE test IN DATABASE test RESET"},
-			},
-			{
-				code: admin.CodeAsyncReplicas,
-				spoil: func(t *testing.T, p *patient) {
-					must(t, os.WriteFile(filepath.Join(p.replica.Dir, "data", "standby.signal"), nil, 0o644))
-					p.replica.Run(t, "start")
-				},
-				words: []string{"1 replica connected", "within 12s"},
-			},
+				words: []string{"1 replica connected", "within 12s"}},
 		},
 	},
 	{
 		name: "galera", engine: "mariadb", options: galeraNode,
 		settings: []setting{
-			{
-				code:  admin.CodeSplitBrain,
-				spoil: globally("SET GLOBAL wsrep_provider_options = 'pc.ignore_sb=true'"),
-				words: []string{"pc.ignore_sb = true", "all nodes"},
-			},
-			{
-				code:  admin.CodeSplitBrain,
-				spoil: globally("SET GLOBAL wsrep_provider_options = 'pc.ignore_sb=ON'"),
-				words: []string{"pc.ignore_sb = on"},
-			},
-			{
-				code:  admin.CodeSplitBrain,
-				spoil: globally("SET GLOBAL wsrep_provider_options = 'pc.ignore_sb=Y'"),
-				words: []string{"pc.ignore_sb = y"},
-			},
-			{
-				code:  admin.CodeSplitBrain,
-				spoil: globally("SET GLOBAL wsrep_provider_options = 'pc.ignore_quorum=true'"),
-				words: []string{"pc.ignore_quorum = true", "all nodes"},
-			},
+			{code: admin.CodeSplitBrain, spoil: globally("SET GLOBAL wsrep_provider_options = 'pc.ignore_sb=true'"),
+				words: []string{"pc.ignore_sb = true", "all nodes"}},
+			{code: admin.CodeSplitBrain, spoil: globally("SET GLOBAL wsrep_provider_options = 'pc.ignore_sb=ON'"), words: []string{"pc.ignore_sb = on"}},
+			{code: admin.CodeSplitBrain, spoil: globally("SET GLOBAL wsrep_provider_options = 'pc.ignore_sb=Y'"), words: []string{"pc.ignore_sb = y"}},
+			{code: admin.CodeSplitBrain, spoil: globally("SET GLOBAL wsrep_provider_options = 'pc.ignore_quorum=true'"),
+				words: []string{"pc.ignore_quorum = true", "all nodes"}},
 		},
 	},
 }

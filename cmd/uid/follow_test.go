@@ -31,56 +31,25 @@ func advance(t *testing.T, db *gorm.DB) int64 {
 
 // ofFollowed has each finding about followed tables.
 var ofFollowed = []sickness{
-	{
-		code:  admin.CodeFollowTrigger,
-		spoil: followThen(0, "DROP TRIGGER uid_follow_orders_1c168a"),
-		words: []string{"orders is followed, but its trigger is gone", "uid follow enable"},
-	},
-	{
-		code:    admin.CodeFollowBroken,
-		engines: []string{"mariadb", "mysql", "sqlite"},
-		spoil:   followThen(0, `DELETE FROM "UID_FOLLOW_GATE"`),
-		words:   []string{"orders is followed, but refuses all new rows: a part of its installation is missing", "uid follow disable"},
-	},
-	{
-		code:    admin.CodeFollowBroken,
-		engines: []string{"postgres"},
-		spoil:   followThen(0, `DROP SEQUENCE uid_follow_orders_1c168a_mark`),
-		words:   []string{"orders is followed, but refuses all new rows: a part of its installation is missing", "uid follow disable"},
-	},
-	{
-		code:  admin.CodeFollowStopped,
-		spoil: followThen(90*time.Second, `UPDATE "UID_FOLLOW" SET "PUBLISHED" = %d, "CLOSER" = 'c', "CLOSER_UNTIL" = 1767225600000`),
-		words: []string{"the mark of orders is 1m3", "no process has closed since 2026-01-01 00:00:00.000", "uid follow disable"},
-	},
-	{
-		code:  admin.CodeFollowAhead,
-		spoil: followThen(-time.Hour, `UPDATE "UID_FOLLOW" SET "PUBLISHED" = %d`),
-		words: []string{"the mark of orders is 59m5", "uid follow reset"},
-	},
-	{
-		code:    admin.CodeFollowRefused,
-		engines: []string{"mariadb", "mysql"},
-		spoil:   followThen(0, "ALTER TABLE orders ENGINE=MyISAM"),
-		words:   []string{"orders is followed, but the table cannot be followed: its engine is MyISAM", "ignore this code"},
-	},
-	{
-		code:    admin.CodeFollowRefused,
-		engines: []string{"postgres"},
-		spoil:   followThen(0, "CREATE TABLE special () INHERITS (orders)"),
-		words:   []string{"orders is followed, but the table cannot be followed: the table special inherits"},
-	},
-	{
-		code:  admin.CodeConsumerStuck,
-		spoil: followThen(0, insertCursor+` ('mails', '', 'orders', 5, 'web-1', 7, 1767225600000, 'no route')`),
-		words: []string{"the consumer mails fails at the row 7 of orders since 2026-01-01 00:00:00.000", ": no route", "uid follow consumers reset mails --table orders --to 7"},
-	},
-	{
-		code: admin.CodeConsumerStopped,
-		spoil: followThen(90*time.Second, "INSERT INTO orders (id, text) VALUES (%d, 'old')",
-			insertCursor+` ('mails', '', 'orders', 5, '', 0, 0, '')`),
-		words: []string{"no process runs the consumer mails, and rows of orders wait for it: 2, the oldest for 1m3", "uid follow consumers remove mails --table orders"},
-	},
+	{code: admin.CodeFollowTrigger, spoil: followThen(0, "DROP TRIGGER uid_follow_orders_1c168a"),
+		words: []string{"orders is followed, but its trigger is gone", "uid follow enable"}},
+	{code: admin.CodeFollowBroken, engines: []string{"mariadb", "mysql", "sqlite"}, spoil: followThen(0, `DELETE FROM "UID_FOLLOW_GATE"`),
+		words: []string{"orders is followed, but refuses all new rows: a part of its installation is missing", "uid follow disable"}},
+	{code: admin.CodeFollowBroken, engines: onPostgres, spoil: followThen(0, `DROP SEQUENCE uid_follow_orders_1c168a_mark`),
+		words: []string{"orders is followed, but refuses all new rows: a part of its installation is missing", "uid follow disable"}},
+	{code: admin.CodeFollowStopped, spoil: followThen(90*time.Second, `UPDATE "UID_FOLLOW" SET "PUBLISHED" = %d, "CLOSER" = 'c', "CLOSER_UNTIL" = 1767225600000`),
+		words: []string{"the mark of orders is 1m3", "no process has closed since 2026-01-01 00:00:00.000", "uid follow disable"}},
+	{code: admin.CodeFollowAhead, spoil: followThen(-time.Hour, `UPDATE "UID_FOLLOW" SET "PUBLISHED" = %d`),
+		words: []string{"the mark of orders is 59m5", "uid follow reset"}},
+	{code: admin.CodeFollowRefused, engines: onMySQL, spoil: followThen(0, "ALTER TABLE orders ENGINE=MyISAM"),
+		words: []string{"orders is followed, but the table cannot be followed: its engine is MyISAM", "ignore this code"}},
+	{code: admin.CodeFollowRefused, engines: onPostgres, spoil: followThen(0, "CREATE TABLE special () INHERITS (orders)"),
+		words: []string{"orders is followed, but the table cannot be followed: the table special inherits"}},
+	{code: admin.CodeConsumerStuck, spoil: followThen(0, insertCursor+` ('mails', '', 'orders', 5, 'web-1', 7, 1767225600000, 'no route')`),
+		words: []string{"the consumer mails fails at the row 7 of orders since 2026-01-01 00:00:00.000", ": no route", "uid follow consumers reset mails --table orders --to 7"}},
+	{code: admin.CodeConsumerStopped, spoil: followThen(90*time.Second, "INSERT INTO orders (id, text) VALUES (%d, 'old')",
+		insertCursor+` ('mails', '', 'orders', 5, '', 0, 0, '')`),
+		words: []string{"no process runs the consumer mails, and rows of orders wait for it: 2, the oldest for 1m3", "uid follow consumers remove mails --table orders"}},
 }
 
 const insertCursor = `INSERT INTO "UID_CURSOR" ("CONSUMER", "SPACE", "TABLE_NAME", "LAST_ID", "HOLDER", "STUCK_ID", "STUCK_SINCE", "ERROR") VALUES`
