@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/glebarez/sqlite"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/publicid"
 	"gorm.io/gorm"
 )
@@ -37,16 +38,10 @@ func TestOpen_ClosesWhatItOpenedIfItFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(26 * 365 * 24 * time.Hour) // a bubble begins in 2000, before the epoch of the layout
 		db, err := gorm.Open(sqlite.Open(path), &gorm.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		pool, err := db.DB()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(db.Exec("CREATE VIEW items AS SELECT 1 AS id").Error, pool.Close()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
+		testkit.Must(t, errors.Join(db.Exec("CREATE VIEW items AS SELECT 1 AS id").Error, pool.Close()))
 		if _, err := open(path); err == nil || !strings.Contains(err.Error(), "items") {
 			t.Errorf("open returned %v", err)
 		}
@@ -56,18 +51,14 @@ func TestOpen_ClosesWhatItOpenedIfItFails(t *testing.T) {
 // For every row that a caller may not see, the answer is the same, byte by byte, so it hides whether the row exists.
 func TestHandler_TellsNothingOfOtherRows(t *testing.T) {
 	db, err := open(filepath.Join(t.TempDir(), "node.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func(db *gorm.DB) {
 		if err := closeAll(db); err != nil {
 			t.Error(err)
 		}
 	}(db)
 	ids, err := fill(db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	get := func(tenant, path string) *httptest.ResponseRecorder {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
 		r.Header.Set("X-Tenant", tenant)
@@ -104,9 +95,7 @@ func TestHandler_TellsNothingOfOtherRows(t *testing.T) {
 	}
 	// The number of the order, in a text of another type, is in no answer.
 	number, err := publicid.Parse[Order](order)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	forged := publicid.ID[Item](number).String()
 	if got := get("red", "/node/"+forged); got.Code != http.StatusNotFound {
 		t.Errorf("%s: %d %s", forged, got.Code, got.Body)
@@ -118,9 +107,7 @@ func TestHandler_TellsNothingOfOtherRows(t *testing.T) {
 	if err == nil {
 		err = closeAll(closed)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	db = closed
 	for _, path := range []string{"/node/" + order, "/nodes?id=" + order} {
 		if got := get("red", path); got.Code != http.StatusInternalServerError || strings.Contains(got.Body.String(), "sql") {
@@ -132,24 +119,18 @@ func TestHandler_TellsNothingOfOtherRows(t *testing.T) {
 // A text that is no order's, or another tenant's, changes nothing: on MySQL a text in a condition is the number 0.
 func TestHandler_Orders(t *testing.T) {
 	db, err := open(filepath.Join(t.TempDir(), "node.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer func() {
 		if err := closeAll(db); err != nil {
 			t.Error(err)
 		}
 	}()
 	ids, err := fill(db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	first, item, blue := ids[0], ids[1], ids[2]
 	ada := Customer{Tenant: "red", Name: "Ada Lovelace"}
 	second := Order{Tenant: "red"}
-	if err := errors.Join(db.Create(&ada).Error, db.Create(&second).Error); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(db.Create(&ada).Error, db.Create(&second).Error))
 	send := func(tenant, method, path, body string) *httptest.ResponseRecorder {
 		r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
 		r.Header.Set("X-Tenant", tenant)

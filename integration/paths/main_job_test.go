@@ -67,9 +67,7 @@ func TestMainJob(t *testing.T) {
 
 		// The rows exist with these ids, and the foreign keys agree.
 		var back Customer
-		if err := db.Preload("Orders.Items").Preload("Orders.Tags").First(&back, "id = ?", c.ID).Error; err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, db.Preload("Orders.Items").Preload("Orders.Tags").First(&back, "id = ?", c.ID).Error)
 		if len(back.Orders) != 2 || len(back.Orders[0].Items) != 2 || back.Orders[0].Tags[0].ID != c.Orders[0].Tags[0].ID {
 			t.Fatalf("read back %+v, created %+v", back, c)
 		}

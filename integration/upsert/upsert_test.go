@@ -221,9 +221,7 @@ func TestUpsert_AssociationsThatAreThereAlready(t *testing.T) {
 		testkit.Must(t, db.Create(&second).Error)
 		for _, p := range second.Phones {
 			var there Phone
-			if err := db.Take(&there, "number = ?", p.Number).Error; err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, db.Take(&there, "number = ?", p.Number).Error)
 			if p.ID != 0 && p.ID != there.ID || there.UserID != second.ID {
 				t.Errorf("%s: phone %+v, in the row %+v", variant, p, there)
 			}

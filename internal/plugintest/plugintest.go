@@ -59,9 +59,7 @@ func Open(tb testing.TB, options ...uidplugin.Option) *gorm.DB {
 func Use(tb testing.TB, db *gorm.DB, options ...uidplugin.Option) *uidplugin.Plugin {
 	tb.Helper()
 	p := uidplugin.New(append([]uidplugin.Option{uidplugin.WithLogger(nil), config.Alone}, options...)...)
-	if err := db.Use(p); err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, db.Use(p))
 	tb.Cleanup(func() { _ = p.Close(context.Background()) })
 	return p
 }
@@ -69,9 +67,7 @@ func Use(tb testing.TB, db *gorm.DB, options ...uidplugin.Option) *uidplugin.Plu
 // Migrate creates the tables of models through GORM, as an application does.
 func Migrate(tb testing.TB, db *gorm.DB, models ...any) {
 	tb.Helper()
-	if err := db.AutoMigrate(models...); err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, db.AutoMigrate(models...))
 }
 
 // Count returns how many rows a table has, or those that a condition selects.

@@ -53,9 +53,7 @@ func Exec(t *testing.T, db *gorm.DB, query string, args ...any) {
 func Columns(t *testing.T, db *gorm.DB, table string) (all []string) {
 	t.Helper()
 	types, err := db.Migrator().ColumnTypes(table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, c := range types {
 		kind, _ := c.ColumnType()
 		nullable, _ := c.Nullable()
@@ -70,9 +68,7 @@ func Columns(t *testing.T, db *gorm.DB, table string) (all []string) {
 func Migrate(t *testing.T, db *gorm.DB, file string) {
 	t.Helper()
 	text, err := migrations.Files.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for statement := range strings.SplitSeq(string(text), ";\n") {
 		lines := strings.Split(strings.TrimSpace(statement), "\n")
 		lines = slices.DeleteFunc(lines, func(l string) bool { return strings.HasPrefix(l, "--") || l == "" })
