@@ -104,38 +104,25 @@ func (d *DB) planKey(ctx context.Context, of workernode.Table, free int64) (s Re
 func (d *DB) number(ctx context.Context, s *RemovalStep, t table, key column, free int64) error {
 	switch d.SQL.Dialect() {
 	case mysql:
-		return d.numberMySQL(ctx, s, t, key, free)
+		numberMySQL(s, t, key, free)
+		return nil
 	case postgres:
 		return d.numberPostgres(ctx, s, t, key, free)
 	}
 	return d.numberSQLite(ctx, s, t, key)
 }
 
-func (d *DB) numberMySQL(ctx context.Context, s *RemovalStep, t table, key column, free int64) error {
+func numberMySQL(s *RemovalStep, t table, key column, free int64) {
 	if key.Auto {
 		s.Text = fmt.Sprintf("%s.%s is AUTO_INCREMENT, and continues above the largest key.", t.name, key.Name)
-		return nil
+		return
 	}
-	comment, extra := "", ""
-	err := d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&comment, &extra) },
-		`SELECT column_comment, extra FROM information_schema.columns WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE())
-		AND table_name = ? AND column_name = ?`, t.schema, t.bare, key.Name)
-	if err != nil {
-		return fmt.Errorf("read the comment of %s.%s: %w", t.name, key.Name, err)
-	}
-	alter := "ALTER TABLE " + t.quoted + " MODIFY " + d.identifier(key.Name) + " " + key.Type + " NOT NULL AUTO_INCREMENT"
-	if strings.Contains(strings.ToUpper(extra), "INVISIBLE") {
-		alter += " INVISIBLE"
-	}
-	if comment != "" {
-		alter += " COMMENT " + d.literal(comment)
-	}
+	alter := key.NumberedStatement(t.quoted)
 	if free > 0 {
 		alter += fmt.Sprintf(", AUTO_INCREMENT = %d", free)
 	}
 	// Foreign keys refer to the column, and its type stays the same.
 	s.SQL = []string{"SET FOREIGN_KEY_CHECKS = 0", alter, "SET FOREIGN_KEY_CHECKS = 1"}
-	return nil
 }
 
 // sequenceName matches the sequence in the default of a column.

@@ -27,8 +27,8 @@ type Column struct {
 	Lenient bool // the database changes values that do not fit, as MySQL without strict mode and SQLite do
 
 	// For MySQL only, because ALTER TABLE ... MODIFY has to repeat them.
-	Nullable         bool
-	Default, Comment string
+	Nullable, Invisible bool
+	Default, Comment    string
 }
 
 // ColumnsOfModels reads the columns of the tables of models and of their associations, in one query for all that look
@@ -124,6 +124,7 @@ func ofMySQL(ctx context.Context, d *sqldb.DB, names []tableName) (columns []Col
 			return err
 		}
 		c.Auto = strings.Contains(strings.ToLower(extra), "auto_increment") || isNext(c.Default)
+		c.Invisible = strings.Contains(strings.ToUpper(extra), "INVISIBLE")
 		c.Lenient = isLenient(mode)
 		for _, n := range names {
 			if strings.EqualFold(n.name, c.Table) && (strings.EqualFold(n.schema, schema) || n.schema == "" && current) {
@@ -259,7 +260,13 @@ func (c Column) PlainStatement(dialect, table string) string {
 		return c.alter(dialect, table, "DROP DEFAULT")
 	}
 	c.Auto, c.Default = false, ""
-	return c.modify(dialect, table, c.bigint())
+	return c.modify(table, c.bigint())
+}
+
+// NumberedStatement returns a statement with which MySQL numbers a column.
+func (c Column) NumberedStatement(table string) string {
+	c.Auto, c.Default = true, ""
+	return c.modify(table, c.Type)
 }
 
 // WideStatement returns a statement that makes a column hold all ids, as texts or as numbers, or a description on
@@ -275,7 +282,7 @@ func (c Column) WideStatement(dialect, table string, text bool) string {
 	case "postgres":
 		return c.alter(dialect, table, "TYPE "+kind)
 	}
-	return c.modify(dialect, table, kind)
+	return c.modify(table, kind)
 }
 
 func (c Column) bigint() string {
@@ -289,8 +296,8 @@ func (c Column) alter(dialect, table, action string) string {
 	return "ALTER TABLE " + table + " ALTER COLUMN " + sqldb.QuotePart(dialect, c.Name) + " " + action
 }
 
-// modify repeats what MODIFY would otherwise drop.
-func (c Column) modify(dialect, table, kind string) string {
+// modify repeats what MODIFY of MySQL would otherwise drop.
+func (c Column) modify(table, kind string) string {
 	rest := " NOT NULL"
 	if c.Nullable {
 		rest = ""
@@ -305,8 +312,11 @@ func (c Column) modify(dialect, table, kind string) string {
 	if c.Auto && !isNext(c.Default) {
 		rest += " AUTO_INCREMENT"
 	}
+	if c.Invisible {
+		rest += " INVISIBLE"
+	}
 	if c.Comment != "" {
 		rest += " COMMENT '" + strings.NewReplacer(`\`, `\\`, "'", "''").Replace(c.Comment) + "'"
 	}
-	return "ALTER TABLE " + table + " MODIFY " + sqldb.QuotePart(dialect, c.Name) + " " + kind + rest
+	return "ALTER TABLE " + table + " MODIFY " + sqldb.QuotePart("mysql", c.Name) + " " + kind + rest
 }

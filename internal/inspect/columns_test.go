@@ -133,17 +133,18 @@ func TestLastNumber_ReadsTheSequence(t *testing.T) {
 // MODIFY drops what it does not repeat.
 func TestColumn_StatementsKeepWhatTheyDoNotChange(t *testing.T) {
 	t.Parallel()
-	key := inspect.Column{Name: "id", Type: "int unsigned", Auto: true, Comment: `it's a \`}
+	key := inspect.Column{Name: "id", Type: "int unsigned", Auto: true, Invisible: true, Comment: `it's a \`}
 	sequence := inspect.Column{Name: "id", Type: "int", Auto: true, Default: "nextval(`s`)"}
 	text := inspect.Column{Name: "nr", Type: "varchar(9)", Nullable: true, Default: "x"}
 	for want, got := range map[string]string{
-		"ALTER TABLE a MODIFY `id` BIGINT UNSIGNED NOT NULL AUTO_INCREMENT COMMENT 'it''s a \\\\'": key.WideStatement("mysql", "a", false),
-		"ALTER TABLE a MODIFY `id` BIGINT UNSIGNED NOT NULL COMMENT 'it''s a \\\\'":                key.PlainStatement("mysql", "a"),
-		"ALTER TABLE a MODIFY `id` BIGINT NOT NULL DEFAULT nextval(`s`)":                           sequence.WideStatement("mysql", "a", false),
-		"ALTER TABLE a MODIFY `id` BIGINT NOT NULL":                                                sequence.PlainStatement("mysql", "a"),
-		"ALTER TABLE a MODIFY `nr` VARCHAR(20) DEFAULT 'x'":                                        text.WideStatement("mysql", "a", true),
-		`ALTER TABLE a ALTER COLUMN "nr" TYPE VARCHAR(20)`:                                         text.WideStatement("postgres", "a", true),
-		`ALTER TABLE a ALTER COLUMN "id" DROP DEFAULT`:                                             sequence.PlainStatement("postgres", "a"),
+		"ALTER TABLE a MODIFY `id` BIGINT UNSIGNED NOT NULL AUTO_INCREMENT INVISIBLE COMMENT 'it''s a \\\\'": key.WideStatement("mysql", "a", false),
+		"ALTER TABLE a MODIFY `id` BIGINT UNSIGNED NOT NULL INVISIBLE COMMENT 'it''s a \\\\'":                key.PlainStatement("mysql", "a"),
+		"ALTER TABLE a MODIFY `id` BIGINT NOT NULL DEFAULT nextval(`s`)":                                     sequence.WideStatement("mysql", "a", false),
+		"ALTER TABLE a MODIFY `id` BIGINT NOT NULL":                                                          sequence.PlainStatement("mysql", "a"),
+		"ALTER TABLE a MODIFY `id` int NOT NULL AUTO_INCREMENT":                                              sequence.NumberedStatement("a"),
+		"ALTER TABLE a MODIFY `nr` VARCHAR(20) DEFAULT 'x'":                                                  text.WideStatement("mysql", "a", true),
+		`ALTER TABLE a ALTER COLUMN "nr" TYPE VARCHAR(20)`:                                                   text.WideStatement("postgres", "a", true),
+		`ALTER TABLE a ALTER COLUMN "id" DROP DEFAULT`:                                                       sequence.PlainStatement("postgres", "a"),
 	} {
 		if got != want {
 			t.Errorf("%s, want %s", got, want)
