@@ -1,4 +1,5 @@
-// Package inspect reads the columns of applications' tables: which types they have, and which the database numbers.
+// Package inspect reads the columns of applications' tables: which types they have, and which the database numbers. It
+// writes the statements that change these.
 package inspect
 
 import (
