@@ -144,11 +144,7 @@ func ofMySQL(ctx context.Context, d *sqldb.DB, names []tableName) (columns []Col
 func ofPostgres(ctx context.Context, d *sqldb.DB, names []tableName) (columns []Column, err error) {
 	args := make([]any, len(names))
 	for i, n := range names {
-		name := sqldb.QuotePart(d.Dialect(), n.name)
-		if n.schema != "" {
-			name = sqldb.QuotePart(d.Dialect(), n.schema) + "." + name
-		}
-		args[i] = name
+		args[i] = d.Quoted(sqldb.Name{Schema: n.schema, Table: n.name})
 	}
 	err = d.Read(ctx, func(rows *sql.Rows) error {
 		var c Column
