@@ -19,6 +19,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -184,23 +185,6 @@ func tableOf(db *gorm.DB, model any) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tableIn(c, db, m)
-}
-
-// tableAs is tableOf for the model T, which must be a struct.
-func tableAs[T any](db *gorm.DB) (*table, error) {
-	c, err := core.Of(db)
-	if err != nil {
-		return nil, err
-	}
-	m, err := core.ModelAs[T](c, db)
-	if err != nil {
-		return nil, err
-	}
-	return tableIn(c, db, m)
-}
-
-func tableIn(c *core.Core, db *gorm.DB, m *core.Model) (*table, error) {
 	switch {
 	case m.Key == nil:
 		return nil, fmt.Errorf("%w: no field of the primary key of %s is a uid field, so its rows cannot be followed",
@@ -241,4 +225,12 @@ func (t *table) checkCursor(after uidplugin.ID) error {
 			uidplugin.ErrFutureID, after, parts.Time.UTC().Format(time.DateTime))}
 	}
 	return err
+}
+
+// tableAs is tableOf for the model T.
+func tableAs[T any](db *gorm.DB) (*table, error) {
+	if t := reflect.TypeFor[T](); t.Kind() != reflect.Struct { // GORM would accept pointers and slices of structs
+		return nil, fmt.Errorf("%w: the type parameter T is %v, but it must be the struct of a model", uidplugin.ErrNoField, t)
+	}
+	return tableOf(db, new(T))
 }

@@ -28,14 +28,6 @@ func (c *Core) Model(db *gorm.DB, value any) (*Model, error) {
 	return &Model{p.Schema.Table, p.RowKey(), c, p}, nil
 }
 
-// ModelAs returns the model T. The error wraps [model.ErrNoField] also if T is not a struct.
-func ModelAs[T any](c *Core, db *gorm.DB) (*Model, error) {
-	if err := model.CheckStruct[T](); err != nil {
-		return nil, err
-	}
-	return c.Model(db, new(T))
-}
-
 // New returns a pointer to a new row.
 func (m *Model) New() any { return m.plan.NewRow() }
 

@@ -3,6 +3,7 @@ package lookup
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/uidplugin/uidplugin/internal/model"
@@ -11,8 +12,8 @@ import (
 
 // FindAs loads the rows of T whose primary keys are ids, in the order of ids. A missing row is nil.
 func FindAs[T any](ctx context.Context, loc *Locator, db *gorm.DB, ids []int64) ([]*T, error) {
-	if err := model.CheckStruct[T](); err != nil {
-		return nil, err
+	if t := reflect.TypeFor[T](); t.Kind() != reflect.Struct { // GORM would accept pointers and slices of structs
+		return nil, fmt.Errorf("%w: the type parameter T is %v, but it must be the struct of a model", model.ErrNoField, t)
 	}
 	p, _, err := loc.Catalog.KeyOf(db, new(T))
 	if err != nil {

@@ -39,15 +39,6 @@ func isModel(t reflect.Type) bool {
 	return t != nil && t.Kind() == reflect.Struct
 }
 
-// CheckStruct returns an error that wraps [ErrNoField] if T is not a struct. GORM takes a pointer to a struct, or a slice
-// of them, for the model, too, but no row can be read into it.
-func CheckStruct[T any]() error {
-	if t := reflect.TypeFor[T](); t.Kind() != reflect.Struct {
-		return fmt.Errorf("%w: the type parameter T is %v, but it must be the struct of a model", ErrNoField, t)
-	}
-	return nil
-}
-
 // ParseElsewhere returns the schema that GORM's migrator uses if the handle names another table, as after db.Table, or
 // nil. GORM uses it neither for other tables nor for creates.
 func ParseElsewhere(db *gorm.DB, model any) *schema.Schema {
