@@ -23,7 +23,8 @@ deleted. The keys are those of the tables in WORKER_NODE and of segments; name o
 the statements leave to you.
 
 With --yes it runs the statements. It refuses while processes hold slots, because they need the tables, and while rows
-wait for consumers. If a statement fails, run it again. On MySQL, numbering a key copies the table and blocks writes: pass a long --timeout.
+wait for consumers. If a statement fails, run it again. On MySQL, numbering a key copies the table and blocks writes:
+pass a long --timeout.
 
 With WithRegistry, pass --database NAME=DSN for each other database. With several regions, run it in each of them.
 The document "Removing the plugin" has the steps in the program.`,
