@@ -65,7 +65,7 @@ func (g *guard) broken() (err error, misuse bool) {
 
 // refuse returns an error if the guard must not send a statement. query is empty for a prepared one, which was checked.
 func (g *guard) refuse(query string) error {
-	if ends.MatchString(query) || g.mysql && commits.MatchString(query) {
+	if ends.MatchString(query) || g.mysql && commits.MatchString(query) && !stays.MatchString(query) {
 		return g.misused(fmt.Sprintf("end its transaction by %.20q", strings.TrimSpace(query)))
 	}
 	if g.sqlite && !g.lives() {
@@ -79,17 +79,20 @@ func (g *guard) refuse(query string) error {
 	return err
 }
 
-// ends matches statements that end a transaction, and commits those before which MySQL and MariaDB commit. Some are not
-// recognized, such as those in procedures; the savepoint finds them afterwards.
+// ends matches statements that end a transaction, and commits those before which MySQL and MariaDB commit, except that
+// stays matches some of these. Others are not recognized, such as those in procedures; the savepoint finds them
+// afterwards.
 var (
-	ends    = beginning(`COMMIT|END|ABORT|BEGIN|(START|PREPARE)\s+TRANSACTION|ROLLBACK(\s+(WORK|TRANSACTION|AND\b.*))?\s*(;|$)`)
-	commits = beginning(`(ALTER|ANALYZE|FLUSH|GRANT|LOCK|OPTIMIZE|RENAME|REPAIR|REVOKE|TRUNCATE)\s|` +
-		`(CREATE|DROP)\s+([^T\s]|T[^E]|TE[^M])|SET\s+(SESSION\s+|@@(SESSION\.)?)?AUTOCOMMIT\b`) // not TEMPORARY
+	ends = beginning(`(COMMIT|END|ABORT|(START|PREPARE)\s+TRANSACTION)\b|BEGIN\s*($|[^N\s\w])|BEGIN\s+[^N\s]|` + // not BEGIN NOT ATOMIC
+		`ROLLBACK(\s+(WORK|TRANSACTION))?\s*($|[;/-]|(AND|NO|PREPARED|RELEASE)\b)`) // not ROLLBACK TO
+	commits = beginning(`(ALTER|CREATE|DROP|FLUSH|GRANT|LOCK|OPTIMIZE|RENAME|REPAIR|REVOKE|TRUNCATE)\s|` +
+		`ANALYZE\s+(\w+\s+)?TABLES?\b|SET\s+((SESSION|LOCAL)\s+|@@((SESSION|LOCAL)\.)?)?AUTOCOMMIT\b`)
+	stays = beginning(`(CREATE(\s+OR\s+REPLACE)?|DROP)\s+TEMPORARY\s|DROP\s+PREPARE\s`)
 )
 
 // beginning matches statements, perhaps after comments.
 func beginning(words string) *regexp.Regexp {
-	return regexp.MustCompile(`(?is)^(\s|--[^\n]*\n|/\*.*?\*/)*(` + words + `)`)
+	return regexp.MustCompile(`(?is)^(\s|;|(--|#)[^\n]*\n|/\*.*?\*/)*(` + words + `)`)
 }
 
 // observe remembers an error after which the transaction may have ended.
