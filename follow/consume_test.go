@@ -497,3 +497,77 @@ func TestConsume_AnUnreadableRowKeepsADatabaseInMemory(t *testing.T) {
 	})
 	checkEffects(t, db, "mails")
 }
+
+// A row that fails at COMMIT closes no connection, because a database in memory ends with it.
+func TestConsume_AFailedCommitKeepsADatabaseInMemory(t *testing.T) {
+	t.Parallel()
+	db := testkit.SQLite{Path: ":memory:", Params: []string{"_pragma=foreign_keys(1)"}}.Open(t)
+	pool, err := db.DB()
+	testkit.Must(t, err)
+	pool.SetMaxOpenConns(1)
+	testkit.Must(t, db.Use(uidtest.Sequential()))
+	testkit.Must(t, db.AutoMigrate(&ticket{}))
+	testkit.Must(t, db.Exec("CREATE TABLE seats (name TEXT PRIMARY KEY)").Error)
+	testkit.Must(t, db.Exec("CREATE TABLE effects (n INTEGER PRIMARY KEY, consumer TEXT, ticket INTEGER,"+
+		" seat TEXT REFERENCES seats (name) DEFERRABLE INITIALLY DEFERRED)").Error)
+	testkit.Must(t, follow.Enable(t.Context(), db, &ticket{}))
+	testkit.Must(t, db.Create(&[]ticket{{Seat: "1A"}}).Error)
+	var calls atomic.Int64
+	until(t, db, 1, func(ctx context.Context) error {
+		return follow.Consume(ctx, db, "mails", func(tx *gorm.DB, row *ticket) error {
+			if calls.Add(1) > 1 {
+				if err := tx.Exec("INSERT INTO seats VALUES (?)", row.Seat).Error; err != nil {
+					return err
+				}
+			}
+			return tx.Exec("INSERT INTO effects (consumer, ticket, seat) VALUES ('mails', ?, ?)", row.ID, row.Seat).Error
+		})
+	})
+	checkEffects(t, db, "mails")
+}
+
+// A server that does not answer keeps no consumer from ending.
+func TestConsume_EndsWhileAFetchWaitsForTheServer(t *testing.T) {
+	t.Parallel()
+	var wire testkit.Wire
+	db := wire.Open(t, testkit.SQLite{Path: testkit.SQLitePath(t)})
+	plugintest.Use(t, db, uidplugin.WithWorkerID(1))
+	testkit.Must(t, db.AutoMigrate(&ticket{}, &effect{}))
+	testkit.Must(t, follow.Enable(t.Context(), db, &ticket{}, follow.WithSlack(20*time.Millisecond)))
+	issue(t, db, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var fetching atomic.Int64
+	release := make(chan struct{})
+	defer close(release)
+	var stuck atomic.Bool
+	wire.Set(func(c *testkit.Crossing) error {
+		if c.Inside && strings.Contains(c.SQL, "FROM `tickets`") {
+			fetching.Store(int64(c.Conn))
+		}
+		if c.SQL == "BEGIN" && stuck.Load() {
+			cancel()
+			select {
+			case <-c.Context.Done():
+				return c.Context.Err()
+			case <-release:
+				return errors.New("no network")
+			}
+		}
+		err := c.Run()
+		if c.Is("UPDATE UID_CURSOR") && !c.Inside { // the consumer holds the cursor; the next transaction fetches
+			stuck.Store(true)
+		}
+		return err
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- follow.Consume(ctx, db, "mails", write("mails")) }()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the consumer does not end")
+	}
+}

@@ -189,21 +189,28 @@ func (r *reader[T]) query(ctx context.Context, cursor engine.Cursor, limit int, 
 
 // transaction calls f in a transaction. If a consumer may have changed the cursor and COMMIT fails, it closes the
 // connection: COMMIT leaves the transaction of SQLite open if the file is locked, and the pool would hand it out. It
-// does not do so after an error of f, because a database in memory ends with its connection.
+// does not do so after other errors, because a database in memory ends with its connection.
 func (r *reader[T]) transaction(ctx context.Context, isolation *sql.TxOptions, f func(tx *gorm.DB) error) error {
 	if r.in.Before == nil {
 		return r.handle.WithContext(ctx).Transaction(f, isolation)
 	}
-	var failed error
+	var failed error // before COMMIT
 	err := r.db.Together(ctx, func(ctx context.Context, conn *sqldb.DB) error {
-		handle := r.handle.WithContext(context.WithoutCancel(ctx)) // else COMMIT fails if the context ends before it
+		own, cancel := context.WithCancel(context.WithoutCancel(ctx)) // COMMIT would fail if the context ends before it
+		defer cancel()
+		stop := context.AfterFunc(ctx, cancel) // but BEGIN should, because a server may never answer
+		handle, done := r.handle.WithContext(own), false
 		handle.Statement.ConnPool = conn.Pool()
 		err := handle.Transaction(func(tx *gorm.DB) error {
-			failed = f(tx.WithContext(ctx))
-			return failed
+			if !stop() {
+				return ctx.Err()
+			}
+			err := f(tx.WithContext(ctx))
+			done = err == nil
+			return err
 		}, isolation)
-		if failed != nil && !errors.Is(failed, driver.ErrBadConn) {
-			return nil
+		if failed = nil; !done && !errors.Is(err, driver.ErrBadConn) {
+			failed, err = err, nil
 		}
 		return err
 	})

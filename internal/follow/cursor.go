@@ -223,7 +223,7 @@ func (c *cursorRow) limit(ctx context.Context, conn *sqldb.DB, handler bool) (re
 		back += ", SESSION autocommit = @uid_auto"
 	}
 	err = conn.ExecRaw(ctx, fmt.Sprintf(set, int(idleLimit.Seconds())))
-	return func() error { return conn.ExecRaw(ctx, back) }, err
+	return func() error { return conn.ExecRaw(context.WithoutCancel(ctx), back) }, err
 }
 
 // DatabaseName returns the name of a database; on SQLite that of its file, or "".

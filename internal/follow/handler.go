@@ -121,7 +121,7 @@ func (c *cursorRow) transact(ctx context.Context, conn *sql.Conn, step consumer.
 	}
 	if err == nil && a.outcome == consumer.Committed {
 		if failed := end("COMMIT", tx.Commit); failed != nil { // a deferred constraint, or the answer was lost
-			a = attempt{consumer.Again, failed, true}
+			a = attempt{consumer.Again, failed, !c.rolledBack(ctx, conn)}
 		}
 		return a, nil
 	}
@@ -129,6 +129,12 @@ func (c *cursorRow) transact(ctx context.Context, conn *sql.Conn, step consumer.
 		a.unusable = true // the server rolls back when the connection is closed
 	}
 	return a, err
+}
+
+// rolledBack rolls back after a COMMIT that has failed, and reports whether the connection can be used again. SQLite keeps
+// the transaction, and a database in memory would end with its connection. Other connections should be closed.
+func (c *cursorRow) rolledBack(ctx context.Context, conn *sql.Conn) bool {
+	return c.db.Dialect() == "sqlite" && c.db.On(conn).ExecRaw(ctx, "ROLLBACK") == nil
 }
 
 // handle handles rows in hand. If the connection breaks before the handler was called, it tries again on another one.
