@@ -571,3 +571,58 @@ func TestConsume_EndsWhileAFetchWaitsForTheServer(t *testing.T) {
 		t.Error("the consumer does not end")
 	}
 }
+
+// The database of the events loses commits. Before a process can set the cursor back, another one does so, which then
+// handles the rows again. They must not come a third time once the first process works again.
+func TestConsume_GoesBackOnceIfAnotherProcessDoesSo(t *testing.T) {
+	t.Parallel()
+	db := tickets(t, nil, 3)
+	var wire testkit.Wire
+	file := testkit.SQLite{Path: testkit.SQLitePath(t)}
+	into, operator := wire.Open(t, file), file.Open(t)
+	testkit.Must(t, into.AutoMigrate(&effect{}))
+	var ids []int64
+	testkit.Must(t, db.Model(&ticket{}).Order("id").Pluck("id", &ids).Error)
+	back := ids[1]
+	set := func(last int64, holder string, until time.Time) {
+		err := operator.Exec("UPDATE UID_CURSOR SET LAST_ID = ?, HOLDER = ?, HOLDER_UNTIL = ?", last, holder, until.UnixMilli()).Error
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	until(t, operator, 4, func(ctx context.Context) error {
+		go func() {
+			for n := int64(0); n < 3 && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+				_ = operator.Model(&effect{}).Count(&n).Error
+			}
+			var moved atomic.Bool
+			wire.Set(func(c *testkit.Crossing) error {
+				if c.Is("UPDATE UID_CURSOR") && len(c.Args) > 0 && c.Args[0].Value == back-1 && !moved.Swap(true) {
+					set(back-1, "other", time.Now().Add(5*time.Second))
+					return testkit.ErrLost
+				}
+				return c.Run()
+			})
+			if err := db.Exec("UPDATE UID_FOLLOW SET PUBLISHED = ?", back).Error; err != nil {
+				t.Error(err)
+			}
+			for ctx.Err() == nil { // until the first process stands by
+				if c := follow.Stats(db)[0].Consumers; len(c) > 0 && int64(c[0].Last) == back-1 {
+					break
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			set(ids[2], "", time.Now())
+			if err := db.Create(&ticket{Seat: "1A"}).Error; err != nil {
+				t.Error(err)
+			}
+		}()
+		return follow.Consume(ctx, db, "mails", write("mails"), follow.Into(into), follow.WithRewind())
+	})
+	var got, want []int64
+	testkit.Must(t, db.Model(&ticket{}).Order("id").Pluck("id", &want).Error)
+	testkit.Must(t, operator.Model(&effect{}).Order("n").Pluck("ticket", &got).Error)
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("the effects are of %v, not %v", got, want)
+	}
+}

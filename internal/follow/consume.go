@@ -192,7 +192,9 @@ func (c *consuming[T]) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.process.Seen(row, found)
+	if c.process.Seen(row, found); row.Last < c.lowest { // the consumer has gone back, perhaps by another process
+		c.lowest = math.MaxInt64
+	}
 	c.state.set(func(s *ConsumerState) {
 		s.Last, s.Holds, s.Paused = row.Last, c.process.Holds(), row.Paused
 		if s.StuckID = row.StuckID; row.StuckID == 0 {
