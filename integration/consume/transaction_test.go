@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/follow"
@@ -340,4 +341,42 @@ func TestConsume_ARowFailsAtCommit(t *testing.T) {
 		finished(t, db, "mails")
 		r.stop(t)
 	}, "postgres")
+}
+
+// ending ends the context of its consumer while its row is read.
+type ending order
+
+func (ending) TableName() string { return "orders" }
+
+func (*ending) AfterFind(tx *gorm.DB) error {
+	if end, ok := tx.Statement.Context.Value(ending{}).(*context.CancelFunc); ok {
+		(*end)()
+	}
+	return nil
+}
+
+// A fetch limits how long its connection may be idle. The connection goes back to the pool of the application, where
+// the server would close it.
+func TestConsume_AFetchThatEndsKeepsNoLimit(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := shop(t, d, nil)
+		pool, err := db.DB()
+		testkit.Must(t, err)
+		pool.SetMaxOpenConns(1)
+		place(t, db, 1, "Ulm")
+		before, after := 0, 0
+		testkit.Must(t, db.Raw("SELECT @@SESSION.wait_timeout").Scan(&before).Error)
+		var cancel context.CancelFunc
+		ctx := context.WithValue(t.Context(), ending{}, &cancel)
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
+		err = follow.Consume(ctx, db, "mails", func(*gorm.DB, *ending) error { return nil })
+		testkit.IsError(t, err, context.Canceled)
+		testkit.Must(t, db.Raw("SELECT @@SESSION.wait_timeout").Scan(&after).Error)
+		if before != after {
+			t.Errorf("wait_timeout is %d instead of %d", after, before)
+		}
+		testkit.Eventually(t, "all connections are given back", time.Minute, func() bool { return pool.Stats().InUse == 0 })
+	}, "mariadb", "mysql")
 }
