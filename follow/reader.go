@@ -189,9 +189,10 @@ func (r *reader[T]) query(ctx context.Context, cursor engine.Cursor, limit int, 
 
 // transaction calls f in a transaction. If a consumer may have changed the cursor and COMMIT fails, it closes the
 // connection: COMMIT leaves the transaction of SQLite open if the file is locked, and the pool would hand it out. It
-// does not do so after other errors, because a database in memory ends with its connection.
+// does not do so after other errors, because a database in memory ends with its connection. A pool that another plugin
+// has wrapped may hand out no connection to close.
 func (r *reader[T]) transaction(ctx context.Context, isolation *sql.TxOptions, f func(tx *gorm.DB) error) error {
-	if r.in.Before == nil {
+	if r.in.Before == nil || !r.db.HandsOut() {
 		return r.handle.WithContext(ctx).Transaction(f, isolation)
 	}
 	var failed error // before COMMIT

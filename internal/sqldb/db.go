@@ -86,6 +86,12 @@ func (d *DB) On(pool gorm.ConnPool) *DB {
 // Pool returns what the statements are sent to.
 func (d *DB) Pool() gorm.ConnPool { return d.pool }
 
+// HandsOut reports whether the pool hands out connections.
+func (d *DB) HandsOut() bool {
+	_, ok := d.pool.(connector)
+	return ok
+}
+
 // Dialect returns the name of the dialect, such as "mysql".
 func (d *DB) Dialect() string { return d.gorm.Dialector.Name() }
 
