@@ -200,6 +200,7 @@ func (r *reader[T]) transaction(ctx context.Context, isolation *sql.TxOptions, f
 		own, cancel := context.WithCancel(context.WithoutCancel(ctx)) // COMMIT would fail if the context ends before it
 		defer cancel()
 		stop := context.AfterFunc(ctx, cancel) // but BEGIN should, because a server may never answer
+		defer stop()
 		handle, done := r.handle.WithContext(own), false
 		handle.Statement.ConnPool = conn.Pool()
 		err := handle.Transaction(func(tx *gorm.DB) error {

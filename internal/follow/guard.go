@@ -83,11 +83,12 @@ func (g *guard) refuse(query string) error {
 // stays matches some of these. Others are not recognized, such as those in procedures; the savepoint finds them
 // afterwards.
 var (
-	ends = beginning(`(COMMIT|END|ABORT|(START|PREPARE)\s+TRANSACTION)\b|BEGIN\s*($|[^N\s\w])|BEGIN\s+[^N\s]|` + // not BEGIN NOT ATOMIC
-		`ROLLBACK(\s+(WORK|TRANSACTION))?\s*($|[;/-]|(AND|NO|PREPARED|RELEASE)\b)`) // not ROLLBACK TO
+	ends = beginning(`(COMMIT|END|ABORT|(START|PREPARE)\s+TRANSACTION)\b|` +
+		`BEGIN\s*($|[^N\s\w])|BEGIN\s+[^N\s]|` + // not BEGIN NOT ATOMIC
+		`ROLLBACK(\s+(WORK|TRANSACTION))?\s*($|[;/#-]|(AND|NO|PREPARED|RELEASE)\b)`) // not ROLLBACK TO
 	commits = beginning(`(ALTER|CREATE|DROP|FLUSH|GRANT|LOCK|OPTIMIZE|RENAME|REPAIR|REVOKE|TRUNCATE)\s|` +
 		`ANALYZE\s+(\w+\s+)?TABLES?\b|SET\s+((SESSION|LOCAL)\s+|@@((SESSION|LOCAL)\.)?)?AUTOCOMMIT\b`)
-	stays = beginning(`(CREATE(\s+OR\s+REPLACE)?|DROP)\s+TEMPORARY\s|DROP\s+PREPARE\s`)
+	stays = beginning(`(CREATE(\s+OR\s+REPLACE)?|DROP)\s+TEMPORARY\s+TABLES?\b|DROP\s+PREPARE\s`)
 )
 
 // beginning matches statements, perhaps after comments.

@@ -131,8 +131,8 @@ func (c *cursorRow) transact(ctx context.Context, conn *sql.Conn, step consumer.
 	return a, err
 }
 
-// rolledBack rolls back after a COMMIT that has failed, and reports whether the connection can be used again. SQLite keeps
-// the transaction, and a database in memory would end with its connection. Other connections should be closed.
+// rolledBack rolls back after a COMMIT that has failed, and reports whether the connection can be used again. SQLite
+// keeps the transaction, and a database in memory would end with its connection. Others should be closed.
 func (c *cursorRow) rolledBack(ctx context.Context, conn *sql.Conn) bool {
 	return c.db.Dialect() == "sqlite" && c.db.On(conn).ExecRaw(ctx, "ROLLBACK") == nil
 }
