@@ -93,7 +93,7 @@ var (
 
 // beginning matches statements, perhaps after comments.
 func beginning(words string) *regexp.Regexp {
-	return regexp.MustCompile(`(?is)^(\s|;|(--|#)[^\n]*\n|/\*.*?\*/)*(` + words + `)`)
+	return regexp.MustCompile(`(?is)^(\s|;|(--|#)[^\n]*\n|/\*([^*]|\*+[^*/])*\*+/)*(` + words + `)`)
 }
 
 // observe remembers an error after which the transaction may have ended.

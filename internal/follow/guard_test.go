@@ -19,7 +19,8 @@ func TestGuard_RefusesStatementsThatEndTheTransaction(t *testing.T) {
 		"BEGIN NOT ATOMIC INSERT INTO t VALUES (1); END": "", "CREATE OR REPLACE TEMPORARY TABLE t (n int)": "",
 		"CREATE TEMPORARY TABLE t (n int)": "", "DROP TEMPORARY TABLE t": "", "DROP  TEMPORARY TABLE t": "", "ANALYZE SELECT 1": "",
 		"ANALYZE FORMAT=JSON SELECT 1": "", "DROP PREPARE p": "", "INSERT INTO t VALUES ('; COMMIT')": "", "CALL p()": "",
-		"/*+ COMMIT */ SELECT 1": "", "DO $$ BEGIN NULL; END $$": "", "SET @autocommit = 1": "", "(SELECT 1)": "",
+		"/* a */ SELECT CASE n WHEN 1 THEN 2 /* b */ END FROM t": "", "/* a */ SELECT 1 FROM t /* b */ LOCK IN SHARE MODE": "",
+		"/** a **/COMMIT": "all", "/**//*/ a */ COMMIT": "all", "/*+ COMMIT */ SELECT 1": "", "DO $$ BEGIN NULL; END $$": "", "SET @autocommit = 1": "", "(SELECT 1)": "",
 		"REPLACE INTO t VALUES (1)": "", "WITH a AS (SELECT 1) SELECT 1": "", "SAVEPOINT commit": "", "RELEASE SAVEPOINT a": "",
 	} {
 		got := ""
