@@ -626,3 +626,60 @@ func TestConsume_GoesBackOnceIfAnotherProcessDoesSo(t *testing.T) {
 		t.Errorf("the effects are of %v, not %v", got, want)
 	}
 }
+
+// A statement of a handler ends the transaction. The connection stays open, because a database in memory ends with it.
+func TestConsume_AnEndedTransactionKeepsADatabaseInMemory(t *testing.T) {
+	t.Parallel()
+	db := testkit.SQLite{Path: ":memory:", Pool: 1}.Open(t)
+	testkit.Must(t, db.Use(uidtest.Sequential()))
+	testkit.Must(t, db.AutoMigrate(&ticket{}, &effect{}))
+	testkit.Must(t, follow.Enable(t.Context(), db, &ticket{}))
+	issue(t, db, 2)
+	failed := false
+	until(t, db, 2, func(ctx context.Context) error {
+		return follow.Consume(ctx, db, "mails", func(tx *gorm.DB, row *ticket) error {
+			if !failed {
+				failed = true
+				return tx.Exec("INSERT OR ROLLBACK INTO tickets (id) VALUES (?)", row.ID).Error
+			}
+			return write("mails")(tx, row)
+		})
+	})
+	checkEffects(t, db, "mails")
+}
+
+// COMMIT does not return, as on a network drive. The consumer still logs that, and ends with its context.
+func TestConsume_EndsWhileACommitDoesNotReturn(t *testing.T) {
+	t.Parallel()
+	var wire testkit.Wire
+	db := wire.Open(t, testkit.SQLite{Path: testkit.SQLitePath(t)})
+	plugintest.Use(t, db, uidplugin.WithWorkerID(1))
+	testkit.Must(t, db.AutoMigrate(&ticket{}, &effect{}))
+	testkit.Must(t, follow.Enable(t.Context(), db, &ticket{}, follow.WithSlack(20*time.Millisecond)))
+	issue(t, db, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	release := make(chan struct{})
+	defer close(release)
+	var handling atomic.Int64
+	wire.Set(func(c *testkit.Crossing) error {
+		if c.Inside && c.Is("INSERT INTO effects") {
+			handling.Store(int64(c.Conn))
+		}
+		if c.SQL == "COMMIT" && handling.Load() == int64(c.Conn) {
+			cancel()
+			<-release
+		}
+		return c.Run()
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- follow.Consume(ctx, db, "mails", write("mails")) }()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the consumer does not end")
+	}
+}

@@ -121,20 +121,26 @@ func (c *cursorRow) transact(ctx context.Context, conn *sql.Conn, step consumer.
 	}
 	if err == nil && a.outcome == consumer.Committed {
 		if failed := end("COMMIT", tx.Commit); failed != nil { // a deferred constraint, or the answer was lost
-			a = attempt{consumer.Again, failed, !c.rolledBack(ctx, conn)}
+			a = attempt{consumer.Again, failed, !c.rolledBack(ctx, conn, failed)}
 		}
 		return a, nil
 	}
 	if failed := end("ROLLBACK", tx.Rollback); err == nil && failed != nil {
-		a.unusable = true // the server rolls back when the connection is closed
+		a.unusable = !c.rolledBack(ctx, conn, failed) // a server rolls back when the connection is closed
 	}
 	return a, err
 }
 
-// rolledBack rolls back after a COMMIT that has failed, and reports whether the connection can be used again. SQLite
-// keeps the transaction, and a database in memory would end with its connection. Others should be closed.
-func (c *cursorRow) rolledBack(ctx context.Context, conn *sql.Conn) bool {
-	return c.db.Dialect() == "sqlite" && c.db.On(conn).ExecRaw(ctx, "ROLLBACK") == nil
+// rolledBack reports whether the connection can be used again after COMMIT or ROLLBACK has failed. On SQLite it rolls
+// back: COMMIT may keep the transaction, and ROLLBACK fails if a statement has ended it. A database in memory would end
+// with its connection. Others should be closed, as should one that is still busy.
+func (c *cursorRow) rolledBack(ctx context.Context, conn *sql.Conn, failed error) bool {
+	if c.db.Dialect() != "sqlite" || errors.Is(failed, context.DeadlineExceeded) {
+		return false
+	}
+	own := c.db.On(conn)
+	_ = own.ExecRaw(ctx, "ROLLBACK")
+	return own.ExecRaw(ctx, "BEGIN") == nil && own.ExecRaw(ctx, "ROLLBACK") == nil
 }
 
 // handle handles rows in hand. If the connection breaks before the handler was called, it tries again on another one.
