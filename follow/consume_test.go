@@ -683,3 +683,44 @@ func TestConsume_EndsWhileACommitDoesNotReturn(t *testing.T) {
 		t.Error("the consumer does not end")
 	}
 }
+
+// A server that does not answer BEGIN makes no consumer stand still without an error.
+func TestConsume_AFetchThatGetsNoAnswerFails(t *testing.T) {
+	t.Parallel()
+	var wire testkit.Wire
+	db := wire.Open(t, testkit.SQLite{Path: testkit.SQLitePath(t)})
+	plugintest.Use(t, db, uidplugin.WithWorkerID(1))
+	testkit.Must(t, db.AutoMigrate(&ticket{}, &effect{}))
+	testkit.Must(t, follow.Enable(t.Context(), db, &ticket{}, follow.WithSlack(20*time.Millisecond)))
+	issue(t, db, 1)
+	var holds atomic.Bool
+	answers := make(chan struct{})
+	wire.Set(func(c *testkit.Crossing) error {
+		if c.SQL == "BEGIN" && holds.Load() {
+			select {
+			case <-c.Context.Done():
+				return c.Context.Err()
+			case <-answers:
+			}
+		}
+		err := c.Run()
+		if c.Is("UPDATE UID_CURSOR") && !c.Inside { // the consumer holds the cursor; the next transaction fetches
+			holds.Store(true)
+		}
+		return err
+	})
+	until(t, db, 1, func(ctx context.Context) error {
+		go func() {
+			defer close(answers)
+			for begin := time.Now(); time.Since(begin) < 40*time.Second; time.Sleep(5 * time.Millisecond) {
+				c := follow.Stats(db)[0].Consumers
+				if len(c) > 0 && strings.Contains(fmt.Sprint(c[0].LastError), "BEGIN: no answer within 10s: ") { // not the mark's
+					return
+				}
+			}
+			t.Error("the consumer has no error")
+		}()
+		return follow.Consume(ctx, db, "mails", write("mails"))
+	})
+	checkEffects(t, db, "mails")
+}

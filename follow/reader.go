@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/uidplugin/uidplugin"
 	engine "github.com/uidplugin/uidplugin/internal/follow"
@@ -197,20 +198,24 @@ func (r *reader[T]) transaction(ctx context.Context, isolation *sql.TxOptions, f
 	}
 	var failed error // before COMMIT
 	err := r.db.Together(ctx, func(ctx context.Context, conn *sqldb.DB) error {
-		own, cancel := context.WithCancel(context.WithoutCancel(ctx)) // COMMIT would fail if the context ends before it
+		// If the context ended before COMMIT, database/sql would roll back, and close the connection.
+		own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		defer cancel()
-		stop := context.AfterFunc(ctx, cancel) // but BEGIN should, because a server may never answer
-		defer stop()
+		timer := time.AfterFunc(beginLimit, cancel)
+		defer timer.Stop()
 		handle, done := r.handle.WithContext(own), false
 		handle.Statement.ConnPool = conn.Pool()
 		err := handle.Transaction(func(tx *gorm.DB) error {
-			if !stop() {
-				return ctx.Err()
+			if !timer.Stop() {
+				return own.Err()
 			}
 			err := f(tx.WithContext(ctx))
 			done = err == nil
 			return err
 		}, isolation)
+		if own.Err() != nil {
+			err = fmt.Errorf("BEGIN: no answer within %v: %w", beginLimit, context.DeadlineExceeded)
+		}
 		if failed = nil; !done && !errors.Is(err, driver.ErrBadConn) {
 			failed, err = err, nil
 		}
@@ -218,6 +223,9 @@ func (r *reader[T]) transaction(ctx context.Context, isolation *sql.TxOptions, f
 	})
 	return cmp.Or(failed, err)
 }
+
+// beginLimit is how long BEGIN may take, because a server may never answer.
+const beginLimit = 10 * time.Second
 
 // after is the condition for rows after an id.
 func (r *reader[T]) after(id int64) clause.Expression {
