@@ -1,0 +1,410 @@
+package follow_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/follow"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/uidtest"
+	"gorm.io/gorm"
+)
+
+// A deferred constraint fails at COMMIT. The row fails like one whose handler fails: those before it take effect, an
+// operator sees it, and it goes on by itself.
+func TestConsume_ARowFailsAtCommit(t *testing.T) {
+	t.Parallel()
+	db := testkit.SQLite{Params: []string{"_pragma=foreign_keys(1)"}}.Open(t)
+	plugintest.Use(t, db, uidplugin.WithWorkerID(1))
+	testkit.Must(t, db.AutoMigrate(&ticket{}))
+	testkit.Must(t, db.Exec("CREATE TABLE seats (name TEXT PRIMARY KEY)").Error)
+	testkit.Must(t, db.Exec("CREATE TABLE effects (n INTEGER PRIMARY KEY, consumer TEXT, ticket INTEGER,"+
+		" seat TEXT REFERENCES seats (name) DEFERRABLE INITIALLY DEFERRED)").Error)
+	testkit.Must(t, db.Exec("INSERT INTO seats VALUES ('1A')").Error)
+	testkit.Must(t, follow.Enable(t.Context(), db, &ticket{}, follow.WithSlack(20*time.Millisecond)))
+	issue(t, db, 2)
+	unknown := ticket{Seat: "9Z"}
+	testkit.Must(t, db.Create(&unknown).Error)
+	issue(t, db, 1)
+	until(t, db, 4, func(ctx context.Context) error {
+		go func() {
+			var stuck struct {
+				ID    int64  `gorm:"column:STUCK_ID"`
+				Error string `gorm:"column:ERROR"`
+			}
+			for stuck.ID != int64(unknown.ID) && ctx.Err() == nil {
+				time.Sleep(5 * time.Millisecond)
+				_ = db.Table("UID_CURSOR").Take(&stuck).Error
+			}
+			if n := plugintest.Count(t, db, "effects"); n != 2 || !strings.Contains(stuck.Error, "FOREIGN KEY") {
+				t.Errorf("%d effects, and the error %q", n, stuck.Error)
+			}
+			_ = db.Exec("INSERT INTO seats VALUES ('9Z')").Error
+		}()
+		return follow.ConsumeBatch(ctx, db, "mails", 10, func(tx *gorm.DB, rows []*ticket) error {
+			for _, row := range rows {
+				err := tx.Exec("INSERT INTO effects (consumer, ticket, seat) VALUES ('mails', ?, ?)", row.ID, row.Seat).Error
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	checkEffects(t, db, "mails")
+}
+
+// The database of the events loses commits, and the statement that sets the cursor back fails once. The mark has passed
+// the cursor when the consumer tries again, so only what the process has seen tells that rows could be missed.
+func TestConsume_GoesBackAlsoIfThatFailsOnce(t *testing.T) {
+	t.Parallel()
+	db := tickets(t, nil, 3)
+	var wire testkit.Wire
+	into := wire.Open(t, testkit.SQLite{})
+	testkit.Must(t, into.AutoMigrate(&effect{}))
+	var ids []int64
+	testkit.Must(t, db.Model(&ticket{}).Order("id").Pluck("id", &ids).Error)
+	back := ids[1] // the mark with which the database has recovered: the last two rows come again
+	var failed atomic.Bool
+	until(t, into, 5, func(ctx context.Context) error {
+		go func() {
+			for n := int64(0); n < 3 && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+				_ = into.Model(&effect{}).Count(&n).Error
+			}
+			wire.Set(func(c *testkit.Crossing) error {
+				if c.Is("UPDATE UID_CURSOR") && len(c.Args) > 0 && c.Args[0].Value == back-1 && !failed.Swap(true) {
+					return testkit.ErrLost
+				}
+				return c.Run()
+			})
+			if err := db.Exec("UPDATE UID_FOLLOW SET PUBLISHED = ?", back).Error; err != nil {
+				t.Error(err)
+			}
+		}()
+		return follow.Consume(ctx, db, "mails", write("mails"), follow.Into(into), follow.WithRewind())
+	})
+	if !failed.Load() {
+		t.Error("no statement was lost")
+	}
+}
+
+// SQLite would commit later statements of the handler one by one, and the row comes again.
+func TestConsume_NoticesThatATransactionHasEnded(t *testing.T) {
+	t.Parallel()
+	db := tickets(t, uidtest.Sequential(), 2)
+	first := true
+	until(t, db, 2, func(ctx context.Context) error {
+		return follow.Consume(ctx, db, "mails", func(tx *gorm.DB, row *ticket) error {
+			if first {
+				first = false
+				testkit.Must(t, tx.Exec("UPDATE effects SET n = n; ROLLBACK").Error)
+			}
+			_ = write("mails")(tx, row) // the handler does not look
+			return nil
+		})
+	})
+	checkEffects(t, db, "mails")
+}
+
+// SQLite keeps a transaction whose COMMIT finds the file locked. It was given back to the pool, so nobody else could
+// write any more, and the consumer stood still for good.
+func TestConsume_ABusyCommitLeavesNoTransaction(t *testing.T) {
+	t.Parallel()
+	var wire testkit.Wire
+	file := testkit.SQLite{Path: testkit.SQLitePath(t)}
+	db := wire.Open(t, file)
+	plugintest.Use(t, db, uidplugin.WithWorkerID(1))
+	testkit.Must(t, db.AutoMigrate(&ticket{}, &effect{}))
+	testkit.Must(t, follow.Enable(t.Context(), db, &ticket{}, follow.WithSlack(20*time.Millisecond)))
+	issue(t, db, 3)
+	var fetching, busy atomic.Int64 // the connection that reads rows
+	wire.Set(func(c *testkit.Crossing) error {
+		if c.Inside && strings.Contains(c.SQL, "FROM `tickets`") {
+			fetching.Store(int64(c.Conn))
+		}
+		if c.SQL == "COMMIT" && fetching.Load() == int64(c.Conn) && busy.Add(1) <= 2 {
+			return errors.New("database is locked (5) (SQLITE_BUSY)")
+		}
+		return c.Run()
+	})
+	until(t, file.Open(t), 3, func(ctx context.Context) error { return follow.Consume(ctx, db, "mails", write("mails")) })
+	if busy.Load() < 2 {
+		t.Error("no COMMIT was busy")
+	}
+	checkEffects(t, db, "mails")
+}
+
+// A fragile ticket cannot be read while its seat is broken.
+type fragile ticket
+
+func (fragile) TableName() string { return "tickets" }
+
+func (f *fragile) AfterFind(*gorm.DB) error {
+	if f.Seat == "broken" {
+		return errors.New("the seat is broken")
+	}
+	return nil
+}
+
+// A database in memory ends with its connection, and a test of an application would then find no table.
+func TestConsume_AnUnreadableRowKeepsADatabaseInMemory(t *testing.T) {
+	t.Parallel()
+	db := testkit.SQLite{Path: ":memory:"}.Open(t)
+	pool, err := db.DB()
+	testkit.Must(t, err)
+	pool.SetMaxOpenConns(1)
+	testkit.Must(t, db.Use(uidtest.Sequential()))
+	testkit.Must(t, db.AutoMigrate(&ticket{}, &effect{}))
+	testkit.Must(t, follow.Enable(t.Context(), db, &ticket{}))
+	testkit.Must(t, db.Create(&[]ticket{{Seat: "1A"}, {Seat: "broken"}, {Seat: "1C"}}).Error)
+	until(t, db, 3, func(ctx context.Context) error {
+		go func() {
+			for { // until the rows before the broken one have come, and it failed
+				if s := follow.Stats(db); len(s) > 0 && len(s[0].Consumers) > 0 && s[0].Consumers[0].LastError != nil {
+					break
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			db.Model(&ticket{}).Where("id = 2").Update("seat", "1B")
+		}()
+		return follow.Consume(ctx, db, "mails", func(tx *gorm.DB, row *fragile) error { return write("mails")(tx, (*ticket)(row)) })
+	})
+	checkEffects(t, db, "mails")
+}
+
+// A row that fails at COMMIT closes no connection, because a database in memory ends with it.
+func TestConsume_AFailedCommitKeepsADatabaseInMemory(t *testing.T) {
+	t.Parallel()
+	db := testkit.SQLite{Path: ":memory:", Params: []string{"_pragma=foreign_keys(1)"}}.Open(t)
+	pool, err := db.DB()
+	testkit.Must(t, err)
+	pool.SetMaxOpenConns(1)
+	testkit.Must(t, db.Use(uidtest.Sequential()))
+	testkit.Must(t, db.AutoMigrate(&ticket{}))
+	testkit.Must(t, db.Exec("CREATE TABLE seats (name TEXT PRIMARY KEY)").Error)
+	testkit.Must(t, db.Exec("CREATE TABLE effects (n INTEGER PRIMARY KEY, consumer TEXT, ticket INTEGER,"+
+		" seat TEXT REFERENCES seats (name) DEFERRABLE INITIALLY DEFERRED)").Error)
+	testkit.Must(t, follow.Enable(t.Context(), db, &ticket{}))
+	testkit.Must(t, db.Create(&[]ticket{{Seat: "1A"}}).Error)
+	var calls atomic.Int64
+	until(t, db, 1, func(ctx context.Context) error {
+		return follow.Consume(ctx, db, "mails", func(tx *gorm.DB, row *ticket) error {
+			if calls.Add(1) > 1 {
+				if err := tx.Exec("INSERT INTO seats VALUES (?)", row.Seat).Error; err != nil {
+					return err
+				}
+			}
+			return tx.Exec("INSERT INTO effects (consumer, ticket, seat) VALUES ('mails', ?, ?)", row.ID, row.Seat).Error
+		})
+	})
+	checkEffects(t, db, "mails")
+}
+
+// A server that does not answer keeps no consumer from ending.
+func TestConsume_EndsWhileAFetchWaitsForTheServer(t *testing.T) {
+	t.Parallel()
+	testkit.SkipIfShort(t, "it waits for 10 s")
+	var wire testkit.Wire
+	db := wire.Open(t, testkit.SQLite{Path: testkit.SQLitePath(t)})
+	plugintest.Use(t, db, uidplugin.WithWorkerID(1))
+	testkit.Must(t, db.AutoMigrate(&ticket{}, &effect{}))
+	testkit.Must(t, follow.Enable(t.Context(), db, &ticket{}, follow.WithSlack(20*time.Millisecond)))
+	issue(t, db, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var fetching atomic.Int64
+	release := make(chan struct{})
+	defer close(release)
+	var stuck atomic.Bool
+	wire.Set(func(c *testkit.Crossing) error {
+		if c.Inside && strings.Contains(c.SQL, "FROM `tickets`") {
+			fetching.Store(int64(c.Conn))
+		}
+		if c.SQL == "BEGIN" && stuck.Load() {
+			cancel()
+			select {
+			case <-c.Context.Done():
+				return c.Context.Err()
+			case <-release:
+				return errors.New("no network")
+			}
+		}
+		err := c.Run()
+		if c.Is("UPDATE UID_CURSOR") && !c.Inside { // the consumer holds the cursor; the next transaction fetches
+			stuck.Store(true)
+		}
+		return err
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- follow.Consume(ctx, db, "mails", write("mails")) }()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	case <-time.After(2 * time.Minute):
+		t.Error("the consumer does not end")
+	}
+}
+
+// The database of the events loses commits. Before a process can set the cursor back, another one does so, which then
+// handles the rows again. They must not come a third time once the first process works again.
+func TestConsume_GoesBackOnceIfAnotherProcessDoesSo(t *testing.T) {
+	t.Parallel()
+	db := tickets(t, nil, 3)
+	var wire testkit.Wire
+	file := testkit.SQLite{Path: testkit.SQLitePath(t)}
+	into, operator := wire.Open(t, file), file.Open(t)
+	testkit.Must(t, into.AutoMigrate(&effect{}))
+	var ids []int64
+	testkit.Must(t, db.Model(&ticket{}).Order("id").Pluck("id", &ids).Error)
+	back := ids[1]
+	set := func(last int64, holder string, until time.Time) {
+		err := operator.Exec("UPDATE UID_CURSOR SET LAST_ID = ?, HOLDER = ?, HOLDER_UNTIL = ?", last, holder, until.UnixMilli()).Error
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	until(t, operator, 4, func(ctx context.Context) error {
+		go func() {
+			for n := int64(0); n < 3 && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+				_ = operator.Model(&effect{}).Count(&n).Error
+			}
+			var moved atomic.Bool
+			wire.Set(func(c *testkit.Crossing) error {
+				if c.Is("UPDATE UID_CURSOR") && len(c.Args) > 0 && c.Args[0].Value == back-1 && !moved.Swap(true) {
+					set(back-1, "other", time.Now().Add(5*time.Second))
+					return testkit.ErrLost
+				}
+				return c.Run()
+			})
+			if err := db.Exec("UPDATE UID_FOLLOW SET PUBLISHED = ?", back).Error; err != nil {
+				t.Error(err)
+			}
+			for ctx.Err() == nil { // until the first process stands by
+				if c := follow.Stats(db)[0].Consumers; len(c) > 0 && int64(c[0].Last) == back-1 {
+					break
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			set(ids[2], "", time.Now())
+			if err := db.Create(&ticket{Seat: "1A"}).Error; err != nil {
+				t.Error(err)
+			}
+		}()
+		return follow.Consume(ctx, db, "mails", write("mails"), follow.Into(into), follow.WithRewind())
+	})
+	var got, want []int64
+	testkit.Must(t, db.Model(&ticket{}).Order("id").Pluck("id", &want).Error)
+	testkit.Must(t, operator.Model(&effect{}).Order("n").Pluck("ticket", &got).Error)
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("the effects are of %v, not %v", got, want)
+	}
+}
+
+// A statement of a handler ends the transaction. The connection stays open, because a database in memory ends with it.
+func TestConsume_AnEndedTransactionKeepsADatabaseInMemory(t *testing.T) {
+	t.Parallel()
+	db := testkit.SQLite{Path: ":memory:", Pool: 1}.Open(t)
+	testkit.Must(t, db.Use(uidtest.Sequential()))
+	testkit.Must(t, db.AutoMigrate(&ticket{}, &effect{}))
+	testkit.Must(t, follow.Enable(t.Context(), db, &ticket{}))
+	issue(t, db, 2)
+	failed := false
+	until(t, db, 2, func(ctx context.Context) error {
+		return follow.Consume(ctx, db, "mails", func(tx *gorm.DB, row *ticket) error {
+			if !failed {
+				failed = true
+				return tx.Exec("INSERT OR ROLLBACK INTO tickets (id) VALUES (?)", row.ID).Error
+			}
+			return write("mails")(tx, row)
+		})
+	})
+	checkEffects(t, db, "mails")
+}
+
+// COMMIT does not return, as on a network drive. The consumer still logs that, and ends with its context.
+func TestConsume_EndsWhileACommitDoesNotReturn(t *testing.T) {
+	t.Parallel()
+	testkit.SkipIfShort(t, "it waits for 10 s")
+	var wire testkit.Wire
+	db := wire.Open(t, testkit.SQLite{Path: testkit.SQLitePath(t)})
+	plugintest.Use(t, db, uidplugin.WithWorkerID(1))
+	testkit.Must(t, db.AutoMigrate(&ticket{}, &effect{}))
+	testkit.Must(t, follow.Enable(t.Context(), db, &ticket{}, follow.WithSlack(20*time.Millisecond)))
+	issue(t, db, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	release := make(chan struct{})
+	defer close(release)
+	var handling atomic.Int64
+	wire.Set(func(c *testkit.Crossing) error {
+		if c.Inside && c.Is("INSERT INTO effects") {
+			handling.Store(int64(c.Conn))
+		}
+		if c.SQL == "COMMIT" && handling.Load() == int64(c.Conn) {
+			cancel()
+			<-release
+		}
+		return c.Run()
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- follow.Consume(ctx, db, "mails", write("mails")) }()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	case <-time.After(2 * time.Minute):
+		t.Error("the consumer does not end")
+	}
+}
+
+// A server that does not answer BEGIN makes no consumer stand still without an error.
+func TestConsume_AFetchThatGetsNoAnswerFails(t *testing.T) {
+	t.Parallel()
+	testkit.SkipIfShort(t, "it waits for 20 s")
+	var wire testkit.Wire
+	db := wire.Open(t, testkit.SQLite{Path: testkit.SQLitePath(t)})
+	plugintest.Use(t, db, uidplugin.WithWorkerID(1))
+	testkit.Must(t, db.AutoMigrate(&ticket{}, &effect{}))
+	testkit.Must(t, follow.Enable(t.Context(), db, &ticket{}, follow.WithSlack(20*time.Millisecond)))
+	issue(t, db, 1)
+	var holds atomic.Bool
+	answers := make(chan struct{})
+	wire.Set(func(c *testkit.Crossing) error {
+		if c.SQL == "BEGIN" && holds.Load() {
+			select {
+			case <-c.Context.Done():
+				return c.Context.Err()
+			case <-answers:
+			}
+		}
+		err := c.Run()
+		if c.Is("UPDATE UID_CURSOR") && !c.Inside { // the consumer holds the cursor; the next transaction fetches
+			holds.Store(true)
+		}
+		return err
+	})
+	until(t, db, 1, func(ctx context.Context) error {
+		go func() {
+			defer close(answers)
+			for begin := time.Now(); time.Since(begin) < 2*time.Minute; time.Sleep(5 * time.Millisecond) {
+				c := follow.Stats(db)[0].Consumers
+				if len(c) > 0 && strings.Contains(fmt.Sprint(c[0].LastError), "BEGIN: no answer within 10s: ") { // not the mark's
+					return
+				}
+			}
+			t.Error("the consumer has no error")
+		}()
+		return follow.Consume(ctx, db, "mails", write("mails"))
+	})
+	checkEffects(t, db, "mails")
+}
