@@ -288,14 +288,20 @@ func TestConsume_GoesBackOnceIfAnotherProcessDoesSo(t *testing.T) {
 			if err := db.Exec("UPDATE UID_FOLLOW SET PUBLISHED = ?", back).Error; err != nil {
 				t.Error(err)
 			}
-			for ctx.Err() == nil { // until the first process stands by
+			for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) { // until the first process stands by
 				if c := follow.Stats(db)[0].Consumers; len(c) > 0 && int64(c[0].Last) == back-1 {
 					break
 				}
-				time.Sleep(5 * time.Millisecond)
+				if moved.Load() {
+					set(back-1, "other", time.Now().Add(5*time.Second))
+				}
 			}
 			set(ids[2], "", time.Now())
-			if err := db.Create(&ticket{Seat: "1A"}).Error; err != nil {
+			err := follow.ErrTooLate // on a busy machine
+			for errors.Is(err, follow.ErrTooLate) {
+				err = db.Create(&ticket{Seat: "1A"}).Error
+			}
+			if err != nil {
 				t.Error(err)
 			}
 		}()
