@@ -113,10 +113,10 @@ func TestProcess_RepeatsConflictsAtOnce(t *testing.T) {
 func TestProcess_CountsAttemptsFromAnyNumber(t *testing.T) {
 	t.Parallel()
 	for attempts, want := range map[int]Row{
-		-1:            {Attempts: 1, RetryAt: 1000},
-		math.MinInt:   {Attempts: 1, RetryAt: 1000},
-		math.MaxInt32: {Attempts: 1<<30 + 1, RetryAt: Longest},
-		math.MaxInt:   {Attempts: 1<<30 + 1, RetryAt: Longest},
+		-1:          {Attempts: 1, RetryAt: 1000},
+		math.MinInt: {Attempts: 1, RetryAt: 1000},
+		1 << 30:     {Attempts: 1<<30 + 1, RetryAt: Longest},
+		math.MaxInt: {Attempts: 1<<30 + 1, RetryAt: Longest},
 	} {
 		p := seen(Row{Holder: "me", Until: Validity, Attempts: attempts})
 		p.Fetched(p.Next(0, true), true, []int64{7}, 7)
