@@ -17,6 +17,14 @@ import (
 	"gorm.io/gorm"
 )
 
+// consumerOf returns the state of the only consumer of a process, or none if it has not begun yet.
+func consumerOf(db *gorm.DB) (c follow.ConsumerStats) {
+	if tables := follow.Stats(db); len(tables) > 0 && len(tables[0].Consumers) > 0 {
+		c = tables[0].Consumers[0]
+	}
+	return c
+}
+
 // A deferred constraint fails at COMMIT. The row fails like one whose handler fails: those before it take effect, an
 // operator sees it, and it goes on by itself.
 func TestConsume_ARowFailsAtCommit(t *testing.T) {
@@ -167,7 +175,7 @@ func TestConsume_AnUnreadableRowKeepsADatabaseInMemory(t *testing.T) {
 	until(t, db, 3, func(ctx context.Context) error {
 		go func() {
 			for { // until the rows before the broken one have come, and it failed
-				if s := follow.Stats(db); len(s) > 0 && len(s[0].Consumers) > 0 && s[0].Consumers[0].LastError != nil {
+				if consumerOf(db).LastError != nil {
 					break
 				}
 				time.Sleep(5 * time.Millisecond)
@@ -289,7 +297,7 @@ func TestConsume_GoesBackOnceIfAnotherProcessDoesSo(t *testing.T) {
 				t.Error(err)
 			}
 			for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) { // until the first process stands by
-				if c := follow.Stats(db)[0].Consumers; len(c) > 0 && int64(c[0].Last) == back-1 {
+				if int64(consumerOf(db).Last) == back-1 {
 					break
 				}
 				if moved.Load() {
@@ -403,8 +411,7 @@ func TestConsume_AFetchThatGetsNoAnswerFails(t *testing.T) {
 		go func() {
 			defer close(answers)
 			for begin := time.Now(); time.Since(begin) < 2*time.Minute; time.Sleep(5 * time.Millisecond) {
-				c := follow.Stats(db)[0].Consumers
-				if len(c) > 0 && strings.Contains(fmt.Sprint(c[0].LastError), "BEGIN: no answer within 10s: ") { // not the mark's
+				if strings.Contains(fmt.Sprint(consumerOf(db).LastError), "BEGIN: no answer within 10s: ") { // not the mark's
 					return
 				}
 			}
