@@ -201,7 +201,7 @@ func (r *reader[T]) transaction(ctx context.Context, isolation *sql.TxOptions, f
 		// If the context ended before COMMIT, database/sql would roll back, and close the connection.
 		own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		defer cancel()
-		timer := time.AfterFunc(beginLimit, cancel)
+		timer := time.AfterFunc(engine.TransactionLimit, cancel)
 		defer timer.Stop()
 		handle, done := r.handle.WithContext(own), false
 		handle.Statement.ConnPool = conn.Pool()
@@ -214,7 +214,7 @@ func (r *reader[T]) transaction(ctx context.Context, isolation *sql.TxOptions, f
 			return err
 		}, isolation)
 		if own.Err() != nil {
-			err = fmt.Errorf("BEGIN: no answer within %v: %w", beginLimit, context.DeadlineExceeded)
+			err = fmt.Errorf("BEGIN: no answer within %v: %w", engine.TransactionLimit, context.DeadlineExceeded)
 		}
 		if failed = nil; !done && !errors.Is(err, driver.ErrBadConn) {
 			failed, err = err, nil
@@ -223,9 +223,6 @@ func (r *reader[T]) transaction(ctx context.Context, isolation *sql.TxOptions, f
 	})
 	return cmp.Or(failed, err)
 }
-
-// beginLimit is how long BEGIN may take, because a server may never answer.
-const beginLimit = 10 * time.Second
 
 // after is the condition for rows after an id.
 func (r *reader[T]) after(id int64) clause.Expression {

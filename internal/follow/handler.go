@@ -13,8 +13,8 @@ import (
 	"gorm.io/gorm"
 )
 
-// handlerLimit is how long BEGIN, COMMIT, and the wait for a connection may take.
-const handlerLimit = 10 * time.Second
+// TransactionLimit is how long BEGIN, COMMIT, and the wait for a connection may take.
+const TransactionLimit = 10 * time.Second
 
 // alone calls f with a connection of the pool. If f fails or panics, the connection is closed instead of given back.
 func alone(ctx context.Context, db *gorm.DB, f func(conn *sql.Conn) error) (err error) {
@@ -22,7 +22,7 @@ func alone(ctx context.Context, db *gorm.DB, f func(conn *sql.Conn) error) (err 
 	if err != nil {
 		return fmt.Errorf("%w: get the pool: %w", sqldb.ErrNoConnection, err)
 	}
-	wait, cancel := context.WithTimeout(ctx, handlerLimit)
+	wait, cancel := context.WithTimeout(ctx, TransactionLimit)
 	defer cancel()
 	conn, err := pool.Conn(wait)
 	if err != nil {
@@ -47,7 +47,7 @@ func alone(ctx context.Context, db *gorm.DB, f func(conn *sql.Conn) error) (err 
 // begin begins a transaction that goes on when ctx ends. Otherwise database/sql would roll back while the handler runs.
 func begin(ctx context.Context, conn *sql.Conn) (tx *sql.Tx, cancel context.CancelFunc, err error) {
 	ctx, cancel = context.WithCancel(context.WithoutCancel(ctx))
-	timer := time.AfterFunc(handlerLimit, cancel)
+	timer := time.AfterFunc(TransactionLimit, cancel)
 	if tx, err = conn.BeginTx(ctx, nil); err == nil && !timer.Stop() {
 		err = context.DeadlineExceeded
 	}
@@ -62,13 +62,13 @@ func begin(ctx context.Context, conn *sql.Conn) (tx *sql.Tx, cancel context.Canc
 func end(what string, f func() error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- f() }()
-	timer := time.NewTimer(handlerLimit)
+	timer := time.NewTimer(TransactionLimit)
 	defer timer.Stop()
 	var err error
 	select {
 	case err = <-ended:
 	case <-timer.C:
-		err = fmt.Errorf("no answer within %v: %w", handlerLimit, context.DeadlineExceeded)
+		err = fmt.Errorf("no answer within %v: %w", TransactionLimit, context.DeadlineExceeded)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", what, err)
