@@ -126,12 +126,7 @@ func TestConsume_NoticesThatATransactionHasEnded(t *testing.T) {
 func TestConsume_ABusyCommitLeavesNoTransaction(t *testing.T) {
 	t.Parallel()
 	var wire testkit.Wire
-	file := testkit.SQLite{Path: testkit.SQLitePath(t)}
-	db := wire.Open(t, file)
-	plugintest.Use(t, db, uidplugin.WithWorkerID(1))
-	testkit.Must(t, db.AutoMigrate(&ticket{}, &effect{}))
-	testkit.Must(t, follow.Enable(t.Context(), db, &ticket{}, follow.WithSlack(20*time.Millisecond)))
-	issue(t, db, 3)
+	db, file := wired(t, &wire, 3)
 	var fetching, busy atomic.Int64 // the connection that reads rows
 	wire.Set(func(c *testkit.Crossing) error {
 		if c.Inside && strings.Contains(c.SQL, "FROM `tickets`") {
@@ -220,11 +215,7 @@ func TestConsume_EndsWhileAFetchWaitsForTheServer(t *testing.T) {
 	t.Parallel()
 	testkit.SkipIfShort(t, "it waits for 10 s")
 	var wire testkit.Wire
-	db := wire.Open(t, testkit.SQLite{Path: testkit.SQLitePath(t)})
-	plugintest.Use(t, db, uidplugin.WithWorkerID(1))
-	testkit.Must(t, db.AutoMigrate(&ticket{}, &effect{}))
-	testkit.Must(t, follow.Enable(t.Context(), db, &ticket{}, follow.WithSlack(20*time.Millisecond)))
-	issue(t, db, 1)
+	db, _ := wired(t, &wire, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var fetching atomic.Int64
@@ -349,11 +340,7 @@ func TestConsume_EndsWhileACommitDoesNotReturn(t *testing.T) {
 	t.Parallel()
 	testkit.SkipIfShort(t, "it waits for 10 s")
 	var wire testkit.Wire
-	db := wire.Open(t, testkit.SQLite{Path: testkit.SQLitePath(t)})
-	plugintest.Use(t, db, uidplugin.WithWorkerID(1))
-	testkit.Must(t, db.AutoMigrate(&ticket{}, &effect{}))
-	testkit.Must(t, follow.Enable(t.Context(), db, &ticket{}, follow.WithSlack(20*time.Millisecond)))
-	issue(t, db, 1)
+	db, _ := wired(t, &wire, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	release := make(chan struct{})
@@ -386,11 +373,7 @@ func TestConsume_AFetchThatGetsNoAnswerFails(t *testing.T) {
 	t.Parallel()
 	testkit.SkipIfShort(t, "it waits for 20 s")
 	var wire testkit.Wire
-	db := wire.Open(t, testkit.SQLite{Path: testkit.SQLitePath(t)})
-	plugintest.Use(t, db, uidplugin.WithWorkerID(1))
-	testkit.Must(t, db.AutoMigrate(&ticket{}, &effect{}))
-	testkit.Must(t, follow.Enable(t.Context(), db, &ticket{}, follow.WithSlack(20*time.Millisecond)))
-	issue(t, db, 1)
+	db, _ := wired(t, &wire, 1)
 	var holds atomic.Bool
 	answers := make(chan struct{})
 	wire.Set(func(c *testkit.Crossing) error {

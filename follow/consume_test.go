@@ -32,10 +32,26 @@ func tickets(t *testing.T, plugin gorm.Plugin, n int) *gorm.DB {
 	} else {
 		plugintest.Use(t, db, uidplugin.WithWorkerID(1))
 	}
+	prepare(t, db, n)
+	return db
+}
+
+// prepare creates the tables, and n tickets, which are followed.
+func prepare(t *testing.T, db *gorm.DB, n int) {
+	t.Helper()
 	testkit.Must(t, db.AutoMigrate(&ticket{}, &effect{}))
 	testkit.Must(t, follow.Enable(t.Context(), db, &ticket{}, follow.WithSlack(20*time.Millisecond)))
 	issue(t, db, n)
-	return db
+}
+
+// wired returns a handle of a file with n followed tickets. Its statements cross the wire.
+func wired(t *testing.T, wire *testkit.Wire, n int) (*gorm.DB, testkit.SQLite) {
+	t.Helper()
+	file := testkit.SQLite{Path: testkit.SQLitePath(t)}
+	db := wire.Open(t, file)
+	plugintest.Use(t, db, uidplugin.WithWorkerID(1))
+	prepare(t, db, n)
+	return db, file
 }
 
 func issue(t *testing.T, db *gorm.DB, n int) {
