@@ -50,7 +50,6 @@ tests:
 test-short: ## the tests that need no server
 	go test $(PACKAGES)
 
-# go.work takes the highest version that any of its modules requires. An application may have the lowest.
 # A module of its own, and no part of go.work, because Vitess needs a newer Go than this library and takes minutes to build.
 # VITESS_FLAGS='-run Killed -vitess.for 10m' is the long form.
 test-vitess: export GOWORK := off
@@ -59,6 +58,7 @@ test-vitess: ## build Vitess, and test on a vtgate with two shards and a mysqld
 	go build -o "$$bin/" tool; \
 	export UID_TEST_VITESS=$$bin; ../servers.sh run --engines mysql -- go test -v -count 1 -timeout 0 . $(VITESS_FLAGS)
 
+# go.work takes the highest version that any of its modules requires. An application may have the lowest.
 minimum: export GOWORK := off
 minimum: export CI :=
 minimum: ## vet and test the root module alone, on SQLite, with the versions that its go.mod requires
