@@ -96,8 +96,8 @@ func Disable(ctx context.Context, db *gorm.DB, model any) error {
 //	err = db.Where("id > ? AND id < ?", last, settled).Order("id").Find(&events).Error
 //
 // Read the rows after Settled has returned, with a new snapshot, and from the primary. Settled waits for transactions
-// that have inserted rows into the table, unless another process is doing so already. The error is that of [Enable], or
-// wraps [ErrNotEnabled] or [uidplugin.ErrClock].
+// that have inserted rows into the table, unless another process is doing so already. It returns the errors of
+// [Enable], or wraps [ErrNotEnabled] or [uidplugin.ErrClock].
 func Settled(ctx context.Context, db *gorm.DB, model any) (uidplugin.ID, error) {
 	t, err := tableOf(db, model)
 	if err != nil {
@@ -133,7 +133,7 @@ func (t *table) settled(ctx context.Context, db *gorm.DB) (uidplugin.ID, error) 
 //
 // An error does not end the loop. A caller that continues makes Rows try again after a second. Errors come from the
 // database, or wrap [ErrNotEnabled], [uidplugin.ErrClock], [uidplugin.ErrFutureID] for a cursor in the future,
-// [uidplugin.ErrNegativeID], or those of Enable. Rows also refuses servers on which rows could be missed, such as
+// [uidplugin.ErrNegativeID], or an error of Enable. Rows also refuses servers on which rows could be missed, such as
 // replicas and nodes of Galera. When the context has ended, its cause is the last error.
 //
 // All followers of a table in a process share one goroutine and, while it waits for transactions, one connection.

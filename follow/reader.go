@@ -10,7 +10,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/uidplugin/uidplugin"
 	engine "github.com/uidplugin/uidplugin/internal/follow"
@@ -188,40 +187,38 @@ func (r *reader[T]) query(ctx context.Context, cursor engine.Cursor, limit int, 
 	return err
 }
 
-// transaction calls f in a transaction. If a consumer may have changed the cursor and COMMIT fails, it closes the
-// connection: COMMIT leaves the transaction of SQLite open if the file is locked, and the pool would hand it out. It
-// does not do so after other errors, because a database in memory ends with its connection. A pool that another plugin
-// has wrapped may hand out no connection to close.
+// transaction calls f in a transaction. For a consumer it uses a connection of its own, which it closes if COMMIT or
+// ROLLBACK fails: COMMIT leaves the transaction of SQLite open if the file is locked, and the pool would hand it out. A
+// pool that another plugin has wrapped may hand out no connection. BEGIN goes on when ctx ends, because database/sql
+// would close the connection then, and a database in memory with it.
 func (r *reader[T]) transaction(ctx context.Context, isolation *sql.TxOptions, f func(tx *gorm.DB) error) error {
 	if r.in.Before == nil || !r.db.HandsOut() {
 		return r.handle.WithContext(ctx).Transaction(f, isolation)
 	}
-	var failed error // before COMMIT
+	var failed error // and the connection can be used again
 	err := r.db.Together(ctx, func(ctx context.Context, conn *sqldb.DB) error {
-		// If the context ended before COMMIT, database/sql would roll back, and close the connection.
-		own, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		defer cancel()
-		timer := time.AfterFunc(engine.TransactionLimit, cancel)
-		defer timer.Stop()
-		handle, done := r.handle.WithContext(own), false
-		handle.Statement.ConnPool = conn.Pool()
-		err := handle.Transaction(func(tx *gorm.DB) error {
-			if !timer.Stop() {
-				return own.Err()
-			}
-			err := f(tx.WithContext(ctx))
-			done = err == nil
+		tx, err := sqldb.Begin(context.WithoutCancel(ctx), conn.Pool(), engine.TransactionLimit, isolation)
+		if err != nil {
 			return err
-		}, isolation)
-		if own.Err() != nil {
-			err = fmt.Errorf("BEGIN: no answer within %v: %w", engine.TransactionLimit, context.DeadlineExceeded)
 		}
-		if failed = nil; !done && !errors.Is(err, driver.ErrBadConn) {
-			failed, err = err, nil
+		defer tx.Close()
+		handle := r.handle.WithContext(ctx)
+		handle.Statement.ConnPool = tx
+		if failed = f(handle); failed == nil {
+			err = tx.Commit()
+		} else {
+			err = tx.Rollback()
 		}
-		return err
+		switch {
+		case errors.Is(failed, driver.ErrBadConn):
+			return failed
+		case err != nil && !conn.RolledBack(ctx, err):
+			return cmp.Or(failed, err)
+		}
+		failed = cmp.Or(failed, err)
+		return nil
 	})
-	return cmp.Or(failed, err)
+	return cmp.Or(err, failed)
 }
 
 // after is the condition for rows after an id.

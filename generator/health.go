@@ -40,7 +40,7 @@ func (g *Cached) Health() error {
 	return nil
 }
 
-// Health is as that of [Cached].
+// Health works as in [Cached].
 func (g *Snowflake) Health() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

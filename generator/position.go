@@ -50,7 +50,7 @@ func (s scale) fraction(ns uint64) uint64 {
 	return quotient(hi, lo, uint64(s.layout.Tick))
 }
 
-// count returns how many positions correspond to d, rounded down; at most all those of the layout.
+// count returns how many positions correspond to d, rounded down, and at most as many as the layout has.
 func (s scale) count(d time.Duration) uint64 {
 	tick := uint64(s.layout.Tick)
 	ticks, rest := uint64(max(d, 0))/tick, uint64(max(d, 0))%tick

@@ -11,7 +11,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/follow"
 )
 
-// FollowStatementsFor returns the statements that follow.Enable runs for a table, and those of follow.Disable, for
+// FollowStatementsFor returns the statements that follow.Enable runs for a table, and what follow.Disable runs, for
 // people who run migrations themselves. dialect is mysql, mariadb, postgres or sqlite. table is the name as in the
 // model, and key the column of the ids. schema is the schema of the table on PostgreSQL; empty means public. Other
 // dialects ignore it. Slack 0 means a second.

@@ -22,7 +22,7 @@ type version struct {
 	number int64
 }
 
-// old reports whether the tables are those of an earlier release.
+// old reports whether an earlier release has made the tables.
 func (v version) old() bool { return v.known && v.number < workernode.SchemaVersion }
 
 // versionOf reads the version of the tables. The error wraps uidplugin.ErrTable if this program is too old for them.

@@ -81,7 +81,8 @@ func sessionsOf(found []origin, layout generator.Layout) []Session {
 }
 
 // Sessions returns up to limit sessions that began before a time, the latest first; the zero time means all. It reads
-// only those of slot, unless slot is 0. For all slots the database sorts all sessions, and Until and Last are zero.
+// only those with this slot, unless slot is 0. For all slots the database sorts all sessions, and Until and Last are
+// zero.
 func (d *DB) Sessions(ctx context.Context, layout generator.Layout, slot int64, before time.Time, limit int) ([]Session, error) {
 	latest := int64(math.MaxInt64)
 	if !before.IsZero() {

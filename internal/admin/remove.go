@@ -111,7 +111,7 @@ func (d *DB) databases() (names []string, on map[string]*DB) {
 	return slices.Sorted(maps.Keys(on)), on
 }
 
-// knownTables returns the tables in WORKER_NODE, and counts those of databases without a connection.
+// knownTables returns the tables in WORKER_NODE, and counts the tables in databases without a connection.
 func (d *DB) knownTables(ctx context.Context) (known []workernode.Table, unseen map[string]int, err error) {
 	if !d.hasSpace() {
 		return nil, nil, nil

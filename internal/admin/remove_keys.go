@@ -11,7 +11,8 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// planKeys lets the database number the keys of tables: those in WORKER_NODE, those of segments, and the named ones.
+// planKeys lets the database number the keys of tables: the tables in WORKER_NODE, those with segments, and the named
+// ones.
 func (d *DB) planKeys(ctx context.Context, known []workernode.Table, named []string) (steps []RemovalStep, err error) {
 	free, err := d.firstFree(ctx)
 	if err != nil {

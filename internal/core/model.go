@@ -42,7 +42,7 @@ func (m *Model) Column() clause.Column {
 }
 
 // Where returns db restricted to rows that meet a condition on the key. more are added after the clauses of db have
-// been checked: it may have those of FindAs.
+// been checked: it may have the clauses of FindAs.
 func (m *Model) Where(ctx context.Context, db *gorm.DB, condition clause.Expression, more ...clause.Interface) *gorm.DB {
 	return m.core.Where(ctx, db, m.plan, condition, more...)
 }

@@ -159,7 +159,7 @@ func (f *Filler) Settle(db *gorm.DB, refused bool) {
 	stmt := db.Statement
 	n := notesIn(stmt)
 	if n == nil {
-		return // those of another statement are not ours
+		return // another statement made them
 	}
 	delete(stmt.Clauses, notesKey)
 	if n.shared {

@@ -19,7 +19,7 @@ type ConsumerKey struct {
 	Consumer string // as the application named it
 	Space    string // the database of the followed table; empty if the cursor is in the same
 	Table    string // the followed table, as in UID_FOLLOW
-	Schema   string // of UID_CURSOR; empty means that of the table
+	Schema   string // of UID_CURSOR; empty means the schema of the table
 }
 
 // String returns the names for people.

@@ -226,7 +226,7 @@ func (c *cursorRow) limit(ctx context.Context, conn *sqldb.DB, handler bool) (re
 	return func() error { return conn.ExecRaw(context.WithoutCancel(ctx), back) }, err
 }
 
-// DatabaseName returns the name of a database; on SQLite that of its file, or "".
+// DatabaseName returns the name of a database; on SQLite it is the name of its file, or "".
 func DatabaseName(ctx context.Context, db *sqldb.DB) (name string, err error) {
 	query := map[string]string{
 		"mysql": "SELECT COALESCE(DATABASE(), '')", "postgres": "SELECT current_database()",

@@ -13,7 +13,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// TransactionLimit is how long BEGIN, COMMIT, and the wait for a connection may take.
+// TransactionLimit is how long BEGIN, COMMIT, ROLLBACK, and the wait for a connection may take.
 const TransactionLimit = 10 * time.Second
 
 // alone calls f with a connection of the pool. If f fails or panics, the connection is closed instead of given back.
@@ -44,38 +44,6 @@ func alone(ctx context.Context, db *gorm.DB, f func(conn *sql.Conn) error) (err 
 	return err
 }
 
-// begin begins a transaction that goes on when ctx ends. Otherwise database/sql would roll back while the handler runs.
-func begin(ctx context.Context, conn *sql.Conn) (tx *sql.Tx, cancel context.CancelFunc, err error) {
-	ctx, cancel = context.WithCancel(context.WithoutCancel(ctx))
-	timer := time.AfterFunc(TransactionLimit, cancel)
-	if tx, err = conn.BeginTx(ctx, nil); err == nil && !timer.Stop() {
-		err = context.DeadlineExceeded
-	}
-	if err != nil {
-		cancel()
-		return nil, nil, fmt.Errorf("BEGIN: %w", err)
-	}
-	return tx, cancel, nil
-}
-
-// end calls COMMIT or ROLLBACK, which have no context: drivers may wait many minutes until the network gives up.
-func end(what string, f func() error) error {
-	ended := make(chan error, 1)
-	go func() { ended <- f() }()
-	timer := time.NewTimer(TransactionLimit)
-	defer timer.Stop()
-	var err error
-	select {
-	case err = <-ended:
-	case <-timer.C:
-		err = fmt.Errorf("no answer within %v: %w", TransactionLimit, context.DeadlineExceeded)
-	}
-	if err != nil {
-		err = fmt.Errorf("%s: %w", what, err)
-	}
-	return err
-}
-
 // errEnded reports that the transaction of a handler was no longer there when it returned.
 var errEnded = errors.New("the handler has returned nil, but its transaction has failed or ended: return the first error of its statements," +
 	" and do not use those that commit or roll back, such as CREATE TABLE")
@@ -101,11 +69,11 @@ type attempt struct {
 // If COMMIT fails, the outcome is Again, also if it may have succeeded: the next change then finds another cursor.
 // transact returns an error of its own statements before the handler.
 func (c *cursorRow) transact(ctx context.Context, conn *sql.Conn, step consumer.Step, handle func(ctx context.Context, tx *sql.Tx) attempt) (attempt, error) {
-	tx, cancel, err := begin(ctx, conn)
+	tx, err := sqldb.Begin(ctx, conn, TransactionLimit, nil)
 	if err != nil {
 		return attempt{}, err
 	}
-	defer cancel() // rolls back after a panic
+	defer tx.Close()
 	own := c.db.On(tx)
 	changed, err := c.change(ctx, own, step, "")
 	if err == nil && changed {
@@ -113,34 +81,22 @@ func (c *cursorRow) transact(ctx context.Context, conn *sql.Conn, step consumer.
 	}
 	a := attempt{outcome: consumer.Lost}
 	if err == nil && changed {
-		if a = handle(ctx, tx); a.outcome == consumer.Committed {
+		if a = handle(ctx, tx.SQL()); a.outcome == consumer.Committed {
 			if gone := own.ExecRaw(ctx, "RELEASE "+savepoint); gone != nil {
 				a = attempt{outcome: consumer.Failed, cause: fmt.Errorf("%w: %w", errEnded, gone)}
 			}
 		}
 	}
 	if err == nil && a.outcome == consumer.Committed {
-		if failed := end("COMMIT", tx.Commit); failed != nil { // a deferred constraint, or the answer was lost
-			a = attempt{consumer.Again, failed, !c.rolledBack(ctx, conn, failed)}
+		if failed := tx.Commit(); failed != nil { // a deferred constraint, or the answer was lost
+			a = attempt{consumer.Again, failed, !c.db.On(conn).RolledBack(ctx, failed)}
 		}
 		return a, nil
 	}
-	if failed := end("ROLLBACK", tx.Rollback); err == nil && failed != nil {
-		a.unusable = !c.rolledBack(ctx, conn, failed) // a server rolls back when the connection is closed
+	if failed := tx.Rollback(); err == nil && failed != nil {
+		a.unusable = !c.db.On(conn).RolledBack(ctx, failed) // a server rolls back when the connection is closed
 	}
 	return a, err
-}
-
-// rolledBack reports whether the connection can be used again after COMMIT or ROLLBACK has failed. On SQLite it rolls
-// back: COMMIT may keep the transaction, and ROLLBACK fails if a statement has ended it. A database in memory would end
-// with its connection. Others should be closed, as should one that is still busy.
-func (c *cursorRow) rolledBack(ctx context.Context, conn *sql.Conn, failed error) bool {
-	if c.db.Dialect() != "sqlite" || errors.Is(failed, context.DeadlineExceeded) {
-		return false
-	}
-	own := c.db.On(conn)
-	_ = own.ExecRaw(ctx, "ROLLBACK")
-	return own.ExecRaw(ctx, "BEGIN") == nil && own.ExecRaw(ctx, "ROLLBACK") == nil
 }
 
 // handle handles rows in hand. If the connection breaks before the handler was called, it tries again on another one.

@@ -66,7 +66,7 @@ func (s *Status) Behind() time.Duration {
 
 // Ahead returns how far the trigger's mark is ahead of the database's clock, or 0. Until then nothing can be published,
 // and the table refuses ids below the mark: all new ones if the mark was wrong, and none if the database's clock was
-// set back, except those of processes whose clock is also behind.
+// set back, except by processes whose clock is also behind.
 func (s *Status) Ahead() time.Duration {
 	at := s.TimeOf(max(s.Raised, s.Published))
 	if at.IsZero() {

@@ -17,7 +17,7 @@ func withoutFailures(errs []error) []error {
 	return slices.DeleteFunc(slices.Clone(errs), func(err error) bool { _, ok := err.(*failure); return ok })
 }
 
-// errorOf returns an error for callers, from that of one id or of a query.
+// errorOf turns the error of one id, or of a query, into an error for callers.
 func (loc *Locator) errorOf(err error) error {
 	if f, ok := err.(*failure); ok {
 		return loc.IDError(f.id, f.err)

@@ -28,14 +28,14 @@ type Locator struct {
 	Apart          bool   // the registry's pool is not the tables' pool
 	TablesDatabase string // as named in WORKER_NODE
 
-	// Before returns the id that a number of the database follows, as that of another program's row. nil means that ids
-	// leave no room for such numbers.
+	// Before returns the id that a number of the database follows, for example a row of another program. nil means that
+	// ids leave no room for such numbers.
 	Before func(l generator.Layout, number int64) (id int64, ok bool)
 
 	IDError func(id int64, err error) error // makes the errors about one id
 }
 
-// Decode splits an id by the layout. Its errors are not yet those of Locator.IDError.
+// Decode splits an id by the layout. Locator.IDError completes its errors.
 func (loc *Locator) Decode(id int64) (generator.Parts, error) {
 	if id < 0 {
 		return generator.Parts{}, fmt.Errorf("%w: %d", ErrNegativeID, id)

@@ -50,7 +50,7 @@ func (f *Finder) where(ctx context.Context, p *catalog.Plan, condition clause.Ex
 }
 
 // Where returns db restricted to rows of a model that meet a condition, in the order of their ids. more are added after
-// the clauses of db have been checked, as those of [FindAs] are.
+// the clauses of db have been checked, as [FindAs] does.
 func (loc *Locator) Where(ctx context.Context, db *gorm.DB, p *catalog.Plan, condition clause.Expression, more ...clause.Interface) *gorm.DB {
 	f := &Finder{loc: loc, db: db, inOrder: true}
 	return f.where(ctx, p, condition, more...)

@@ -75,7 +75,7 @@ type NumberColumn struct {
 
 // RefuseTexts returns an error that wraps [model.ErrField] if the statement is about to write a non-numeric text into a
 // column of ids. We refuse it because MySQL without strict mode would store 0. The keys of columns are names in lower
-// case. Expressions may contain texts, but not those of keys.
+// case. Expressions may contain texts, but no texts of keys.
 func RefuseTexts(stmt *gorm.Statement, columns map[string]NumberColumn) error {
 	for column, value := range written(stmt) {
 		c, ok := columns[column]

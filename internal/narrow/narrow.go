@@ -65,7 +65,7 @@ func (g *Guard) AfterExec(db *gorm.DB) {
 // definition matches statements that may change columns of a table, after comments and spaces.
 var definition = regexp.MustCompile(`(?is)^(?:\s|(?:--|#)[^\n]*\n|/\*.*?\*/)*(?:ALTER|CREATE|DROP|RENAME)\b`)
 
-// Inspect warns of columns that are too narrow for ids. columns are those of listed models and their associations.
+// Inspect warns of columns that are too narrow for ids. columns belong to listed models and their associations.
 func (g *Guard) Inspect(columns []inspect.Column) {
 	byTable := map[string][]inspect.Column{}
 	for _, column := range columns {

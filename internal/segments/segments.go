@@ -183,7 +183,7 @@ func (o *opener) largestKey(ctx context.Context, table string, c supply.Column) 
 }
 
 // numberOf returns the number that a query selects. It avoids QueryRowContext, because the Row of GORM's PrepareStmt
-// panics if the statement could not be prepared, as that of a table that does not exist yet.
+// panics if the statement could not be prepared, for example because the table does not exist yet.
 func numberOf(ctx context.Context, pool gorm.ConnPool, query string) (n sql.NullInt64, err error) {
 	rows, err := pool.QueryContext(ctx, query)
 	if err != nil {

@@ -20,25 +20,19 @@ var ErrRollback = errors.New("sqldb: the transaction was rolled back")
 // ErrRollback the outcome is unknown. It then closes the connection, because a statement may still be running. f must
 // use only the given DB and context.
 func (d *DB) Transact(ctx context.Context, f func(ctx context.Context, tx *DB) error) error {
-	tx, err := d.begin(ctx)
+	conn, tx, err := d.begin(ctx)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.limit())
 	defer cancel()
-	failed := f(ctx, d.On(tx))
-	// COMMIT and ROLLBACK have no context, so drivers may wait many minutes until the network gives up.
-	ended := make(chan error, 1)
-	go func() { ended <- tx.end(failed) }()
-	select {
-	case err = <-ended:
-		d.giveBack(tx.conn, err)
-	case <-ctx.Done():
-		go func() { closeAfter(tx.conn, <-ended) }()
-		err = failed
-		if err == nil || err == ErrRollback {
-			err = fmt.Errorf("COMMIT or ROLLBACK: %w", late(ctx.Err(), d.limit()))
-		}
+	err = errPanic
+	defer func() { d.giveBack(conn, err) }()
+	defer tx.Close()
+	if err = f(ctx, d.On(tx)); err == nil {
+		err = tx.end(ctx, "COMMIT", tx.txPool.Commit)
+	} else if failed := tx.end(ctx, "ROLLBACK", tx.txPool.Rollback); failed != nil && (err == ErrRollback || ctx.Err() == nil && !errors.Is(failed, sql.ErrTxDone)) {
+		err = errors.Join(err, failed)
 	}
 	return err
 }
@@ -71,70 +65,105 @@ var errPanic = errors.New("sqldb: panic")
 // limit returns the limit of a transaction, and of the wait for a connection.
 func (d *DB) limit() time.Duration { return cmp.Or(d.whole, d.timeout) }
 
-// A transaction has a connection of its own if the pool hands out connections.
-type transaction struct {
-	txPool
-	conn   *sql.Conn // nil if the pool hands out none
-	cancel context.CancelFunc
-}
-
-// end commits the transaction, or rolls it back after an error.
-func (t *transaction) end(failed error) (err error) {
-	defer t.cancel()
-	err = failed
-	if err == nil {
-		if err = t.Commit(); err != nil {
-			err = fmt.Errorf("COMMIT: %w", err)
-		}
-	} else if rollback := t.Rollback(); rollback != nil && !errors.Is(rollback, sql.ErrTxDone) {
-		err = errors.Join(err, fmt.Errorf("ROLLBACK: %w", rollback))
-	}
-	return err
-}
-
-// begin begins a transaction. Like database/sql, it retries on another connection if one turns out to be closed.
-func (d *DB) begin(ctx context.Context) (*transaction, error) {
+// begin begins a transaction, on a connection of its own if the pool hands out connections. Like database/sql, it
+// retries on another connection if one turns out to be closed.
+func (d *DB) begin(ctx context.Context) (*sql.Conn, *Tx, error) {
 	for try := 0; ; try++ {
 		conn, err := d.take(ctx)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		t, pool := &transaction{conn: conn}, d.pool
+		pool := d.pool
 		if conn != nil {
 			pool = conn
 		}
-		err = t.begin(ctx, d.timeout, pool)
+		tx, err := Begin(ctx, pool, d.timeout, nil)
 		if err == nil {
-			return t, nil
+			return conn, tx, nil
 		}
-		go func() { // BEGIN may still be running, and the cleanup may wait for the network
-			if t.txPool != nil {
-				_ = t.Rollback()
-			}
-			closeAfter(conn, err)
-		}()
+		closeAfter(conn, err)
 		if conn == nil || try >= 2 || !errors.Is(err, driver.ErrBadConn) {
-			return nil, fmt.Errorf("BEGIN: %w", late(err, d.timeout))
+			return nil, nil, err
 		}
 	}
 }
 
-// begin sends BEGIN. ctx and timeout must not reach later statements, because database/sql would roll back at any time,
-// even while we close the connection. txPool may be set despite an error, if the transaction has begun.
-func (t *transaction) begin(ctx context.Context, timeout time.Duration, pool gorm.ConnPool) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+// A Tx is a transaction in which BEGIN, COMMIT and ROLLBACK each wait for a limited time.
+type Tx struct {
+	txPool
+	limit  time.Duration
+	cancel context.CancelFunc
+}
+
+// Begin begins a transaction, and fails after the limit. The transaction goes on when ctx ends, because database/sql
+// would roll back at any time, even while we close the connection. After an error close the connection, because BEGIN
+// may still be running. options may be nil.
+func Begin(ctx context.Context, pool gorm.ConnPool, limit time.Duration, options *sql.TxOptions) (*Tx, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	t := &Tx{limit: limit}
 	var own context.Context
 	own, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, t.cancel)
-	t.txPool, err = beginOn(own, pool)
+	var err error
+	t.txPool, err = beginOn(own, pool, options)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
+	if err == nil {
+		return t, nil
+	}
+	t.cancel()
+	if t.txPool != nil {
+		go func() { _ = t.txPool.Rollback() }()
+	}
+	return nil, fmt.Errorf("BEGIN: %w", late(err, limit))
+}
+
+// Close rolls back unless Commit or Rollback was called, as after a panic.
+func (t *Tx) Close() { t.cancel() }
+
+// SQL returns the transaction of a pool of database/sql.
+func (t *Tx) SQL() *sql.Tx { return t.txPool.(*sql.Tx) }
+
+// Commit commits. If there is no answer within the limit, it returns an error while COMMIT may still be running.
+func (t *Tx) Commit() error { return t.within("COMMIT", t.txPool.Commit) }
+
+// Rollback rolls back. If there is no answer within the limit, it returns an error while ROLLBACK may still be running.
+func (t *Tx) Rollback() error { return t.within("ROLLBACK", t.txPool.Rollback) }
+
+func (t *Tx) within(what string, f func() error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), t.limit)
+	defer cancel()
+	return t.end(ctx, what, f)
+}
+
+// end waits for f until ctx ends. COMMIT and ROLLBACK have no context, so drivers may wait many minutes until the
+// network gives up.
+func (t *Tx) end(ctx context.Context, what string, f func() error) (err error) {
+	ended := make(chan error, 1)
+	go func() { ended <- f() }()
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		err = late(ctx.Err(), t.limit)
+	}
 	if err != nil {
-		t.cancel()
+		err = fmt.Errorf("%s: %w", what, err)
 	}
 	return err
+}
+
+// RolledBack reports whether a connection can be used again after COMMIT or ROLLBACK has failed on it. On SQLite it
+// rolls back: COMMIT may keep the transaction, and ROLLBACK fails if a statement has ended it. A database in memory
+// would end with its connection. Others should be closed, as should one that is still busy.
+func (d *DB) RolledBack(ctx context.Context, failed error) bool {
+	if d.Dialect() != "sqlite" || errors.Is(failed, context.DeadlineExceeded) {
+		return false
+	}
+	ctx = context.WithoutCancel(ctx)
+	_ = d.ExecRaw(ctx, "ROLLBACK")
+	return d.ExecRaw(ctx, "BEGIN") == nil && d.ExecRaw(ctx, "ROLLBACK") == nil
 }
 
 // PoolError returns the error of a closed sql.DB, or nil. It does not query the database, because its context has
@@ -161,16 +190,16 @@ type txPool interface {
 	gorm.TxCommitter
 }
 
-func beginOn(ctx context.Context, pool gorm.ConnPool) (txPool, error) {
+func beginOn(ctx context.Context, pool gorm.ConnPool, options *sql.TxOptions) (txPool, error) {
 	switch pool := pool.(type) {
 	case gorm.TxBeginner:
-		begun, err := pool.BeginTx(ctx, nil)
+		begun, err := pool.BeginTx(ctx, options)
 		if err != nil {
 			return nil, err
 		}
 		return begun, nil
 	case gorm.ConnPoolBeginner:
-		begun, err := pool.BeginTx(ctx, nil)
+		begun, err := pool.BeginTx(ctx, options)
 		if err != nil {
 			return nil, err
 		}

@@ -20,7 +20,7 @@ import (
 type sharedWorker struct {
 	generator string        // name
 	lead      time.Duration // all plugins have the same
-	workers   []int64       // the worker id, and that of a second lane
+	workers   []int64       // the worker id, and the one of a second lane
 	fixed     *Fixed
 
 	users atomic.Int32 // written under the mutex of sharedWorkers
@@ -167,7 +167,7 @@ func (s *sharedWorker) note(id int64) {
 	}
 }
 
-// A share is one plugin's part of a sharedWorker. Its end fails the callers of this plugin, and not those of others.
+// A share is one plugin's part of a sharedWorker. Its end fails the callers of this plugin only.
 type share struct {
 	worker *sharedWorker
 	ctx    context.Context

@@ -57,8 +57,8 @@ func TableName(ctx context.Context, db *gorm.DB, timeout time.Duration, name str
 	return n.table(name), err
 }
 
-// ColumnName returns the canonical name of a table, and after it that of a column unless that is empty. We fold the case
-// of columns except on PostgreSQL, because only PostgreSQL's columns are case-sensitive.
+// ColumnName returns the canonical name of a table, and after it the name of a column unless column is empty. We fold
+// the case of columns except on PostgreSQL, because only PostgreSQL's columns are case-sensitive.
 func (s *Supply) ColumnName(ctx context.Context, table, column string) (string, error) {
 	n, err := newNaming(ctx, s.DB, s.Timeout)
 	if err != nil {

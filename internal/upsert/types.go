@@ -27,7 +27,7 @@ type comparison struct {
 	prefix    int    // on MySQL, the characters of the column that are in the index; 0 means all
 }
 
-// comparisons are those of the columns of keys.
+// comparisons has the columns of keys.
 type comparisons struct {
 	of []map[string]comparison // for each key, by the columns
 

@@ -32,7 +32,7 @@ const (
 	tries    = 3     // this many outcomes Again in a row count as Failed
 )
 
-// A Row is a consumer's row of UID_CURSOR. The times are those of the database's clock.
+// A Row is a consumer's row of UID_CURSOR. The times come from the database's clock.
 type Row struct {
 	Last       int64  // every row up to it was handled or passed over
 	Paused     bool   // by an operator
@@ -63,7 +63,7 @@ func (c Change) Matches(r Row) bool {
 	return r.Last == c.Last && r.Holder == c.Holder && r.Until == c.Until && !r.Paused
 }
 
-// A Kind is what a process does next.
+// A Kind is a kind of step.
 type Kind int
 
 // The kinds of steps.
@@ -163,7 +163,7 @@ func (p *Process) Holds() bool {
 // IDs returns the rows in hand.
 func (p *Process) IDs() []int64 { return p.ids }
 
-// Row returns what is known of the row.
+// Row returns the row as last read or written.
 func (p *Process) Row() Row { return p.row }
 
 // Through returns the id up to which all rows were fetched.
@@ -194,7 +194,7 @@ func (p *Process) failed(now int64) Row {
 	return f
 }
 
-// Forget forgets the row and what was fetched, because the last step failed or has an unknown result.
+// Forget forgets the row and the fetched rows, because the last step failed or has an unknown result.
 func (p *Process) Forget() {
 	p.known, p.ids, p.pending = false, nil, Read
 }
