@@ -80,7 +80,7 @@ func ExampleFrom() {
 func ExamplePlugin_Locate() {
 	db, done := openExample()
 	defer done()
-	host := uidplugin.Host{Name: "web-1", Port: "8080", Kind: workernode.Container}
+	host := workernode.Host{Name: "web-1", Port: "8080", Kind: workernode.Container}
 	if err := db.Use(uidplugin.New(uidplugin.WithHost(host), uidplugin.WithLogger(nil))); err != nil {
 		log.Fatal(err)
 	}

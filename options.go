@@ -188,9 +188,9 @@ func WithDatabaseName(name string) Option { return func(cfg *config.Config) { cf
 func WithTimeout(d time.Duration) Option { return func(cfg *config.Config) { cfg.Timeout = d } }
 
 // WithHost sets the name, port, application and kind of this process in the tables. Only 64 characters of each text are
-// kept. Zero fields have the defaults described at [Host]. While worker ids are left, a process reclaims only slots of
+// kept. Zero fields have the defaults described at [workernode.Host]. While worker ids are left, a process reclaims only slots of
 // its own application.
-func WithHost(h Host) Option { return func(cfg *config.Config) { cfg.Host = h } }
+func WithHost(h workernode.Host) Option { return func(cfg *config.Config) { cfg.Host = h } }
 
 // WithLogger sets the logger for changes of state. The default is [slog.Default]; nil disables logging.
 func WithLogger(l *slog.Logger) Option {

@@ -11,15 +11,22 @@ import (
 	"unicode/utf8"
 )
 
-// A Host describes a process and where it runs, for people who read the tables. A process reclaims slots of its own
-// Application, and prefers those with its Name and Port. Uniqueness does not depend on them, because containers share
-// names, addresses and process ids.
+// A Host names a process in uidplugin's Plugin.Locate and in lists of slots and sessions. Of each text 64 characters are
+// kept. A starting process prefers a slot of its own application, host and port. Uniqueness does not depend on this,
+// because host names and process ids repeat in containers. Zero fields have the defaults described here.
 type Host struct {
-	Name string // up to 64 characters are kept, and others than ASCII are escaped where a column cannot hold them
-	Port string // likewise
+	// Name is the host name by default. Characters other than ASCII are escaped where a column cannot hold them.
+	Name string
+
+	// Port is by default the environment variable PORT, or JPAAS_HTTP_PORT as in UidGenerator, with the process id, as in
+	// "8080/pid-4711". Without these it is "pid-4711", and in a container whose process id is 1 only "8080".
+	Port string
+
+	// Kind is Container by default if Kubernetes, Docker, Podman, containerd, LXC or systemd-nspawn is detected.
 	Kind Kind
 
-	// Application groups processes that write to the same tables. Up to 64 characters are kept.
+	// Application groups processes that write to the same tables. While worker ids are left, a process reclaims only slots
+	// of its own application. By default it is the base name of the executable.
 	Application string
 }
 

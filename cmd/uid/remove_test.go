@@ -14,6 +14,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/migrations"
 	"github.com/uidplugin/uidplugin/publicid"
+	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
@@ -265,7 +266,7 @@ func TestRemove_RefusesWhileProcessesRun(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
-		p := uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithHost(uidplugin.Host{Name: "web-1", Port: "8080", Application: "shop"}))
+		p := uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithHost(workernode.Host{Name: "web-1", Port: "8080", Application: "shop"}))
 		must(t, db.Use(p))
 		must(t, p.AutoMigrate(&order{}))
 		must(t, db.Create(&order{}).Error)

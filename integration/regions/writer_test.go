@@ -12,6 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
@@ -57,7 +58,7 @@ const lead = time.Second
 // options returns the options of all plugins.
 func (t writerTask) options() []uidplugin.Option {
 	options := []uidplugin.Option{harness.Quiet, uidplugin.WithLead(lead), uidplugin.WithModels(models...),
-		uidplugin.WithHost(uidplugin.Host{Application: "regions", Name: "host", Port: t.Port})}
+		uidplugin.WithHost(workernode.Host{Application: "regions", Name: "host", Port: t.Port})}
 	if t.Region != [2]int{} {
 		options = append(options, uidplugin.WithRegion(t.Region[0], t.Region[1]))
 	}

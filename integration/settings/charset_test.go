@@ -11,6 +11,7 @@ import (
 	"github.com/uidplugin/uidplugin/follow"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
 )
@@ -72,7 +73,7 @@ func (c *charset) start(t *testing.T, clock *testkit.Clock, name string) int64 {
 	t.Helper()
 	db := c.d.Open(t, &gorm.Config{NamingStrategy: schema.NamingStrategy{TablePrefix: c.prefix}}, c.params...)
 	p := uidplugin.New(harness.Quiet, uidplugin.WithClock(clock.Now),
-		uidplugin.WithHost(uidplugin.Host{Application: name, Name: name, Port: name}))
+		uidplugin.WithHost(workernode.Host{Application: name, Name: name, Port: name}))
 	if err := db.Use(p); err != nil {
 		t.Fatalf("%.20q: %v", name, err)
 	}

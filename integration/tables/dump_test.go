@@ -152,7 +152,7 @@ func TestDumps_Make(t *testing.T) {
 		for i, host := range []string{"web-1", "web-2", "web-1", "web-3"} {
 			db := d.Open(t, nil)
 			p := harness.Use(t, db, uidplugin.WithModels(&harness.T1{}, &harness.T2{}), uidplugin.WithLead(time.Second),
-				uidplugin.WithHost(uidplugin.Host{Application: "shop", Name: host, Port: "8080", Kind: workernode.Container}))
+				uidplugin.WithHost(workernode.Host{Application: "shop", Name: host, Port: "8080", Kind: workernode.Container}))
 			for range 2 {
 				one, two := harness.T1{}, harness.T2{}
 				testkit.Must(t, db.Create(&one).Error)

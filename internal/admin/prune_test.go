@@ -14,6 +14,7 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
@@ -315,7 +316,7 @@ func TestPrune_WhileProcessesRun(t *testing.T) {
 	d := begun(t, path, 0, 1)
 	ids, last := map[uidplugin.ID]string{}, (*uidplugin.Plugin)(nil)
 	for i := range 12 {
-		last = uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithClock(clock.Now), uidplugin.WithHost(uidplugin.Host{Port: fmt.Sprint("p", i)}))
+		last = uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithClock(clock.Now), uidplugin.WithHost(workernode.Host{Port: fmt.Sprint("p", i)}))
 		db := testkit.SQLite{Path: path}.Open(t)
 		testkit.Must(t, db.Use(last))
 		for range 3 {
