@@ -368,39 +368,44 @@ func TestConsume_EndsWhileACommitDoesNotReturn(t *testing.T) {
 	}
 }
 
-// A server that does not answer BEGIN makes no consumer stand still without an error.
+// A server that does not answer BEGIN or COMMIT makes no consumer stand still without an error.
 func TestConsume_AFetchThatGetsNoAnswerFails(t *testing.T) {
 	t.Parallel()
 	testkit.SkipIfShort(t, "it waits for 20 s")
-	var wire testkit.Wire
-	db, _ := wired(t, &wire, 1)
-	var holds atomic.Bool
-	answers := make(chan struct{})
-	wire.Set(func(c *testkit.Crossing) error {
-		if c.SQL == "BEGIN" && holds.Load() {
-			select {
-			case <-c.Context.Done():
-				return c.Context.Err()
-			case <-answers:
-			}
-		}
-		err := c.Run()
-		if c.Is("UPDATE UID_CURSOR") && !c.Inside { // the consumer holds the cursor; the next transaction fetches
-			holds.Store(true)
-		}
-		return err
-	})
-	until(t, db, 1, func(ctx context.Context) error {
-		go func() {
-			defer close(answers)
-			for begin := time.Now(); time.Since(begin) < 2*time.Minute; time.Sleep(5 * time.Millisecond) {
-				if strings.Contains(fmt.Sprint(consumerOf(db).LastError), "BEGIN: no answer within 10s: ") { // not the mark's
-					return
+	for _, statement := range []string{"BEGIN", "COMMIT"} {
+		t.Run(statement, func(t *testing.T) {
+			t.Parallel()
+			var wire testkit.Wire
+			db, _ := wired(t, &wire, 1)
+			var holds atomic.Bool
+			answers := make(chan struct{})
+			wire.Set(func(c *testkit.Crossing) error {
+				if c.SQL == statement && holds.Load() {
+					select {
+					case <-c.Context.Done():
+						return c.Context.Err()
+					case <-answers:
+					}
 				}
-			}
-			t.Error("the consumer has no error")
-		}()
-		return follow.Consume(ctx, db, "mails", write("mails"))
-	})
-	checkEffects(t, db, "mails")
+				err := c.Run()
+				if c.Is("UPDATE UID_CURSOR") && !c.Inside { // the consumer holds the cursor; the next transaction fetches
+					holds.Store(true)
+				}
+				return err
+			})
+			until(t, db, 1, func(ctx context.Context) error {
+				go func() {
+					defer close(answers)
+					for begin := time.Now(); time.Since(begin) < 2*time.Minute; time.Sleep(5 * time.Millisecond) {
+						if strings.Contains(fmt.Sprint(consumerOf(db).LastError), "follow orders: "+statement+": no answer within 10s") {
+							return
+						}
+					}
+					t.Errorf("the last error of the consumer is %v", consumerOf(db).LastError)
+				}()
+				return follow.Consume(ctx, db, "mails", write("mails"))
+			})
+			checkEffects(t, db, "mails")
+		})
+	}
 }

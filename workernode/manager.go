@@ -104,7 +104,7 @@ func NewManager(ctx context.Context, db *DB, layout generator.Layout, host Host,
 			" if both insert into one table, stop at once, because two rows could get the same id: see docs/from-uidgenerator.md",
 			"layout", layout)
 	}
-	if other := db.sql.Beside(); begun && other != "" {
+	if other := db.sql.SecondRegistry(); begun && other != "" {
 		c.Log.Warn("uidplugin: this process has begun an id space in this schema, and another schema of the database has one;"+
 			" if processes of both insert into one table, stop at once, because two rows could get the same id: see docs/several-databases.md",
 			"schema", db.sql.Schema(), "other_schema", other)

@@ -31,7 +31,7 @@ type DB struct {
 	held    *held         // nil unless the DB comes from [DB.Hold]
 	schema  string        // of the plugin's tables; empty leaves their names as they are
 	alone   bool          // no other schema of the database may have such tables
-	beside  string        // another schema of the database with a WORKER_REGISTRY
+	second  string        // another schema of the database with a WORKER_REGISTRY
 	home    []string      // the schemas in which names without a schema are looked up; nil means the connection's
 }
 

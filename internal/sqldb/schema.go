@@ -51,22 +51,22 @@ func isOwn(table string) bool { return slices.Contains(own, table) }
 // they are.
 func (d *DB) In(schema string) *DB {
 	other := *d
-	other.schema, other.alone, other.beside = schema, false, ""
+	other.schema, other.alone, other.second = schema, false, ""
 	return &other
 }
 
 // Like returns a DB with the schema that other has found.
 func (d *DB) Like(other *DB) *DB {
 	located := *d
-	located.schema, located.alone, located.beside = other.schema, other.alone, other.beside
+	located.schema, located.alone, located.second = other.schema, other.alone, other.second
 	return &located
 }
 
 // Schema returns the schema of the plugin's tables; empty if statements do not name it.
 func (d *DB) Schema() string { return d.schema }
 
-// Beside returns another schema of the database that had a WORKER_REGISTRY when [DB.Locate] was called, or "".
-func (d *DB) Beside() string { return d.beside }
+// SecondRegistry returns another schema of the database that had a WORKER_REGISTRY when [DB.Locate] was called, or "".
+func (d *DB) SecondRegistry() string { return d.second }
 
 // Home returns a DB that knows where this connection looks for names without a schema now; see [DB.SchemaOf]. The
 // application may leave another search_path or database on connections later.
@@ -195,7 +195,7 @@ func (d *DB) locateOnPostgres(ctx context.Context, given, option string) (schema
 	}
 	for _, t := range all {
 		if t.Schema != schema && strings.EqualFold(t.Table, registry) {
-			d.beside = t.Schema
+			d.second = t.Schema
 		}
 		if t.Schema == schema && !isOwn(t.Table) {
 			return "", otherSpelling(t, d.Quoted(t), d.quote(strings.ToUpper(t.Table)))
