@@ -397,7 +397,7 @@ func TestConsume_AFetchThatGetsNoAnswerFails(t *testing.T) {
 				go func() {
 					defer close(answers)
 					for begin := time.Now(); time.Since(begin) < 2*time.Minute; time.Sleep(5 * time.Millisecond) {
-						if strings.Contains(fmt.Sprint(consumerOf(db).LastError), "follow orders: "+statement+": no answer within 10s") {
+						if strings.Contains(fmt.Sprint(consumerOf(db).LastError), "follow tickets: "+statement+": no answer within 10s") {
 							return
 						}
 					}

@@ -63,7 +63,7 @@ func (h *held) release() {
 func (h *held) discard() {
 	conn := h.conn
 	h.conn = nil
-	closeAfter(conn, driver.ErrBadConn)
+	go closeAfter(conn, driver.ErrBadConn)
 }
 
 func (d *DB) connection(ctx context.Context, pool connector) (*sql.Conn, error) {
@@ -102,17 +102,13 @@ func (d *DB) giveBack(conn *sql.Conn, err error) {
 	closeAfter(conn, err)
 }
 
-// closeAfter returns a connection to the pool, or closes it after an error: in the background, because a statement may
-// still be running.
+// closeAfter returns a connection to the pool, or closes it after an error.
 func closeAfter(conn *sql.Conn, err error) {
-	switch {
-	case conn == nil:
-	case err == nil || err == ErrRollback:
-		_ = conn.Close()
-	default:
-		go func() {
-			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // makes the pool close it
-			_ = conn.Close()
-		}()
+	if conn == nil {
+		return
 	}
+	if err != nil && err != ErrRollback {
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // makes the pool close it
+	}
+	_ = conn.Close()
 }

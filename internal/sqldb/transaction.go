@@ -27,8 +27,10 @@ func (d *DB) Transact(ctx context.Context, f func(ctx context.Context, tx *DB) e
 	ctx, cancel := context.WithTimeout(ctx, d.limit())
 	defer cancel()
 	err = errPanic
-	defer func() { d.giveBack(conn, err) }()
-	defer tx.Close()
+	defer func() {
+		tx.Close()
+		tx.whenIdle(func() { d.giveBack(conn, err) })
+	}()
 	if err = f(ctx, d.On(tx)); err == nil {
 		err = tx.end(ctx, "COMMIT", tx.txPool.Commit)
 	} else if failed := tx.end(ctx, "ROLLBACK", tx.txPool.Rollback); failed != nil && (err == ErrRollback || ctx.Err() == nil && !errors.Is(failed, sql.ErrTxDone)) {
@@ -81,7 +83,7 @@ func (d *DB) begin(ctx context.Context) (*sql.Conn, *Tx, error) {
 		if err == nil {
 			return conn, tx, nil
 		}
-		closeAfter(conn, err)
+		go closeAfter(conn, err) // BEGIN may still be running
 		if conn == nil || try >= 2 || !errors.Is(err, driver.ErrBadConn) {
 			return nil, nil, err
 		}
@@ -93,6 +95,7 @@ type Tx struct {
 	txPool
 	limit  time.Duration
 	cancel context.CancelFunc
+	idle   chan struct{} // closed while neither COMMIT nor ROLLBACK is running
 }
 
 // Begin begins a transaction, and fails after the limit. The transaction goes on when ctx ends, because database/sql
@@ -101,14 +104,15 @@ type Tx struct {
 func Begin(ctx context.Context, pool gorm.ConnPool, limit time.Duration, options *sql.TxOptions) (*Tx, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	t := &Tx{limit: limit}
+	t := &Tx{limit: limit, idle: make(chan struct{})}
+	close(t.idle)
 	var own context.Context
 	own, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, t.cancel)
 	var err error
 	t.txPool, err = beginOn(own, pool, options)
-	if !stop() && err == nil {
-		err = ctx.Err()
+	if !stop() {
+		err = interrupted(ctx, err)
 	}
 	if err == nil {
 		return t, nil
@@ -138,11 +142,29 @@ func (t *Tx) within(what string, f func() error) error {
 	return t.end(ctx, what, f)
 }
 
+// whenIdle calls f, in the background if COMMIT or ROLLBACK is still running.
+func (t *Tx) whenIdle(f func()) {
+	select {
+	case <-t.idle:
+		f()
+	default:
+		go func() {
+			<-t.idle
+			f()
+		}()
+	}
+}
+
 // end waits for f until ctx ends. COMMIT and ROLLBACK have no context, so drivers may wait many minutes until the
 // network gives up.
 func (t *Tx) end(ctx context.Context, what string, f func() error) (err error) {
 	ended := make(chan error, 1)
-	go func() { ended <- f() }()
+	t.idle = make(chan struct{})
+	go func() {
+		err := f()
+		close(t.idle)
+		ended <- err
+	}()
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
