@@ -182,6 +182,47 @@ func TestConsume_AnUnreadableRowKeepsADatabaseInMemory(t *testing.T) {
 	checkEffects(t, db, "mails")
 }
 
+// With Into the cursor is changed after rows were read, also if one of them cannot be read. That row was passed over.
+func TestConsume_IntoAnotherDatabaseDoesNotPassOverAnUnreadableRow(t *testing.T) {
+	t.Parallel()
+	for name, plugin := range map[string]gorm.Plugin{"production": nil, "uidtest": uidtest.Sequential()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, into := tickets(t, plugin, 1), testkit.SQLite{}.Open(t)
+			testkit.Must(t, into.AutoMigrate(&ticket{}, &effect{}))
+			broken := ticket{Seat: "broken"}
+			testkit.Must(t, db.Create(&broken).Error)
+			issue(t, db, 1)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go func() {
+				defer cancel()
+				for n := int64(0); n < 3 && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+					c := consumerOf(db)
+					if strings.Contains(fmt.Sprint(c.LastError), "the seat is broken") {
+						_ = db.Model(&broken).Update("seat", "1B").Error
+					}
+					if _ = into.Model(&effect{}).Count(&n).Error; n < 2 && c.Last >= broken.ID {
+						return // it has passed the row over
+					}
+				}
+			}()
+			err := follow.Consume(ctx, db, "mails", func(tx *gorm.DB, row *fragile) error {
+				return write("mails")(tx, (*ticket)(row))
+			}, follow.Into(into))
+			if !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			var got, want []int64
+			testkit.Must(t, db.Model(&ticket{}).Order("id").Pluck("id", &want).Error)
+			testkit.Must(t, into.Model(&effect{}).Order("n").Pluck("ticket", &got).Error)
+			if fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("the effects are of %v, not %v", got, want)
+			}
+		})
+	}
+}
+
 // A row that fails at COMMIT closes no connection, because a database in memory ends with it.
 func TestConsume_AFailedCommitKeepsADatabaseInMemory(t *testing.T) {
 	t.Parallel()

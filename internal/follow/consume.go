@@ -315,11 +315,12 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 			next.Change.NewTerm++
 		}
 	}
-	rows, published, err := c.Read(ctx, cursor, c.Limit, in)
-	if err != nil && len(rows) == 0 {
-		return err
+	rows, published, unread := c.Read(ctx, cursor, c.Limit, in)
+	if unread != nil && len(rows) == 0 {
+		return unread
 	}
 	if apart {
+		var err error
 		if changed, err = c.row.change(ctx, c.row.db, step, ""); err != nil {
 			return err
 		}
@@ -333,7 +334,7 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 		}
 	}
 	switch {
-	case err != nil || c.Poll:
+	case unread != nil || c.Poll: // nothing is known of the rows after them
 		cursor.Last = last
 	default:
 		cursor.Read(last, len(rows), c.Limit, published)
