@@ -109,14 +109,6 @@ func (f Flavor) quote(name string) string {
 	return strings.Join(parts, ".")
 }
 
-// join is an expression for concatenated texts and numbers.
-func (f Flavor) join(parts ...string) string {
-	if f == MySQL || f == MariaDB {
-		return "CONCAT(" + strings.Join(parts, ", ") + ")"
-	}
-	return strings.Join(parts, " || ")
-}
-
 // advisory is an expression for an advisory lock of PostgreSQL. sequence is the quoted name of the mark; its oid makes the
 // lock the table's own, because other schemas of the database may have tables of the same name. A constant above keeps it
 // apart from the locks of other programs.

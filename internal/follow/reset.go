@@ -76,11 +76,11 @@ func (s *statements) reset(ctx context.Context, db *sqldb.DB, was *Status) error
 }
 
 // withdraw lowers the published mark to one below mark. A published mark above the one that was raised is not from a
-// round, so nothing is known then.
+// round, so nothing is known then. Recent is relative to it.
 func (s *statements) withdraw(ctx context.Context, db *sqldb.DB, mark, raised int64) error {
-	return s.update(ctx, db, fmt.Sprintf("UPDATE %s SET %[2]s = CASE WHEN %[2]s > %[3]d THEN 0 "+
+	return s.update(ctx, db, fmt.Sprintf("UPDATE %s SET %[6]s = '', %[2]s = CASE WHEN %[2]s > %[3]d THEN 0 "+
 		"WHEN %[2]s < %[4]d THEN %[2]s ELSE %[4]d END - 1%[5]s",
-		s.marks(), s.flavor.quote("PUBLISHED"), raised, mark, s.row()))
+		s.marks(), s.flavor.quote("PUBLISHED"), raised, mark, s.row(), s.flavor.quote("RECENT")))
 }
 
 // lower lowers the mark of the trigger to mark, if it is higher. tx has locked the row of the table.

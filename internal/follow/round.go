@@ -2,9 +2,11 @@ package follow
 
 import (
 	"fmt"
+	"math/bits"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/workernode"
@@ -40,7 +42,7 @@ func (r *Round) Passed() {
 // A State is the row of a followed table, as one statement has read it.
 type State struct {
 	Published int64  // all rows with smaller ids are visible or will never be
-	Recent    string // the marks that were published before, as text, the latest first
+	Recent    string // the marks that were published before, the latest first; see remember
 	Slack     time.Duration
 	Trigger   string    // identity of the trigger, from its installation
 	Found     string    // identity of the trigger that the table has; empty if it has none
@@ -174,17 +176,36 @@ func (s State) lost(seen int64) (recovered int64, ok bool) {
 	if s.Published <= seen {
 		return s.Published, 0 < s.Published && s.Published < seen
 	}
-	recent := strings.Fields(s.Recent)
-	if len(s.Recent) >= recentLength && len(recent) > 0 {
-		recent = recent[:len(recent)-1] // it may be cut off
-	}
-	for _, text := range recent {
-		if mark, err := strconv.ParseInt(text, 10, 64); err == nil && mark <= seen {
+	mark := s.Published
+	for rest := s.Recent; rest != ""; {
+		end := strings.IndexFunc(rest, unicode.IsUpper)
+		if end < 0 {
+			break // somebody has written something else
+		}
+		less, err := strconv.ParseInt(rest[:end], 36, 64)
+		if err != nil {
+			break
+		}
+		mark -= less << (rest[end] - 'A')
+		if mark <= seen {
 			return mark, 0 < mark && mark < seen
 		}
+		rest = rest[end+1:]
 	}
 	return 0, false // seen is too long ago
 }
 
-// recentLength is the number of characters of Recent. They are enough for about 50 marks.
+// remember returns Recent after a mark was published that is more than the one before. Each entry is how much lower a
+// mark was than the next one, as an odd number with the base 36, and a letter for how often it is doubled. So it takes two
+// or three characters, because marks are the first ids of a tick.
+func remember(more int64, recent string) string {
+	doubled := min(bits.TrailingZeros64(uint64(more)), 'Z'-'A')
+	recent = strconv.FormatInt(more>>doubled, 36) + string(rune('A'+doubled)) + recent
+	if len(recent) > recentLength {
+		recent = recent[:strings.LastIndexFunc(recent[:recentLength], unicode.IsUpper)+1]
+	}
+	return recent
+}
+
+// recentLength is the number of characters of Recent. They are enough for the marks of about 15 seconds while rows come.
 const recentLength = 1000

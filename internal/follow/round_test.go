@@ -14,25 +14,43 @@ import (
 // A process that saw a mark finds out that the database has lost it, even if others have published higher ones since.
 func TestStateLost_FindsTheRecoveredMark(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("1000000000000000000 ", 50)
+	// state returns a state after these marks were published.
+	state := func(marks ...int64) (s State) {
+		for _, mark := range marks {
+			if s.Published > 0 {
+				s.Recent = remember(mark-s.Published, s.Recent)
+			}
+			s.Published = mark
+		}
+		return s
+	}
+	const tick, begin = 1 << 22, 1e18
+	var many []int64
+	for i := range int64(recentLength) {
+		many = append(many, begin+i*50*tick)
+	}
 	for name, tt := range map[string]struct {
 		state State
 		seen  int64
 		want  int64 // 0 if nothing was lost
 	}{
-		"first look":                  {State{Published: 70, Recent: "60 50"}, 0, 0},
-		"nothing new":                 {State{Published: 70, Recent: "60 50"}, 70, 0},
-		"one round later":             {State{Published: 80, Recent: "70 60 50"}, 70, 0},
-		"rounds later":                {State{Published: 100, Recent: "90 80 70 60"}, 70, 0},
-		"lost":                        {State{Published: 60, Recent: "50"}, 70, 60},
-		"lost, and a higher round":    {State{Published: 80, Recent: "60 50"}, 70, 60},
-		"lost, and higher rounds":     {State{Published: 90, Recent: "80 60 50"}, 70, 60},
-		"a new installation":          {State{Published: 0}, 70, 0},
-		"after a new installation":    {State{Published: 80, Recent: "0"}, 70, 0},
-		"too long ago":                {State{Published: 90, Recent: "85 80"}, 70, 0},
-		"the last mark is cut off":    {State{Published: 2e18, Recent: long[:recentLength-2] + "10"}, 15e17, 1e18},
-		"only the cut one is lower":   {State{Published: 2e18, Recent: strings.Repeat("1900000000000000000 ", 49) + "1500000000000000000 "}, 16e17, 0},
-		"a text that is not a number": {State{Published: 90, Recent: "x 80"}, 80, 0},
+		"first look":                 {state(50, 60, 70), 0, 0},
+		"nothing new":                {state(50, 60, 70), 70, 0},
+		"one round later":            {state(50, 60, 70, 80), 70, 0},
+		"rounds later":               {state(60, 70, 80, 90, 100), 70, 0},
+		"lost":                       {state(50, 60), 70, 60},
+		"lost, and a higher round":   {state(50, 60, 80), 70, 60},
+		"lost, and higher rounds":    {state(50, 60, 80, 90), 70, 60},
+		"a new installation":         {State{Published: 0}, 70, 0},
+		"after a new installation":   {State{Published: 80, Recent: remember(80, "")}, 70, 0},
+		"too long ago":               {state(80, 85, 90), 70, 0},
+		"many rounds later":          {state(many...), many[len(many)-300], 0},
+		"lost, and many rounds":      {state(many...), many[len(many)-300] + 1, many[len(many)-300]},
+		"too many rounds":            {state(many...), many[1], 0},
+		"a mark after a reset":       {state(begin+1, begin+3, begin+50*tick, begin+60*tick), begin + 4, begin + 3},
+		"a mark after a long time":   {state(10, 1<<62, 1<<62+1), 1 << 61, 10},
+		"somebody's text":            {State{Published: 90, Recent: "80 70 "}, 80, 0},
+		"somebody's text with signs": {State{Published: 90, Recent: "-Z!A"}, 80, 0},
 	} {
 		got, lost := tt.state.lost(tt.seen)
 		if lost != (tt.want > 0) || lost && got != tt.want {

@@ -283,12 +283,13 @@ func (s *statements) publish(ctx context.Context, db *sqldb.DB, mark int64, bega
 	if s.flavor == SQLite {
 		greatest = "max"
 	}
-	value, recent := strconv.FormatInt(mark, 10), s.flavor.quote("RECENT")
-	// MySQL assigns from left to right, so RECENT comes first.
-	history := recent + " = CASE WHEN " + published + " < " + value + " THEN SUBSTR(" + s.flavor.join(published, "' '", recent) +
-		", 1, " + strconv.Itoa(recentLength) + ") ELSE " + recent + " END, "
-	n, err := db.Exec(ctx, s.exact()+"UPDATE "+s.marks()+" SET "+history+published+" = "+greatest+"("+published+", "+value+")"+s.row()+
-		" AND "+published+" = ? AND "+s.flavor.quote("TRIGGER_ID")+" = ? AND "+s.found()+" = ? AND "+s.mark()+" >= "+value, began.Published, began.Trigger, began.Trigger)
+	value, recent := strconv.FormatInt(mark, 10), began.Recent
+	if mark > began.Published {
+		recent = remember(mark-began.Published, recent)
+	}
+	n, err := db.Exec(ctx, s.exact()+"UPDATE "+s.marks()+" SET "+s.flavor.quote("RECENT")+" = ?, "+published+" = "+greatest+"("+published+", "+value+")"+
+		s.row()+" AND "+published+" = ? AND "+s.flavor.quote("TRIGGER_ID")+" = ? AND "+s.found()+" = ? AND "+s.mark()+" >= "+value,
+		recent, began.Published, began.Trigger, began.Trigger)
 	if err != nil || n > 0 {
 		return mark, err
 	}
