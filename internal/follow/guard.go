@@ -130,7 +130,17 @@ func endsTransaction(err error) bool {
 	if errors.As(err, &state) && state.SQLState() == "55P03" {
 		return false
 	}
-	return sqldb.IsTransient(err) || sqldb.IsUnreachable(err)
+	return sqldb.IsTransient(err) || isBroken(err)
+}
+
+// isBroken reports whether an error is about the connection, or the server has ended it. A session that was idle for too
+// long (25P03) does not count, because the handler is to blame.
+func isBroken(err error) bool {
+	var state interface{ SQLState() string } // PostgreSQL
+	if errors.As(err, &state) && (strings.HasPrefix(state.SQLState(), "08") || strings.HasPrefix(state.SQLState(), "57P")) {
+		return true
+	}
+	return sqldb.IsUnreachable(err) || strings.Contains(err.Error(), "invalid connection") // which MySQL's driver does not wrap
 }
 
 // pool returns what executes a statement. Statements about savepoints cannot be prepared.

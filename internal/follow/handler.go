@@ -84,6 +84,10 @@ func (c *cursorRow) transact(ctx context.Context, conn *sql.Conn, step consumer.
 		if a = handle(ctx, tx.SQL()); a.outcome == consumer.Committed {
 			if gone := own.ExecRaw(ctx, "RELEASE "+savepoint); gone != nil {
 				a = attempt{outcome: consumer.Failed, cause: fmt.Errorf("%w: %w", errEnded, gone)}
+				if isBroken(gone) {
+					a = attempt{outcome: consumer.Again, cause: fmt.Errorf("the connection broke while the handler ran, or the"+
+						" server ended it because it got no statement for %v: %w", idleLimit, gone)}
+				}
 			}
 		}
 	}
