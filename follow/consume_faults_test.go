@@ -2,8 +2,10 @@ package follow_test
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,7 +13,9 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/follow"
+	engine "github.com/uidplugin/uidplugin/internal/follow"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/uidtest"
 	"gorm.io/gorm"
@@ -307,7 +311,7 @@ func TestConsume_GoesBackOnceIfAnotherProcessDoesSo(t *testing.T) {
 	testkit.Must(t, db.Model(&ticket{}).Order("id").Pluck("id", &ids).Error)
 	back := ids[1]
 	set := func(last int64, holder string, until time.Time) {
-		err := operator.Exec("UPDATE UID_CURSOR SET LAST_ID = ?, HOLDER = ?, HOLDER_UNTIL = ?", last, holder, until.UnixMilli()).Error
+		err := operator.Exec("UPDATE UID_CURSOR SET LAST_ID = ?, MARK = ?, HOLDER = ?, HOLDER_UNTIL = ?", last, back, holder, until.UnixMilli()).Error
 		if err != nil {
 			t.Error(err)
 		}
@@ -373,6 +377,36 @@ func TestConsume_AnEndedTransactionKeepsADatabaseInMemory(t *testing.T) {
 			return write("mails")(tx, row)
 		})
 	})
+	checkEffects(t, db, "mails")
+}
+
+// A consumer that ends interrupts the statement that looks at the mark. Its connection stays open, because a database in
+// memory ends with it.
+func TestConsume_ItsEndKeepsADatabaseInMemory(t *testing.T) {
+	t.Parallel()
+	var wire testkit.Wire
+	db := wire.Open(t, testkit.SQLite{Path: ":memory:", Pool: 1})
+	plugintest.Use(t, db, uidplugin.WithWorkerID(1))
+	prepare(t, db, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var handled atomic.Bool
+	wire.Set(func(c *testkit.Crossing) error {
+		if handled.Load() && c.Is("SELECT PUBLISHED, SLACK") {
+			cancel()
+			<-c.Context.Done()
+			return c.Context.Err()
+		}
+		return c.Run()
+	})
+	err := follow.Consume(ctx, db, "mails", func(tx *gorm.DB, row *ticket) error {
+		handled.Store(true)
+		return write("mails")(tx, row)
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	wire.Set(nil)
 	checkEffects(t, db, "mails")
 }
 
@@ -449,4 +483,109 @@ func TestConsume_AFetchThatGetsNoAnswerFails(t *testing.T) {
 			checkEffects(t, db, "mails")
 		})
 	}
+}
+
+// The connection breaks while the handler computes. The row did not fail for that, so it counts as no failure.
+func TestConsume_AConnectionThatBreaksIsNoFailureOfTheRow(t *testing.T) {
+	t.Parallel()
+	for _, broken := range []error{driver.ErrBadConn, errors.New("invalid connection"), io.ErrUnexpectedEOF} {
+		var wire testkit.Wire
+		db, _ := wired(t, &wire, 1)
+		var broke atomic.Bool
+		wire.Set(func(c *testkit.Crossing) error {
+			if strings.HasPrefix(c.SQL, "RELEASE") && !broke.Swap(true) {
+				return broken
+			}
+			return c.Run()
+		})
+		until(t, db, 1, func(ctx context.Context) error {
+			return follow.Consume(ctx, db, "mails", func(tx *gorm.DB, row *ticket) error {
+				if c := consumerOf(db); c.Failed > 0 || c.Stuck != 0 {
+					t.Errorf("after %v: %+v", broken, c)
+				}
+				return write("mails")(tx, row)
+			})
+		})
+		if !broke.Load() {
+			t.Error("the connection did not break")
+		}
+		checkEffects(t, db, "mails")
+	}
+}
+
+// Somebody has set PAUSED by hand. Each number but 0 pauses the consumer, and the list has it.
+func TestConsume_AnyNumberPauses(t *testing.T) {
+	t.Parallel()
+	db := tickets(t, nil, 1)
+	until(t, db, 1, func(ctx context.Context) error { return follow.Consume(ctx, db, "mails", write("mails")) })
+	testkit.Must(t, db.Exec("UPDATE UID_CURSOR SET PAUSED = 2").Error)
+	conn, err := sqldb.Open(db, time.Minute)
+	testkit.Must(t, err)
+	if list, err := engine.ListConsumers(t.Context(), conn); err != nil || len(list) != 1 || !list[0].Paused {
+		t.Errorf("%+v, %v", list, err)
+	}
+	issue(t, db, 1)
+	until(t, db, 2, func(ctx context.Context) error {
+		go func() {
+			for c := consumerOf(db); !c.Paused && c.LastError == nil && ctx.Err() == nil; c = consumerOf(db) {
+				time.Sleep(5 * time.Millisecond)
+			}
+			if c := consumerOf(db); !c.Paused {
+				t.Errorf("%+v", c)
+			}
+			_ = db.Exec("UPDATE UID_CURSOR SET PAUSED = 0").Error
+		}()
+		return follow.Consume(ctx, db, "mails", write("mails"))
+	})
+	checkEffects(t, db, "mails")
+}
+
+// The mark cannot advance, so the consumer stands still. It reads its cursor meanwhile, and its state must keep the error.
+func TestConsume_KeepsTheErrorOfTheMark(t *testing.T) {
+	t.Parallel()
+	var wire testkit.Wire
+	db, _ := wired(t, &wire, 1)
+	var id int64
+	testkit.Must(t, db.Model(&ticket{}).Pluck("id", &id).Error)
+	publish := func(mark int64) error { return db.Exec("UPDATE UID_FOLLOW SET PUBLISHED = ?", mark).Error }
+	testkit.Must(t, publish(id+1<<50)) // in days
+	until(t, db, 1, func(ctx context.Context) error {
+		reads := 0 // since the first error
+		wire.Set(func(c *testkit.Crossing) error {
+			if c.Is("SELECT LAST_ID") { // the consumer itself calls this
+				switch err := consumerOf(db).LastError; {
+				case err != nil:
+					reads++
+				case reads > 0 && reads < 4:
+					t.Errorf("there is no error any more after %d reads of the cursor", reads)
+					reads = 4
+				}
+				if reads == 4 {
+					reads++
+					go func() { _ = publish(id) }()
+				}
+			}
+			return c.Run()
+		})
+		return follow.Consume(ctx, db, "mails", write("mails"))
+	})
+	checkEffects(t, db, "mails")
+}
+
+// The log names a process that works instead of another one which was killed, but not one that begins.
+func TestConsume_LogsThatItTakesOver(t *testing.T) {
+	t.Parallel()
+	const line = "a consumer works in this process now"
+	var log testkit.Log
+	db := testkit.SQLite{}.Open(t)
+	plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithLogger(log.Logger()))
+	prepare(t, db, 1)
+	until(t, db, 1, func(ctx context.Context) error { return follow.Consume(ctx, db, "mails", write("mails")) })
+	if lines := log.Lines(line); len(lines) > 0 {
+		t.Error(lines)
+	}
+	testkit.Must(t, db.Exec("UPDATE UID_CURSOR SET HOLDER = 'killed', HOLDER_UNTIL = ?", time.Now().UnixMilli()).Error)
+	issue(t, db, 1)
+	until(t, db, 2, func(ctx context.Context) error { return follow.Consume(ctx, db, "mails", write("mails")) })
+	log.SaysOnce(t, line)
 }

@@ -61,7 +61,7 @@ type FetchHooks struct {
 func Consume[T any](ctx context.Context, h *Followed, m *Mark, s ConsumerSettings[T]) error {
 	log := logqueue.New(nil).Logger(s.Log)
 	c := &consuming[T]{ConsumerSettings: s, mark: m, log: log.With("consumer", s.Key.Consumer, "table", s.Key.TableName()),
-		process: consumer.Process{Me: rand.Text(), Size: s.Size}, failing: map[string]bool{}, lowest: math.MaxInt64,
+		process: consumer.Process{Me: rand.Text(), Size: s.Size}, failing: map[string]bool{},
 		state: &consumerState{state: ConsumerState{ConsumerKey: s.Key}}}
 	c.row = cursorRow{db: s.Cursors.Silent(), key: s.Key, conditions: s.Conditions}
 	h.consumers.Store(c.state, nil)
@@ -85,15 +85,16 @@ type consuming[T any] struct {
 	state   *consumerState
 	failing map[string]bool // the names of steps that have failed, and have not succeeded since
 
-	readAt  time.Time // when the row of UID_CURSOR was last read
-	rows    []T       // the last fetch; those in hand are at its end
-	leave   func()    // ends following the mark; nil if this consumer does not follow it
-	news    *news     // of the mark, as it was before the present step
-	looked  *news     // of the mark, as it was before the last fetch
-	losses  int       // how many entries of news.recovered are in lowest
-	lowest  int64     // rows from this id on must come again, because others may have come; math.MaxInt64 for none
-	emptyAt time.Time // when a fetch last found less than Limit; for Poll
-	held    bool      // this process was the holder, now or before
+	readAt   time.Time // when the row of UID_CURSOR was last read
+	rows     []T       // the last fetch; those in hand are at its end
+	leave    func()    // ends following the mark; nil if this consumer does not follow it
+	news     *news     // of the mark, as it was before the present step
+	looked   *news     // of the mark, as it was before the last fetch; nil until the first one since this process works
+	losses   int       // how many entries of news.recovered are in lowest
+	lowest   int64     // the database of the table has gone back to this mark since rows were fetched; math.MaxInt64 if not
+	lowestOf int64     // the Mark of the cursor for which lowest was noticed
+	emptyAt  time.Time // when a fetch last found less than Limit; for Poll
+	held     bool      // this process was the holder, now or before
 }
 
 // now is the database's clock, as far as it is known.
@@ -105,10 +106,13 @@ func (c *consuming[T]) now() int64 {
 func (c *consuming[T]) next(ctx context.Context) error {
 	if c.process.Holds() && c.leave == nil && !c.Poll {
 		c.leave = c.mark.follow()
-		c.losses, c.looked = len(c.mark.news().recovered), nil
+		c.looked = nil
 	}
 	if c.leave != nil {
-		c.news = c.mark.news()
+		if c.news = c.mark.news(); c.news.err == nil {
+			c.goOn(advance)
+		}
+		c.noticeLoss()
 	}
 	c.state.set(func(s *ConsumerState) { s.Passed = c.process.Passed() })
 	step := c.process.Next(c.now(), c.more())
@@ -160,10 +164,7 @@ var steps = map[consumer.Kind]string{
 func (c *consuming[T]) note(ctx context.Context, what string, err error) error {
 	switch {
 	case err == nil:
-		if c.failing[what] {
-			delete(c.failing, what)
-			c.log.Info("uidplugin: a consumer goes on", "after", what)
-		}
+		c.goOn(what)
 		return nil
 	case errors.Is(err, ErrMoved):
 		c.process.Forget()
@@ -179,6 +180,14 @@ func (c *consuming[T]) note(ctx context.Context, what string, err error) error {
 	return nil
 }
 
+// goOn notes that the step what has succeeded.
+func (c *consuming[T]) goOn(what string) {
+	if c.failing[what] {
+		delete(c.failing, what)
+		c.log.Info("uidplugin: a consumer goes on", "after", what)
+	}
+}
+
 func (c *consuming[T]) read(ctx context.Context) error {
 	if c.Space != nil && c.row.key.Space == "" {
 		space, err := c.Space(ctx)
@@ -192,12 +201,10 @@ func (c *consuming[T]) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.process.Seen(row, found); row.Last < c.lowest { // the consumer has gone back, perhaps by another process
-		c.lowest = math.MaxInt64
-	}
+	c.process.Seen(row, found)
 	c.state.set(func(s *ConsumerState) {
 		s.Last, s.Holds, s.Paused = row.Last, c.process.Holds(), row.Paused
-		if s.StuckID = row.StuckID; row.StuckID == 0 {
+		if s.StuckID = row.StuckID; row.StuckID == 0 && len(c.failing) == 0 {
 			s.Err = nil
 		}
 	})
@@ -222,6 +229,9 @@ func (c *consuming[T]) take(ctx context.Context, step consumer.Step) (err error)
 	if was := c.process.Row().Conditions; was != "" && was != c.Conditions {
 		c.log.Warn("uidplugin: the conditions of a consumer have changed; rows that it has passed over do not come again")
 	}
+	if before := c.process.Row().Holder; before != "" && !c.process.IsOwn(before) {
+		c.log.Info("uidplugin: a consumer works in this process now, because another one has ended without notice or stands still")
+	}
 	c.process.Wrote(step, true)
 	c.held = true
 	c.state.set(func(s *ConsumerState) { s.Holds = true })
@@ -241,7 +251,7 @@ func (c *consuming[T]) more() bool {
 		return false
 	}
 	return n.published > c.process.Through()+1 || n != c.looked && (Cursor{c.process.Row().Last}).lost(n.published) ||
-		c.losses < len(n.recovered) || c.lowest < math.MaxInt64
+		c.lowest < math.MaxInt64
 }
 
 // wait waits until rows may have come.
@@ -264,20 +274,20 @@ func (c *consuming[T]) wait(ctx context.Context, at int64) error {
 	return nil
 }
 
-// noteMark logs an error that keeps the mark from advancing, once until the mark advances again. The mark tries again
-// by itself. noteMark returns an error that ends the consumer.
+// noteMark records an error that keeps the mark from advancing. The mark tries again by itself. noteMark returns an error
+// that ends the consumer.
 func (c *consuming[T]) noteMark(err error) error {
-	const what = "advance the mark"
-	switch {
-	case err == nil:
-		delete(c.failing, what)
-	case errors.Is(err, ErrNotEnabled):
+	if errors.Is(err, ErrNotEnabled) {
 		return fmt.Errorf("uidplugin: follow: the consumer %s: %w", c.Key, err)
-	case !c.failing[what]:
-		c.fail(what, err)
+	}
+	if err != nil {
+		c.fail(advance, err)
 	}
 	return nil
 }
+
+// advance is the name in the log of what the mark does by itself.
+const advance = "advance the mark"
 
 // fail records an error of the step what. It logs the error unless the step was failing already.
 func (c *consuming[T]) fail(what string, err error) {
@@ -296,16 +306,7 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 	apart := c.Space != nil
 	if !apart {
 		in.Before = func(ctx context.Context, pool gorm.ConnPool) (func() error, error) {
-			conn := c.row.db.On(pool)
-			restore, err := c.row.limit(ctx, conn, false)
-			if err != nil {
-				return restore, err
-			}
-			ok, err := c.row.change(ctx, conn, next, "")
-			if err == nil && !ok {
-				err = ErrMoved
-			}
-			return restore, err
+			return c.changeFirst(ctx, pool, next)
 		}
 		// If a row cannot be read, the reader uses several transactions, so the change of the next one follows this
 		// one's.
@@ -319,8 +320,14 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 	if unread != nil && len(rows) == 0 {
 		return unread
 	}
+	recovered, err := c.recovered(ctx, step.Change.NewLast, published)
+	if err != nil {
+		return err
+	}
 	if apart {
-		var err error
+		if recovered == 0 && !c.Poll {
+			step.Change.Mark = published
+		}
 		if changed, err = c.row.change(ctx, c.row.db, step, ""); err != nil {
 			return err
 		}
@@ -343,34 +350,75 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 		c.emptyAt = time.Now()
 	}
 	c.process.Fetched(step, changed, ids, cursor.Last)
-	if c.looked = c.news; changed && c.leave != nil {
-		return c.checkLoss(published)
+	if c.looked = c.news; changed && recovered > 0 {
+		return c.goBack(recovered)
 	}
 	return nil
 }
 
-// checkLoss compares the cursor with the marks that the database had after it lost commits. If one of them is not above
-// the cursor, rows below the cursor could be missed. Then the consumer goes back, or ends with an error. It remembers
-// the mark until the cursor is below it, because going back may fail.
-func (c *consuming[T]) checkLoss(published int64) error {
-	last := c.process.Row().Last
-	if (Cursor{last}).lost(published) && !c.setAhead(last) {
-		c.lowest = min(c.lowest, published)
+// changeFirst changes the cursor in a transaction that reads rows.
+func (c *consuming[T]) changeFirst(ctx context.Context, pool gorm.ConnPool, step consumer.Step) (restore func() error, err error) {
+	conn := c.row.db.On(pool)
+	restore, err = c.row.limit(ctx, conn, false)
+	if err != nil {
+		return restore, err
 	}
-	for n := c.news; c.losses < len(n.recovered); c.losses++ {
-		if c.Space != nil { // otherwise the commits of the cursor were lost together with those of the mark
-			c.lowest = min(c.lowest, n.recovered[c.losses])
+	ok, err := c.row.change(ctx, conn, step, "")
+	if err == nil && !ok {
+		err = ErrMoved
+	}
+	return restore, err
+}
+
+// noticeLoss keeps the lowest mark to which the database of the table has gone back. It forgets that mark when the cursor
+// has another Mark: this process or another one has gone back or has read rows since, or an operator has set the cursor.
+// Losses before this process has read rows are found by the cursor's Mark.
+func (c *consuming[T]) noticeLoss() {
+	if mark := c.process.Row().Mark; mark != c.lowestOf {
+		c.lowestOf, c.lowest = mark, math.MaxInt64
+	}
+	if c.looked == nil || c.Space == nil { // without Space the commits of the cursor were lost together with those of the mark
+		c.losses, c.lowest = len(c.news.recovered), math.MaxInt64
+	}
+	for ; c.losses < len(c.news.recovered); c.losses++ {
+		c.lowest = min(c.lowest, c.news.recovered[c.losses])
+	}
+}
+
+// recovered returns the mark that the database had after it lost commits, if the mark is not above the cursor: then rows
+// below the cursor could be missed. Otherwise it returns 0. published is the mark with which rows were read.
+func (c *consuming[T]) recovered(ctx context.Context, last, published int64) (int64, error) {
+	if c.Poll {
+		return 0, nil
+	}
+	lowest := c.lowest
+	if (Cursor{last}).lost(published) && !c.setAhead(last) {
+		lowest = min(lowest, published)
+	}
+	if c.Space != nil { // another process may have worked before the loss
+		state, err := c.mark.recent(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if mark, lost := state.lost(c.process.Row().Mark); lost {
+			lowest = min(lowest, mark)
 		}
 	}
-	switch {
-	case c.lowest > last:
-		c.lowest = math.MaxInt64
-		return nil
-	case !c.Rewind:
-		return fmt.Errorf("%w: the cursor is %d, and the mark was %d; set the cursor to a time before that (uid follow consumers reset)", errLost, last, c.lowest)
+	if lowest > last {
+		lowest, c.lowest = 0, math.MaxInt64
 	}
-	c.log.Warn("uidplugin: a consumer goes back because the database of its table has lost commits", "to", c.lowest-1)
-	c.process.Rewind(c.lowest - 1)
+	return lowest, nil
+}
+
+// goBack makes the consumer go back to a mark, or ends it with an error. The cursor keeps the mark that was lost until
+// it has gone back, so that every process finds it.
+func (c *consuming[T]) goBack(mark int64) error {
+	if !c.Rewind {
+		return fmt.Errorf("%w: the cursor is %d, and the mark was %d; set the cursor to a time before that (uid follow consumers reset)",
+			errLost, c.process.Row().Last, mark)
+	}
+	c.log.Warn("uidplugin: a consumer goes back because the database of its table has lost commits", "to", mark-1)
+	c.process.Rewind(mark)
 	return nil
 }
 
@@ -387,6 +435,7 @@ func (c *consuming[T]) standBy() {
 	if c.leave != nil {
 		c.leave()
 		c.leave = nil
+		delete(c.failing, advance)
 	}
 }
 

@@ -107,7 +107,7 @@ func (f Flavor) cursorsIn(ctx context.Context, db *sqldb.DB, t Table) (list []Cu
 		c.Schema, c.Until, c.RetryAt, c.StuckSince, c.Now = t.Schema, timeOf(until), timeOf(retry), timeOf(since), timeOf(now)
 		list = append(list, c)
 		return err
-	}, "SELECT "+f.columns("CONSUMER, SPACE, TABLE_NAME, LAST_ID, PAUSED, HOLDER, HOLDER_UNTIL, ATTEMPTS, RETRY_AT, STUCK_ID, STUCK_SINCE, ERROR")+
+	}, "SELECT "+f.columns("CONSUMER, SPACE, TABLE_NAME, LAST_ID, PAUSED <> 0, HOLDER, HOLDER_UNTIL, ATTEMPTS, RETRY_AT, STUCK_ID, STUCK_SINCE, ERROR")+
 		", "+newStatements(f, t).now()+" FROM "+f.in(t, CursorTable))
 	slices.SortFunc(list, func(a, b CursorStatus) int {
 		return cmp.Or(strings.Compare(a.Consumer, b.Consumer), strings.Compare(a.Space, b.Space), strings.Compare(a.Table, b.Table))
@@ -149,10 +149,11 @@ func (f Flavor) waiting(ctx context.Context, db *sqldb.DB, c *CursorStatus) (n, 
 }
 
 // ResetConsumer sets a cursor, so the rows above to come next. It also lets a row that failed be tried at once. Processes
-// may run meanwhile: each of their transactions begins with an UPDATE that finds the row only where it left it.
+// may run meanwhile: each of their transactions begins with an UPDATE that finds the row only where it left it. The mark
+// is forgotten, because an operator who sets a cursor after lost commits decides which rows come again.
 func ResetConsumer(ctx context.Context, db *sqldb.DB, k ConsumerKey, to int64) error {
 	return change(ctx, db, k, "LAST_ID = "+strconv.FormatInt(to, 10)+
-		", ATTEMPTS = 0, RETRY_AT = 0, STUCK_ID = 0, STUCK_SINCE = 0, ERROR = ''")
+		", MARK = 0, ATTEMPTS = 0, RETRY_AT = 0, STUCK_ID = 0, STUCK_SINCE = 0, ERROR = ''")
 }
 
 // PauseConsumer makes a consumer stand still, or go on.

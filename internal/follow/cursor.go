@@ -66,8 +66,8 @@ func (c *cursorRow) read(ctx context.Context) (row consumer.Row, found bool, err
 	}
 	err = c.db.Query(ctx, func(r *sql.Rows) error {
 		found = true
-		return r.Scan(&row.Last, &row.Paused, &row.Holder, &row.Until, &row.Attempts, &row.RetryAt, &row.StuckID, &row.StuckSince, &row.Conditions, &row.Now)
-	}, "SELECT "+s.flavor.columns("LAST_ID, PAUSED, HOLDER, HOLDER_UNTIL, ATTEMPTS, RETRY_AT, STUCK_ID, STUCK_SINCE, CONDITIONS")+", "+s.now()+
+		return r.Scan(&row.Last, &row.Paused, &row.Holder, &row.Until, &row.Attempts, &row.RetryAt, &row.StuckID, &row.StuckSince, &row.Conditions, &row.Mark, &row.Now)
+	}, "SELECT "+s.flavor.columns("LAST_ID, PAUSED <> 0, HOLDER, HOLDER_UNTIL, ATTEMPTS, RETRY_AT, STUCK_ID, STUCK_SINCE, CONDITIONS, MARK")+", "+s.now()+
 		" FROM "+s.cursors()+c.where(s), c.args()...)
 	if err != nil && noTable.MatchString(err.Error()) {
 		return row, false, nil
@@ -99,8 +99,9 @@ func (c *cursorRow) insert(ctx context.Context, last int64) error {
 	return err
 }
 
-// checkRenamed returns an error if the consumer has a cursor for a table that does not exist any more. That table may
-// have been renamed, and a second cursor would then handle its rows again. The database of Into does not know.
+// checkRenamed returns an error if the consumer has a cursor for a table that does not exist any more, because it may have
+// been renamed, or for this table by another name of it, such as one without the schema: a second cursor would handle its
+// rows again. The database of Into does not know.
 func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 	if c.key.Space != "" {
 		return nil
@@ -112,7 +113,19 @@ func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 		tables = append(tables, name)
 		return err
 	}, "SELECT "+s.flavor.columns("TABLE_NAME")+" FROM "+s.cursors()+" WHERE "+s.flavor.equal("CONSUMER", "SPACE"), c.key.Consumer, "")
+	if err != nil {
+		return err
+	}
 	for _, name := range tables {
+		if name == c.key.Table { // another process was faster
+			continue
+		}
+		if same, err := s.isSame(ctx, c.db, name); err != nil {
+			return err
+		} else if same {
+			return fmt.Errorf("it has a cursor for %[1]s, which is the same table as %[2]s: let TableName return %[1]s; or end all its processes,"+
+				" and set TABLE_NAME of this row of UID_CURSOR to %[2]s", name, c.key.Table)
+		}
 		t := Table{Schema: s.table.Schema, Name: name}
 		exists, failed := s.flavor.has(ctx, c.db, s.flavor.in(t, bare(name)))
 		if failed == nil && !exists {
@@ -120,7 +133,20 @@ func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 				" otherwise uid follow consumers remove %[1]s --table %[2]s", c.key.Consumer, name, c.key.Table)
 		}
 	}
-	return err
+	return nil
+}
+
+// isSame reports whether a name in UID_CURSOR is another one of the table. The tables of a UID_CURSOR are in its schema.
+func (s *statements) isSame(ctx context.Context, db *sqldb.DB, name string) (same bool, err error) {
+	a, b := bare(name), bare(s.table.Name)
+	switch {
+	case a == b || !strings.EqualFold(a, b):
+		return a == b, nil
+	case s.flavor == MySQL || s.flavor == MariaDB:
+		err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&same) }, "SELECT @@lower_case_table_names <> 0")
+		return same, err
+	}
+	return s.flavor == SQLite, nil
 }
 
 // change sends the change of a step by db. It reports whether the row was as the step expects. If not, nothing was
@@ -135,6 +161,9 @@ func (c *cursorRow) change(ctx context.Context, db *sqldb.DB, step consumer.Step
 	if f := step.Failed; step.Kind == consumer.Fail || to.NewLast != to.Last {
 		set += ", ATTEMPTS = ?, RETRY_AT = ?, STUCK_ID = ?, STUCK_SINCE = ?, ERROR = ?"
 		values = append(values, f.Attempts, f.RetryAt, f.StuckID, f.StuckSince, ascii(message))
+	}
+	if to.Mark > 0 {
+		set, values = set+", MARK = ?", append(values, to.Mark)
 	}
 	where := c.where(s) + " AND " + s.flavor.equal("LAST_ID", "HOLDER", "HOLDER_UNTIL") + " AND " + s.flavor.quote("PAUSED") + " = 0"
 	if s.flavor == Postgres {

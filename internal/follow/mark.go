@@ -3,6 +3,7 @@ package follow
 import (
 	"context"
 	"crypto/rand"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -208,6 +209,21 @@ func (m *Mark) Published(ctx context.Context, tx gorm.ConnPool) (int64, error) {
 	return published, enabled(err)
 }
 
+// recent returns the published mark, and those that were published before. Call it after rows were read.
+func (m *Mark) recent(ctx context.Context) (state State, err error) {
+	s, err := m.statements(ctx)
+	if err != nil {
+		return state, err
+	}
+	rows := 0
+	err = m.db.Query(ctx, func(r *sql.Rows) error { rows++; return r.Scan(&state.Published, &state.Recent) },
+		"SELECT "+s.flavor.columns("PUBLISHED, RECENT")+" FROM "+s.marks()+s.row())
+	if err == nil {
+		err = oneRow(rows)
+	}
+	return state, enabled(err)
+}
+
 // Place returns the quoted table with its schema, in which the mark is, or "" if names have none. Call it after
 // Published: the rows must be of the same table as the mark, whatever schema the application has set on the connection.
 func (m *Mark) Place() string {
@@ -230,8 +246,8 @@ func (m *Mark) visit(ctx context.Context, wanted bool) (state State, err error) 
 	if err != nil {
 		return state, err
 	}
-	seen, unusable := m.seen, error(nil) // unusable is an error after the round, for which Together closes the connection
-	err = m.db.Together(ctx, func(ctx context.Context, conn *sqldb.DB) (err error) {
+	seen, unusable := m.seen, error(nil) // unusable is an error after the round, for which the connection is closed
+	err = m.together(ctx, s, func(ctx context.Context, conn *sqldb.DB) (err error) {
 		if err := m.server.run(ctx, conn, s); err != nil {
 			return err
 		}
@@ -270,6 +286,15 @@ func (m *Mark) visit(ctx context.Context, wanted bool) (state State, err error) 
 	m.noteMoved(seen, state.Published)
 	m.seen = state.Published
 	return state, nil
+}
+
+// together calls f with a connection. On SQLite the statements of a round need no connection of their own, and must not
+// have one: Together closes it after an error, as when the last follower leaves, and a database in memory ends with it.
+func (m *Mark) together(ctx context.Context, s *statements, f func(ctx context.Context, conn *sqldb.DB) error) error {
+	if s.flavor == SQLite {
+		return f(ctx, m.db)
+	}
+	return m.db.Together(ctx, f)
 }
 
 // noteMoved logs that a table that was held up has a higher mark, of this process or another one.

@@ -17,12 +17,18 @@
 //
 // A database may lose its latest commits, as after a failover. Rows in hand may be lost with them. The mark of the
 // table is then lower again, so other rows may come with ids below those in hand. This is why the transaction that
-// fetches rows also changes the cursor: it gives HOLDER_UNTIL a value that it never had, and later changes compare this
-// value. Commits are lost from the end. So if the cursor still has the value, all rows that were fetched with it are
-// still there.
+// fetches rows also changes the cursor: it gives HOLDER and HOLDER_UNTIL values that they never had together, and later
+// changes compare these values. Commits are lost from the end. So if the cursor still has the values, all rows that were
+// fetched with them are still there.
 //
 // The model in model_test.go drives these decisions through everything that may happen between them.
 package consumer
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+)
 
 // The times are in milliseconds.
 const (
@@ -43,6 +49,7 @@ type Row struct {
 	StuckID    int64  // the row that fails
 	StuckSince int64
 	Conditions string // a hash of the conditions that rows must meet
+	Mark       int64  // the table's mark when rows were last fetched; 0 if it is unknown or not needed
 	Now        int64  // when this was read
 }
 
@@ -56,6 +63,7 @@ type Change struct {
 	Me      string
 	NewLast int64
 	NewTerm int64 // the new HOLDER_UNTIL, which the row never had before
+	Mark    int64 // the new mark; 0 leaves it as it is
 }
 
 // Matches reports whether the change applies to a row, as its statement does.
@@ -105,8 +113,8 @@ const (
 // A Process is what a process knows about its consumer. The caller executes the step that Next returns, reports the
 // result by Seen, Wrote, Fetched or Ended, and calls Next again. If the result is unknown, it calls Forget instead.
 type Process struct {
-	Me   string
-	Size int // the most rows in a transaction
+	Me   string // no other process has this name
+	Size int    // the most rows in a transaction
 
 	row   Row
 	known bool // row is as this process has last read or written it
@@ -116,10 +124,12 @@ type Process struct {
 	ids     []int64 // the rows in hand, which are all that are above the cursor and at most through
 	through int64
 
+	names   int   // how often this process has changed its name
 	single  int64 // handle one row at a time up to this id
 	again   int   // how many outcomes Again came in a row
 	pending Kind  // Move: set the cursor to target. Fail: the row target has failed. Read: neither
 	target  int64
+	mark    int64 // of Move: the new mark
 }
 
 // Next returns the next step. now is the database's clock. more reports that there may be rows to fetch.
@@ -131,12 +141,14 @@ func (p *Process) Next(now int64, more bool) Step {
 		return Step{Kind: Removed}
 	case !p.found:
 		return Step{Kind: Insert}
-	case p.row.Paused, !p.Holds() && p.row.Holder != "" && p.row.Until > now && p.row.Until-now <= 2*Validity:
+	case p.row.Paused, !p.Holds() && p.row.Holder != "" && p.row.Until > now && !p.setBack(now):
 		return Step{Kind: Stand, At: p.row.Now + Interval}
-	case !p.Holds():
-		return Step{Kind: Take, Change: p.change(p.row.Last, now)}
+	case !p.Holds(), p.setBack(now):
+		return Step{Kind: Take, Change: p.take(now)}
 	case p.pending == Move:
-		return Step{Kind: Move, Change: p.change(p.target, now)}
+		change := p.change(p.target, now)
+		change.Mark = p.mark
+		return Step{Kind: Move, Change: change}
 	case p.pending == Fail:
 		return Step{Kind: Fail, Change: p.change(p.row.Last, now), Failed: p.failed(now)}
 	case p.row.Until-now <= Validity-Interval:
@@ -177,8 +189,33 @@ func (p *Process) Passed() int64 {
 	return p.row.Last
 }
 
+// setBack reports whether the database's clock was set back since the present term began.
+func (p *Process) setBack(now int64) bool { return p.row.Until > now && p.row.Until-now > 2*Validity }
+
+// take returns the change of a process that becomes the holder. If the clock was set back, the term must end by the new
+// time, and not later than the old one: otherwise each process would take the cursor from the others until the clock has
+// caught up. A new name for the process keeps its terms different from its earlier ones.
+func (p *Process) take(now int64) Change {
+	change := p.change(p.row.Last, now)
+	if p.setBack(now) {
+		p.names++
+		p.Me = plain(p.Me) + "+" + strconv.Itoa(p.names)
+		change.Me, change.NewTerm = p.Me, now+Validity
+	}
+	return change
+}
+
+// IsOwn reports whether a holder is this process, perhaps by an earlier name.
+func (p *Process) IsOwn(holder string) bool { return plain(holder) == plain(p.Me) }
+
+// plain returns a name of a process without what take has added to it.
+func plain(name string) string {
+	name, _, _ = strings.Cut(name, "+")
+	return name
+}
+
 func (p *Process) change(last, now int64) Change {
-	return Change{p.row.Last, p.row.Holder, p.row.Until, p.Me, last, max(now+Validity, p.row.Until+1)}
+	return Change{p.row.Last, p.row.Holder, p.row.Until, p.Me, last, max(now+Validity, p.row.Until+1), 0}
 }
 
 // failed returns the columns that the change Fail writes, after another failure of the row target.
@@ -221,6 +258,7 @@ func (p *Process) Wrote(s Step, changed bool) {
 		p.Forget()
 		return
 	}
+	p.row.Mark = cmp.Or(s.Change.Mark, p.row.Mark)
 	if p.row.Holder, p.row.Until = s.Change.Me, s.Change.NewTerm; s.Change.NewLast != p.row.Last {
 		p.row.Last, p.row.Attempts, p.row.RetryAt = s.Change.NewLast, 0, 0
 	}
@@ -247,7 +285,7 @@ func (p *Process) Ended(s Step, o Outcome) Outcome {
 		p.ids = p.ids[s.Rows:]
 		return o
 	case (o == Failed || o == Skipped) && s.Rows == 1:
-		p.pending, p.target = Fail, p.ids[0]
+		p.pending, p.target, p.mark = Fail, p.ids[0], 0
 		if o == Skipped {
 			p.pending = Move
 		}
@@ -259,5 +297,6 @@ func (p *Process) Ended(s Step, o Outcome) Outcome {
 	return o
 }
 
-// Rewind sets the cursor back before anything else is handled, because rows with lower ids may have come.
-func (p *Process) Rewind(last int64) { p.pending, p.target = Move, last }
+// Rewind sets the cursor back to the last id below a mark before anything else is handled, because rows with ids from
+// this mark on may have come.
+func (p *Process) Rewind(mark int64) { p.pending, p.target, p.mark = Move, mark-1, mark }

@@ -47,7 +47,8 @@ func TestProcess_TakesOverAfterTheTerm(t *testing.T) {
 		if (step.Kind == Take) != c.take || c.take && !step.Change.Matches(c.row) {
 			t.Errorf("%+v: %+v", c.row, step)
 		}
-		if c.take && (step.Change.NewTerm <= c.row.Until || step.Change.NewLast != c.row.Last) {
+		later := step.Change.NewTerm > c.row.Until || step.Change.Me != "me"
+		if c.take && (!later || step.Change.NewTerm < c.row.Now+Validity || step.Change.NewLast != c.row.Last) {
 			t.Errorf("%+v: %+v", c.row, step.Change)
 		}
 	}
@@ -124,6 +125,41 @@ func TestProcess_CountsAttemptsFromAnyNumber(t *testing.T) {
 		want.StuckID = 7
 		if step := p.Next(0, true); step.Kind != Fail || step.Failed != want {
 			t.Errorf("after %d: %+v", attempts, step)
+		}
+	}
+}
+
+// The database's clock was set back by an hour. The processes took the cursor from each other for this hour, and some of
+// them came to no fetch in between.
+func TestProcess_AClockThatWasSetBackMovesTheCursorOnce(t *testing.T) {
+	t.Parallel()
+	for _, first := range []string{"me", "other", ""} {
+		row := Row{Holder: first, Until: 3_600_000}
+		processes := []*Process{{Me: "me", Size: 10}, {Me: "other", Size: 10}}
+		taken := 0
+		names := map[string]bool{first: true}
+		for row.Now = range int64(20_000) {
+			for _, p := range processes {
+				step := p.Next(row.Now, false)
+				if step.Kind == Read {
+					p.Seen(row, true)
+					step = p.Next(row.Now, false)
+				}
+				if step.Kind != Take || !step.Change.Matches(row) {
+					continue
+				}
+				if step.Change.Holder != step.Change.Me {
+					if taken++; names[step.Change.Me] {
+						t.Errorf("the terms of %q begin anew", step.Change.Me)
+					}
+					names[step.Change.Me] = true
+				}
+				row.Holder, row.Until = step.Change.Me, step.Change.NewTerm
+				p.Wrote(step, true)
+			}
+		}
+		if taken != 1 || row.Until > row.Now+Validity {
+			t.Errorf("from %q the cursor was taken %d times, and the term ends at %d", first, taken, row.Until)
 		}
 	}
 }

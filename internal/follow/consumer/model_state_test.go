@@ -115,7 +115,8 @@ func (s *modelState) latest() (latest int64) {
 	return latest
 }
 
-// key tells states apart. Only the order of times matters, and whether a term is about to end.
+// key tells states apart. Only the order of times matters, and whether a term is about to end. Of the names of processes
+// only matters which are equal.
 func (s *modelState) key() string {
 	var all []int64
 	s.times(func(t *int64) { all = append(all, *t) })
@@ -132,10 +133,16 @@ func (s *modelState) key() string {
 		}
 		b = append(b, n)
 	}
-	text := func(t string) { b = append(append(b, t...), 0) }
+	names := map[string]byte{"": 0}
+	text := func(name string) {
+		if _, known := names[name]; !known {
+			names[name] = byte(len(names))
+		}
+		b = append(b, names[name])
+	}
 	row := func(r Row) {
 		b = append(b, byte(r.Last), rank(r.Until), rank(r.RetryAt), byte(r.Attempts))
-		flag(r.Paused, r.Until-r.Now <= Validity-Interval, r.Until <= r.Now, r.RetryAt <= r.Now)
+		flag(r.Paused, r.Until-r.Now <= Validity-Interval, r.Until <= r.Now, r.RetryAt <= r.Now, r.Until-r.Now > 2*Validity)
 		text(r.Holder)
 	}
 	db := func(d modelDB) {
@@ -158,6 +165,8 @@ func (s *modelState) key() string {
 		b = append(b, byte(p.Phase), byte(p.Step.Kind), byte(p.Step.Rows), byte(p.Snap), byte(p.Done), byte(p.Born), byte(p.again),
 			byte(p.pending), byte(p.target), byte(p.single), byte(p.through), byte(p.Skipped), byte(len(p.ids)),
 			byte(p.Step.Change.Last), byte(p.Step.Change.NewLast), rank(p.Step.Change.Until), rank(p.Step.Change.NewTerm))
+		text(p.Me)
+		text(p.Step.Change.Me)
 		text(p.Step.Change.Holder)
 		for _, id := range p.ids {
 			b = append(b, byte(id))
