@@ -380,8 +380,8 @@ func TestConsume_AnEndedTransactionKeepsADatabaseInMemory(t *testing.T) {
 	checkEffects(t, db, "mails")
 }
 
-// A consumer that ends interrupts the statement that looks at the mark. Its connection stays open, because a database in
-// memory ends with it.
+// A consumer that ends interrupts the statement that looks at the mark. Its connection stays open, because a database
+// in memory ends with it.
 func TestConsume_ItsEndKeepsADatabaseInMemory(t *testing.T) {
 	t.Parallel()
 	var wire testkit.Wire
@@ -540,7 +540,8 @@ func TestConsume_AnyNumberPauses(t *testing.T) {
 	checkEffects(t, db, "mails")
 }
 
-// The mark cannot advance, so the consumer stands still. It reads its cursor meanwhile, and its state must keep the error.
+// The mark cannot advance, so the consumer stands still. It reads its cursor meanwhile, and its state must keep the
+// error.
 func TestConsume_KeepsTheErrorOfTheMark(t *testing.T) {
 	t.Parallel()
 	var wire testkit.Wire
@@ -588,4 +589,27 @@ func TestConsume_LogsThatItTakesOver(t *testing.T) {
 	issue(t, db, 1)
 	until(t, db, 2, func(ctx context.Context) error { return follow.Consume(ctx, db, "mails", write("mails")) })
 	log.SaysOnce(t, line)
+}
+
+// The consumer waits for uid tables rename, which gives it the cursor. Then it works, also if no row comes.
+func TestConsume_ForgetsAnErrorOnceItHasACursor(t *testing.T) {
+	t.Parallel()
+	var log testkit.Log
+	db := testkit.SQLite{}.Open(t)
+	plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithLogger(log.Logger()))
+	prepare(t, db, 0)
+	testkit.Must(t, db.Exec("INSERT INTO UID_CURSOR (CONSUMER, SPACE, TABLE_NAME, LAST_ID) VALUES ('mails', '', 'visas', 0)").Error)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- follow.Consume(ctx, db, "mails", write("mails")) }()
+	testkit.Eventually(t, "an error", time.Minute, func() bool {
+		return strings.Contains(fmt.Sprint(consumerOf(db).LastError), "uid tables rename visas tickets")
+	})
+	testkit.Must(t, db.Exec("UPDATE UID_CURSOR SET TABLE_NAME = 'tickets'").Error)
+	testkit.Eventually(t, "no error", time.Minute, func() bool { return consumerOf(db).Works && consumerOf(db).LastError == nil })
+	log.SaysOnce(t, "a consumer goes on")
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
 }

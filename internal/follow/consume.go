@@ -201,10 +201,12 @@ func (c *consuming[T]) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.process.Seen(row, found)
+	if c.process.Seen(row, found); found {
+		c.goOn(steps[consumer.Insert]) // perhaps another process has begun the cursor, or an operator has renamed it
+	}
 	c.state.set(func(s *ConsumerState) {
 		s.Last, s.Holds, s.Paused = row.Last, c.process.Holds(), row.Paused
-		if s.StuckID = row.StuckID; row.StuckID == 0 && len(c.failing) == 0 {
+		if s.StuckID = row.StuckID; row.StuckID == 0 && !c.failing[advance] {
 			s.Err = nil
 		}
 	})
@@ -274,8 +276,8 @@ func (c *consuming[T]) wait(ctx context.Context, at int64) error {
 	return nil
 }
 
-// noteMark records an error that keeps the mark from advancing. The mark tries again by itself. noteMark returns an error
-// that ends the consumer.
+// noteMark records an error that keeps the mark from advancing. The mark tries again by itself. noteMark returns an
+// error that ends the consumer.
 func (c *consuming[T]) noteMark(err error) error {
 	if errors.Is(err, ErrNotEnabled) {
 		return fmt.Errorf("uidplugin: follow: the consumer %s: %w", c.Key, err)
@@ -370,9 +372,9 @@ func (c *consuming[T]) changeFirst(ctx context.Context, pool gorm.ConnPool, step
 	return restore, err
 }
 
-// noticeLoss keeps the lowest mark to which the database of the table has gone back. It forgets that mark when the cursor
-// has another Mark: this process or another one has gone back or has read rows since, or an operator has set the cursor.
-// Losses before this process has read rows are found by the cursor's Mark.
+// noticeLoss keeps the lowest mark to which the database of the table has gone back. It forgets that mark when the
+// cursor has another Mark: this process or another one has gone back or has read rows since, or an operator has set the
+// cursor. Losses before this process has read rows are found by the cursor's Mark.
 func (c *consuming[T]) noticeLoss() {
 	if mark := c.process.Row().Mark; mark != c.lowestOf {
 		c.lowestOf, c.lowest = mark, math.MaxInt64
@@ -385,8 +387,8 @@ func (c *consuming[T]) noticeLoss() {
 	}
 }
 
-// recovered returns the mark that the database had after it lost commits, if the mark is not above the cursor: then rows
-// below the cursor could be missed. Otherwise it returns 0. published is the mark with which rows were read.
+// recovered returns the mark that the database had after it lost commits, if the mark is not above the cursor: then
+// rows below the cursor could be missed. Otherwise it returns 0. published is the mark with which rows were read.
 func (c *consuming[T]) recovered(ctx context.Context, last, published int64) (int64, error) {
 	if c.Poll {
 		return 0, nil

@@ -99,9 +99,9 @@ func (c *cursorRow) insert(ctx context.Context, last int64) error {
 	return err
 }
 
-// checkRenamed returns an error if the consumer has a cursor for a table that does not exist any more, because it may have
-// been renamed, or for this table by another name of it, such as one without the schema: a second cursor would handle its
-// rows again. The database of Into does not know.
+// checkRenamed returns an error if the consumer has a cursor for a table that does not exist any more, because it may
+// have been renamed, or for this table by another name of it, such as one without the schema: a second cursor would
+// handle its rows again. The database of Into does not know.
 func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 	if c.key.Space != "" {
 		return nil
@@ -136,7 +136,8 @@ func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 	return nil
 }
 
-// isSame reports whether a name in UID_CURSOR is another one of the table. The tables of a UID_CURSOR are in its schema.
+// isSame reports whether a name in UID_CURSOR is another one of the table. The tables of a UID_CURSOR are in its
+// schema.
 func (s *statements) isSame(ctx context.Context, db *sqldb.DB, name string) (same bool, err error) {
 	a, b := bare(name), bare(s.table.Name)
 	switch {

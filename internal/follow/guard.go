@@ -133,8 +133,8 @@ func endsTransaction(err error) bool {
 	return sqldb.IsTransient(err) || isBroken(err)
 }
 
-// isBroken reports whether an error is about the connection, or the server has ended it. A session that was idle for too
-// long (25P03) does not count, because the handler is to blame.
+// isBroken reports whether an error is about the connection, or the server has ended it. A session that was idle for
+// too long (25P03) does not count, because the handler is to blame.
 func isBroken(err error) bool {
 	var state interface{ SQLState() string } // PostgreSQL
 	if errors.As(err, &state) && (strings.HasPrefix(state.SQLState(), "08") || strings.HasPrefix(state.SQLState(), "57P")) {

@@ -196,8 +196,8 @@ func (s State) lost(seen int64) (recovered int64, ok bool) {
 }
 
 // remember returns Recent after a mark was published that is more than the one before. Each entry is how much lower a
-// mark was than the next one, as an odd number with the base 36, and a letter for how often it is doubled. So it takes two
-// or three characters, because marks are the first ids of a tick.
+// mark was than the next one, as an odd number with the base 36, and a letter for how often it is doubled. So it takes
+// two or three characters, because marks are the first ids of a tick.
 func remember(more int64, recent string) string {
 	doubled := min(bits.TrailingZeros64(uint64(more)), 'Z'-'A')
 	recent = strconv.FormatInt(more>>doubled, 36) + string(rune('A'+doubled)) + recent
@@ -207,5 +207,6 @@ func remember(more int64, recent string) string {
 	return recent
 }
 
-// recentLength is the number of characters of Recent. They are enough for the marks of about 15 seconds while rows come.
+// recentLength is the number of characters of Recent. They are enough for the marks of about 15 seconds while rows
+// come.
 const recentLength = 1000

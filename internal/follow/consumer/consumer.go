@@ -18,8 +18,8 @@
 // A database may lose its latest commits, as after a failover. Rows in hand may be lost with them. The mark of the
 // table is then lower again, so other rows may come with ids below those in hand. This is why the transaction that
 // fetches rows also changes the cursor: it gives HOLDER and HOLDER_UNTIL values that they never had together, and later
-// changes compare these values. Commits are lost from the end. So if the cursor still has the values, all rows that were
-// fetched with them are still there.
+// changes compare these values. Commits are lost from the end. So if the cursor still has the values, all rows that
+// were fetched with them are still there.
 //
 // The model in model_test.go drives these decisions through everything that may happen between them.
 package consumer
@@ -193,8 +193,8 @@ func (p *Process) Passed() int64 {
 func (p *Process) setBack(now int64) bool { return p.row.Until > now && p.row.Until-now > 2*Validity }
 
 // take returns the change of a process that becomes the holder. If the clock was set back, the term must end by the new
-// time, and not later than the old one: otherwise each process would take the cursor from the others until the clock has
-// caught up. A new name for the process keeps its terms different from its earlier ones.
+// time, and not later than the old one: otherwise each process would take the cursor from the others until the clock
+// has caught up. A new name for the process keeps its terms different from its earlier ones.
 func (p *Process) take(now int64) Change {
 	change := p.change(p.row.Last, now)
 	if p.setBack(now) {

@@ -129,8 +129,8 @@ func TestProcess_CountsAttemptsFromAnyNumber(t *testing.T) {
 	}
 }
 
-// The database's clock was set back by an hour. The processes took the cursor from each other for this hour, and some of
-// them came to no fetch in between.
+// The database's clock was set back by an hour. The processes took the cursor from each other for this hour, and some
+// of them came to no fetch in between.
 func TestProcess_AClockThatWasSetBackMovesTheCursorOnce(t *testing.T) {
 	t.Parallel()
 	for _, first := range []string{"me", "other", ""} {
