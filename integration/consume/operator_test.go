@@ -236,3 +236,29 @@ func TestConsume_ARenamedTableGetsNoSecondCursor(t *testing.T) {
 		consumer.stop(t)
 	})
 }
+
+// The cursor is on a server, and the database of the events loses commits while no process of the consumer works.
+func TestConsume_TheCursorOfAnotherDatabaseHasTheMark(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db, into := testkit.SQLite{}.Open(t), d.Open(t, nil)
+		testkit.Must(t, db.Use(uidplugin.New(uidplugin.WithWorkerID(1), uidplugin.WithLogger(nil))))
+		t.Cleanup(func() { _ = uidplugin.From(db).Close(context.Background()) })
+		testkit.Must(t, db.AutoMigrate(&order{}))
+		testkit.Must(t, into.AutoMigrate(&effect{}, &total{}))
+		testkit.Must(t, follow.Enable(t.Context(), db, &order{}, follow.WithSlack(slack)))
+		orders := place(t, db, 3, "Ulm")
+		r := consumeMails(t, db, follow.Into(into))
+		eventually(t, "the effects came", func() bool { return len(effects(t, into, "mails")) == 3 })
+		r.stop(t)
+		testkit.Must(t, db.Exec("UPDATE UID_FOLLOW SET PUBLISHED = ?, RECENT = ''", orders[1].ID).Error)
+		_, err := follow.Settled(t.Context(), db, &order{})
+		testkit.Must(t, err)
+		if err := follow.Consume(t.Context(), db, "mails", write("mails"), follow.Into(into)); err == nil || !strings.Contains(err.Error(), "has lost commits") {
+			t.Fatal(err)
+		}
+		r = consumeMails(t, db, follow.Into(into), follow.WithRewind())
+		eventually(t, "two effects came again", func() bool { return len(effects(t, into, "mails")) == 5 })
+		r.stop(t)
+	})
+}
