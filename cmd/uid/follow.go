@@ -37,14 +37,14 @@ func (a *app) followStatusCommand() *cobra.Command {
 	return a.tableSubcommand(reads, &cobra.Command{
 		Use:   "status [TABLE]",
 		Short: "List followed tables, their marks, and who holds them up",
-		Long: `status lists the followed tables. MARK is the published mark: all rows with smaller ids are visible, or will
-never be. BEHIND is how far its time is behind the database's clock: the slack, plus the time of the longest open
-transaction that has inserted rows, or a few seconds while no rows come. CLOSER is the name of the process that raises
-the mark, and TURN how long it may do so alone; it renews its turn. TRIGGER is installed, gone or
-replaced, or hidden from a user without the privilege TRIGGER on MySQL and MariaDB.
+		Long: `status lists the followed tables. MARK is the published mark: each row with a smaller id is visible, or will
+never be visible. BEHIND is how far the time of the mark is behind the database's clock: the slack, plus the age of
+the oldest open transaction that has inserted rows, or plus a few seconds while no rows come. CLOSER is the name of
+the process that raises the mark. TURN is how long no other process raises it; the closer extends its turn again and
+again. TRIGGER is installed, gone or replaced, or on MySQL and MariaDB hidden if the user has no privilege TRIGGER.
 
-Below the list are the open transactions that have inserted rows, the oldest first. On MariaDB these are only the ones
-that the closer waits for at this moment. The list needs the role pg_monitor on PostgreSQL, SELECT on
+Below the list are the open transactions that have inserted rows, the oldest first. On MariaDB the list has only the
+transactions for which the closer waits at this moment. It needs the role pg_monitor on PostgreSQL, SELECT on
 performance_schema and PROCESS on MySQL, and PROCESS on MariaDB.
 
 The exit code is 1 if a trigger is gone or was replaced, if a mark is in the future, or if it has stood still for more
@@ -70,10 +70,11 @@ func (a *app) followEnableCommand() *cobra.Command {
 		Short: "Install the trigger with which a table can be followed",
 		Long: `enable installs a trigger in the table, and creates the tables UID_FOLLOW, UID_FOLLOW_GATE and UID_CURSOR,
 and on PostgreSQL and MariaDB a sequence. The application may do the same by follow.Enable, and "uid sql --follow" prints
-the statements. For an enabled table it only changes the slack.
+the statements. If the table is enabled already, enable only changes the slack.
 
-From then on the table refuses rows whose ids are older than the slack while somebody follows it. It waits for
-transactions that use the table, for up to --timeout, a moment at a time so that others can pass.
+From then on the table refuses rows whose ids are older than the slack while somebody follows it. To install the
+trigger, enable waits for transactions that use the table, for up to --timeout. It waits a moment at a time, so that
+other statements can pass.
 
 It needs the right to create tables and triggers. MySQL and MariaDB with a binary log also require SUPER, or
 log_bin_trust_function_creators = 1.`,
@@ -96,7 +97,7 @@ log_bin_trust_function_creators = 1.`,
 }
 
 func slackFlag(c *cobra.Command, slack *time.Duration) {
-	c.Flags().Var(durationVar(slack, time.Second), "slack", "age from which ids of new rows are refused: 20ms to 1h")
+	c.Flags().Var(durationVar(slack, time.Second), "slack", "refuse new rows whose ids are older than this: 20ms to 1h")
 }
 
 func (a *app) followDisableCommand() *cobra.Command {
@@ -129,16 +130,16 @@ func (a *app) followResetCommand() *cobra.Command {
 		Use:   "reset TABLE",
 		Short: "Lower a mark that is in the future",
 		Long: `reset lowers the mark of a table to "now minus slack", by the database's clock. Use it if the mark is in the
-future, because the table refuses all new rows until then. This happens if the database's clock was ahead. Correct
-the clock first: reset refuses to run while the clocks of the database and of this machine differ by more than the
-slack. If the database's clock was set back instead, set it right, and nothing else.
+future because the database's clock was ahead: the table refuses all new rows until the clock reaches the mark.
+Correct the clock first: reset refuses to run while the clocks of the database and of this machine differ by more than
+the slack. If the database's clock is behind instead, correct it, and do not run reset.
 
 What followers may miss: a follower that has read rows with ids above the new mark misses the rows that come with
 smaller ids from now on. Followers that run may have read up to the old mark even without such rows. So stop the
 followers, run reset, and start them again, each from its last row or, if the time of its last row is in the
 future, from an id with the present time. Rows with higher ids then come again.
 
-A mark that is not in the future stays as it is, except that the next round publishes it again.`,
+If the mark is not in the future, reset does not change it, and the next round publishes it again.`,
 		Args: cobra.ExactArgs(1),
 	}, func(ctx context.Context, d *database, args []string) error {
 		question := fmt.Sprintf("Lower the mark of %s to the present? Followers that have read rows above it miss rows. [y/N] ", clean(args[0]))
@@ -166,7 +167,7 @@ func (a *app) showFollowed(ctx context.Context, d *database, table string) error
 	return a.writeFollowed(list)
 }
 
-// writeFollowed writes the status of tables, and returns the error for its exit code.
+// writeFollowed writes the status of tables. It returns errWrong if there are findings, so that the exit code is 1.
 func (a *app) writeFollowed(list []admin.Followed) error {
 	columns := []string{"TABLE", "KEY", "SLACK", "MARK", "TIME", "BEHIND", "CLOSER", "TURN", "TRIGGER"}
 	err := writeList(a, list, columns, func(f admin.Followed) []string {
@@ -246,10 +247,10 @@ type followScript struct {
 	delimiter bool // for the client mysql
 }
 
-// followFlags adds the flag --follow to "uid sql", with others for it. name is --dialect.
+// followFlags adds the flag --follow, and the flags that belong to it, to "uid sql". name is the value of --dialect.
 func (a *app) followFlags(c *cobra.Command, s *script, name *string) {
 	var f followScript
-	c.Flags().StringVar(&f.table, "follow", "", "the statements with which this table can be followed")
+	c.Flags().StringVar(&f.table, "follow", "", "print the statements that prepare this table for followers")
 	c.Flags().StringVar(&f.key, "key", "id", "with --follow: column of the ids")
 	slackFlag(c, &f.slack)
 	c.Flags().BoolVar(&f.delimiter, "delimiter", false, "with --follow: print DELIMITER commands for the client mysql")
@@ -268,7 +269,7 @@ func (a *app) followFlags(c *cobra.Command, s *script, name *string) {
 	}
 }
 
-// writeFollowScript writes the statements that prepare a table for followers. name is --dialect.
+// writeFollowScript writes the statements that prepare a table for followers. name is the value of --dialect.
 func (a *app) writeFollowScript(ctx context.Context, s followScript, schema, name string) error {
 	switch name = strings.ToLower(name); name {
 	case "postgresql":
@@ -308,8 +309,8 @@ func (a *app) writeFollowScript(ctx context.Context, s followScript, schema, nam
 	return err
 }
 
-// scriptOf joins statements, of which some contain semicolons. The comments tell goose and Atlas where statements end;
-// golang-migrate sends the whole file. Only the client mysql needs commands instead.
+// scriptOf joins statements. Some contain semicolons, so comments tell goose and Atlas where statements end.
+// golang-migrate needs no comments, because it sends the whole file. The client mysql needs DELIMITER commands instead.
 func scriptOf(statements []string, delimiter bool) string {
 	var text strings.Builder
 	if !delimiter {
@@ -324,7 +325,8 @@ func scriptOf(statements []string, delimiter bool) string {
 		default:
 			statement = "-- +goose StatementBegin\n" + statement + ";\n-- +goose StatementEnd"
 		}
-		text.WriteString(statement + "\n\n\n\n") // Atlas counts the one after a comment as part of it
+		// Atlas takes the newline after a comment for a part of the comment, so there is one more than in the delimiter.
+		text.WriteString(statement + "\n\n\n\n")
 	}
 	return text.String()
 }

@@ -17,7 +17,6 @@ import (
 const (
 	red   = "31"
 	green = "32"
-	bold  = "1"
 )
 
 // paint colours a text if w is a terminal and NO_COLOR is not set.

@@ -14,13 +14,13 @@ func (a *app) removeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "remove",
 		Short: "Print or run the statements that remove the plugin from its databases",
-		Long: `remove prints all statements, in their order, after which the application goes on without the plugin: they drop
-the triggers of followed tables, let the database number the keys again, and drop the view, the functions and the
-tables of the plugin. It changes nothing unless you pass --yes.
+		Long: `remove prints the statements that remove the plugin, in the order in which to run them. They drop the triggers of
+followed tables, let the database number the keys again, and drop the view, the functions and the tables of the
+plugin. It changes nothing unless you pass --yes.
 
-New numbers are above the largest key, and on MySQL, MariaDB and PostgreSQL also above those of rows that were
-deleted. The keys are those of the tables in WORKER_NODE and of segments; name others by --table. Comments name what
-the statements leave to you.
+The database then numbers the keys of all tables that have worker ids or a segment; name other tables by --table.
+New numbers are above the largest key, and on MySQL, MariaDB and PostgreSQL also above the keys of deleted rows.
+Comments in the output describe the steps that you have to do yourself.
 
 With --yes it runs the statements. It refuses while processes hold slots, because they need the tables, and while rows
 wait for consumers. If a statement fails, run it again. On MySQL, numbering a key copies the table and blocks writes:
@@ -49,7 +49,7 @@ The document "Removing the plugin" has the steps in the program.`,
 		},
 	}
 	databaseFlag(c, &others)
-	c.Flags().StringArrayVar(&tables, "table", nil, "another table whose key to number, such as one without rows; repeatable")
+	c.Flags().StringArrayVar(&tables, "table", nil, "number the key of this table, too, for example if it never had a row; repeatable")
 	c.Flags().BoolVar(&yes, "yes", false, "run the statements")
 	return c
 }
@@ -61,7 +61,7 @@ func (a *app) writeRemoval(d *database, r admin.Removal) error {
 	}
 	if d.Registry.Space == "" {
 		fmt.Fprintln(a.err, "warning: without WORKER_REGISTRY the tables with ids are not known: name them by --table; "+
-			"with WithRegistry, pass the registry's database as --dsn, and this one as --database")
+			"with WithRegistry, pass the database of the registry as --dsn, and this database as --database")
 	}
 	for _, s := range r.Steps {
 		if err := a.writeRemovalStep(s); err != nil {

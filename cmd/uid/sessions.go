@@ -23,7 +23,7 @@ the next process got the slot, or "-" if none followed. "uid slots" lists the pr
 With --at it lists the processes that may have made ids at a time. LAST is the latest time that ids of a process
 can have, up to 10 s (Lead) after its end. Processes that made no ids after the given time are left out.
 
-A session marked (pruned) replaces those that "uid sessions prune" has removed.`,
+A session marked (pruned) replaces the sessions that "uid sessions prune" has removed.`,
 		Example: `  uid sessions --slot 7
   uid sessions --since 24h --table orders
   uid sessions --at "2026-11-22 15:04:05"`,
@@ -83,7 +83,7 @@ func processCells(s workernode.Session) []string {
 func (a *app) writeSessions(list []workernode.Session, slot int64, f filter, more bool) error {
 	columns := []string{"SLOT", "FROM", "UNTIL", "APPLICATION", "HOST", "PORT", "KIND", "LAUNCHED"}
 	if slot == 0 {
-		columns = slices.Delete(columns, 2, 3) // unknown
+		columns = slices.Delete(columns, 2, 3) // UNTIL is read only for one slot
 	}
 	err := writeList(a, list, columns, func(s workernode.Session) []string {
 		cells := []string{fmt.Sprint(s.Slot), at(s.From)}

@@ -15,7 +15,8 @@ func (a *app) tablesCommand() *cobra.Command {
 		Use:   "tables",
 		Short: "List the tables that have worker ids",
 		Long: `tables lists the tables that have worker ids, sorted by name. For each it prints the number of worker ids,
-the number of their slots, how many of these a process holds, and the earliest and latest time of ids of the table.`,
+the number of their slots, how many of these slots have a holder, and the earliest and latest time of ids of the
+table.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := f.read(a); err != nil {

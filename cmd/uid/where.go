@@ -25,8 +25,8 @@ func (a *app) whereCommand() *cobra.Command {
 It reads its arguments or, if there are none, standard input: an id or a line of a log per line. It ignores
 quotes, commas and brackets around an id, and a name before it, as in order_id=1176816959799427126. In a line
 with other text it looks for public ids and for numbers of 15 to 19 digits. It skips digits after a decimal
-point, and Unix times without a name. It needs the privilege SELECT on the four tables of uidplugin, and for
---row on the table of the id. If no process made an id, it goes on with the others, and the exit code is 1.`,
+point, and Unix times without a name. If no process made an id, it goes on with the others, and the exit code
+is 1. It needs the privilege SELECT on the four tables of uidplugin, and with --row also on the table of the id.`,
 		Example: `  uid where 1176816959799427126
   uid where --row 1176816959799427126
   uid where '2026-11-22T22:16:24Z order=1177009714823692361 paid'
@@ -61,7 +61,8 @@ point, and Unix times without a name. It needs the privilege SELECT on the four 
 func (a *app) where(ctx context.Context, f *finder, args []string) error {
 	wrong, first := false, true
 	err := a.eachID(args, func(line string) error {
-		found, why, of := false, error(nil), line // error of the first candidate of the line
+		// Without an id in the line, why is the error to print, and of is the text that it is about.
+		found, why, of := false, error(nil), line
 		for _, text := range f.ids.candidates(line) {
 			p, err := f.find(ctx, text)
 			switch {
@@ -80,7 +81,7 @@ func (a *app) where(ctx context.Context, f *finder, args []string) error {
 			if failed := a.writePlace(p); failed != nil {
 				return failed
 			}
-			if err != nil { // error of its row
+			if err != nil { // only the row cannot be read
 				wrong = true
 				if failed := a.writeWrong(text, err); failed != nil {
 					return failed
@@ -88,7 +89,7 @@ func (a *app) where(ctx context.Context, f *finder, args []string) error {
 			}
 		}
 		if found {
-			return nil // other numbers of the line are not ids
+			return nil // the other numbers of the line need not be ids
 		}
 		wrong = true
 		return a.writeWrong(of, why)
@@ -127,7 +128,7 @@ func (a *app) writePlace(p admin.Place) error {
 		g.add("prefix", p.Prefix)
 	}
 	if !abbreviates(p.Prefix, p.Table) {
-		g.add("but", "the prefix does not fit this table; if it is another table's, the text was made with the wrong type")
+		g.add("but", "the prefix does not fit this table; if it belongs to another table, a program encoded the id with the wrong type")
 	}
 	if p.Database != "" {
 		g.add("database", p.Database)
@@ -146,11 +147,11 @@ func (a *app) writePlace(p admin.Place) error {
 	}
 	g.add("worker id", fmt.Sprintf("%d, sequence %d", p.WorkerID, p.Sequence))
 	if p.Follows != 0 {
-		g.add("but", fmt.Sprintf("the database numbered the row; time, process and worker id are those of %d, the id "+
-			"before it", p.Follows))
+		g.add("but", fmt.Sprintf("the database numbered the row; time, process and worker id come from the id before "+
+			"that number, %d", p.Follows))
 	}
 	if p.MayBeRounded {
-		g.add("but", "JavaScript or a spreadsheet may have rounded the number, so it may be another id; check with --row")
+		g.add("but", "JavaScript or a spreadsheet may have rounded the number, so this may be the wrong id; check with --row")
 	}
 	if err := g.flush(); err != nil || p.Row == nil {
 		return err

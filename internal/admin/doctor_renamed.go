@@ -10,11 +10,12 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// sample is how many of the oldest and of the newest keys of a table are compared with the worker ids of another.
+// sample is how many of the oldest keys of a table, and how many of the newest, are compared with the worker ids of
+// another table.
 const sample = 1000
 
-// checkRenamed looks for tables that do not exist any more, and whose rows are in another table. A table that was
-// dropped is no finding.
+// checkRenamed reports which tables of gone have their rows in another table now. The tables of gone do not exist any
+// more. A table that was dropped is not reported.
 func (d *DB) checkRenamed(ctx context.Context, gone []workernode.Table) (list []Finding, err error) {
 	for _, of := range gone {
 		on := d
@@ -25,7 +26,7 @@ func (d *DB) checkRenamed(ctx context.Context, gone []workernode.Table) (list []
 		if failed != nil {
 			return list, failed
 		}
-		candidates, failed := on.tablesBeside(ctx, of.Name)
+		candidates, failed := on.tablesNextTo(ctx, of.Name)
 		err = errors.Join(err, failed)
 		for _, name := range candidates {
 			has, failed := on.hasRowsOf(ctx, name, workers)
@@ -33,8 +34,8 @@ func (d *DB) checkRenamed(ctx context.Context, gone []workernode.Table) (list []
 			if has {
 				now := workernode.Table{Database: of.Database, Name: name}
 				list = append(list, Finding{Code: CodeTableRenamed,
-					Text: fmt.Sprintf("WORKER_NODE has %s of the table %s, which does not exist, and %s has rows with their ids: "+
-						"Find fails for them", Count(int64(len(workers)), "worker id", "worker ids"), of, now),
+					Text: fmt.Sprintf("WORKER_NODE has %s of the table %s, which does not exist, and %s has rows with such ids: "+
+						"Find cannot load these rows", Count(int64(len(workers)), "worker id", "worker ids"), of, now),
 					Advice: fmt.Sprintf(`If the table was renamed, run "uid tables rename %s %s". docs/looking-up.md explains it.`, of, now)})
 			}
 		}
@@ -57,8 +58,8 @@ func (d *DB) workersOf(ctx context.Context, of workernode.Table) (workers map[in
 	return workers, err
 }
 
-// tablesBeside returns the tables in the schema of a name, as in WORKER_NODE.
-func (d *DB) tablesBeside(ctx context.Context, name string) (names []string, err error) {
+// tablesNextTo returns the tables in the schema of a table, which need not exist. Names are written as in WORKER_NODE.
+func (d *DB) tablesNextTo(ctx context.Context, name string) (names []string, err error) {
 	prefix, schema := "", ""
 	if i := strings.LastIndexByte(name, '.'); i >= 0 && d.SQL.Dialect() != sqlite {
 		prefix, schema = name[:i+1], name[:i]
