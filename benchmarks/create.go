@@ -34,7 +34,7 @@ const manyRows = 1000
 // nothing is a pool that accepts every statement and ignores it.
 type nothing struct{}
 
-// done is the result of its statements.
+// done is the result of each statement on nothing.
 type done struct{}
 
 func (done) LastInsertId() (int64, error) { return 1, nil }
@@ -97,7 +97,7 @@ type way struct {
 	one, many func() error // a create of one row, and of manyRows
 }
 
-// wayOf returns a way whose rows have the model T. Reset makes a row as if it had never been created.
+// wayOf returns a way whose rows have the model T. The function reset restores the state of a row before its create.
 func wayOf[T any](name string, db *gorm.DB, reset func(*T)) way {
 	row, rows := new(T), make([]T, manyRows)
 	return way{name: name, one: func() error {
@@ -111,7 +111,7 @@ func wayOf[T any](name string, db *gorm.DB, reset func(*T)) way {
 	}}
 }
 
-// hooked is wayOf for a generator in a hook.
+// hooked returns a way whose keys come from make, which a hook calls.
 func hooked[K any](name string, db *gorm.DB, make func() K) way {
 	return wayOf(name, db, func(p *hookParcel[K]) {
 		var zero K
@@ -135,7 +135,8 @@ func ways() ([]way, error) {
 	if err != nil {
 		return nil, err
 	}
-	// No create may wait, because no database would take that many rows. So sequences are as wide as they may be.
+	// Creates should not wait for the clock, because a real database never takes rows so fast that they have to. So the
+	// sequences are wide.
 	layout := generator.DefaultLayout()
 	layout.WorkerBits, layout.SequenceBits = 2, 20
 	err = with.Use(uidplugin.New(uidplugin.WithWorkerID(0), uidplugin.WithLayout(layout), uidplugin.WithLogger(nil)))

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Sizes say how much is measured.
+// Sizes are the settings for how much is measured.
 type Sizes struct {
 	Name string // whole, short, or tiny for the tests
 
@@ -27,19 +27,19 @@ type Sizes struct {
 	Interval    time.Duration // time between renewals
 	CostFor     time.Duration // time of a run that counts statements
 	Processes   []int         // numbers of processes that renew
-	Tables      []int         // numbers of tables that each of them writes
+	Tables      []int         // numbers of tables that each of these processes writes
 	Starts      []int         // numbers of processes that start at once
 	StartTables int           // tables of each starting process
 	StartRounds int           // repetitions of each start
 
 	Writing      []int         // writers into a followed table
-	FollowFor    time.Duration // time of a run with these
+	FollowFor    time.Duration // time of a run with these writers
 	FollowRuns   int           // runs that compare inserts with and without the trigger
-	FollowRounds int           // rounds of such a run
+	FollowRounds int           // rounds of each of these runs
 	FollowBulk   int           // rows of an INSERT ... SELECT
 	FollowHeld   time.Duration // time for which a follower waits
 	ConsumeFor   time.Duration // time of a consumer
-	Idle         time.Duration // time before a follower counts as idle, which it is after a minute
+	Idle         time.Duration // how long to wait until a follower is idle: more than a minute
 }
 
 // Whole returns the sizes for docs/benchmarks.md.
@@ -55,7 +55,8 @@ func Whole() Sizes {
 	}
 }
 
-// Short returns sizes that take less than ten minutes, because a follower is idle only after a minute.
+// Short returns sizes that take less than ten minutes. They cannot take much less, because a follower is idle only
+// after a minute.
 func Short() Sizes {
 	s := Whole()
 	s.Name, s.Rounds, s.Sustained, s.Generators = "short", 100, 200*time.Millisecond, 200

@@ -20,7 +20,7 @@ type Made struct {
 	Sustained Figure  // ids a second of one thread without a pause, in the peer's usual settings
 	Usual     string  `json:",omitempty"` // those settings, if the rate depends on them
 	Allocs    float64 // for an id
-	Shared    bool    `json:",omitempty"` // all callers of a process use one generator, so Memory is 0
+	Shared    bool    `json:",omitempty"` // a process has only one generator, so Memory is not measured
 	Memory    float64 // bytes of a generator
 }
 
@@ -79,14 +79,15 @@ func calibrate(d time.Duration, loop func(int)) int {
 	}
 }
 
-// alone has this thread make n ids, and returns the ns for an id.
+// alone makes n ids on this thread, and returns the ns for an id.
 func alone(n int, loop func(int)) sample {
 	begin := time.Now()
 	loop(n)
 	return sample{value: float64(time.Since(begin).Nanoseconds()) / float64(n)}
 }
 
-// together has threads make n ids each from one generator, at the same time, and returns the ns for an id.
+// together makes n ids on each of several threads at the same time, all from one generator. It returns the ns for an
+// id.
 func together(threads, n int, loop func(int)) sample {
 	var ready atomic.Int64
 	var disturbed atomic.Bool
@@ -110,7 +111,7 @@ func together(threads, n int, loop func(int)) sample {
 	group.Wait()
 	first, last := slices.MinFunc(begins, time.Time.Compare), slices.MaxFunc(begins, time.Time.Compare)
 	took := slices.MaxFunc(ends, time.Time.Compare).Sub(first)
-	apart := last.Sub(first) > took/10 // too many ids were made by some threads alone
+	apart := last.Sub(first) > took/10 // too many ids were made before all threads had begun
 	return sample{float64(took.Nanoseconds()) / float64(n*threads), disturbed.Load() || apart}
 }
 
@@ -124,7 +125,8 @@ func allocations(n int, loop func(int)) float64 {
 	return float64((after.Mallocs - before.Mallocs) / uint64(n))
 }
 
-// perGenerator returns the bytes of the heap that a generator needs, as the mean of n that have made an id each.
+// perGenerator returns the bytes of the heap that a generator needs. It is the mean of n generators, and each has made
+// one id.
 func perGenerator(n int, p peer) (bytes float64, err error) {
 	if p.shared {
 		return 0, nil
@@ -149,7 +151,8 @@ func perGenerator(n int, p peer) (bytes float64, err error) {
 	return max(0, (heapAfter-heap)/float64(n)), nil
 }
 
-// sustained returns a contestant that measures the ids a second of one thread without a pause, in usual settings.
+// sustained returns a contestant that measures how many ids a second one thread makes without a pause. The peer has its
+// usual settings.
 func sustained(l *Lab, p peer) contestant {
 	window := l.Sustained
 	if l.Name != "tiny" {
@@ -164,7 +167,7 @@ func sustained(l *Lab, p peer) contestant {
 		if err != nil {
 			return sample{}, err
 		}
-		const few = 64 // small, so that a call that waits ends soon after the window
+		const few = 64 // because a call should end soon after the window, even if it has to wait
 		made, begin := 0, time.Now()
 		for time.Since(begin) < window {
 			loop(few)

@@ -27,13 +27,15 @@ type peer struct {
 	bytes  int  // of an id
 	shared bool // one generator for the whole process
 
-	// stall is the longest wait of usual. If it is set, rates are measured longer, because a wait should be a small part.
+	// stall is the longest wait of a generator of usual. Rates are measured for at least two stalls, because one wait
+	// should be a small part of the time.
 	stall time.Duration
 
 	// open makes a generator that never waits: its sequence is wide, or it may run ahead of the clock.
 	open func() (func(n int), error)
 
-	// usual, if set, makes one in its usual settings, in which it may have to wait. Its reserve is used up.
+	// usual, if set, makes a generator in the usual settings of the peer. The generator may have to wait, because its
+	// reserve of ids is used up already.
 	usual func() (func(n int), error)
 
 	usually string // the setting of usual, if the rate depends on it
@@ -68,7 +70,7 @@ func counters() []peer {
 	}
 }
 
-// snowflakes returns others with 64 bits: a time, a machine and a sequence.
+// snowflakes returns other peers whose ids have 64 bits: a time, a machine and a sequence.
 func snowflakes() []peer {
 	return []peer{
 		{name: "bwmarrin/snowflake", bytes: 8, open: func() (func(int), error) {
@@ -88,7 +90,7 @@ func snowflakes() []peer {
 	}
 }
 
-// wideIDs returns peers with more bits.
+// wideIDs returns peers whose ids have more bits.
 func wideIDs() []peer {
 	return []peer{
 		{name: "google/uuid v4", bytes: 16, shared: true, open: ready(func(n int) {
@@ -134,12 +136,12 @@ func wideIDs() []peer {
 	}
 }
 
-// ready returns an open that returns a loop.
+// ready returns a function for peer.open that returns loop.
 func ready(loop func(int)) func() (func(int), error) {
 	return func() (func(int), error) { return loop, nil }
 }
 
-// bwmarrin returns a loop of a node with the bits that are set.
+// bwmarrin returns a loop that makes ids in a node with the present NodeBits and StepBits.
 func bwmarrin() (func(int), error) {
 	node, err := snowflake.NewNode(1)
 	return func(n int) {
@@ -149,7 +151,7 @@ func bwmarrin() (func(int), error) {
 	}, err
 }
 
-// sony returns a loop of a sonyflake.
+// sony returns a loop that makes ids in a Sonyflake.
 func sony(s sonyflake.Settings) (func(int), error) {
 	s.MachineID = func() (int, error) { return 1, nil }
 	g, err := sonyflake.New(s)
@@ -161,7 +163,7 @@ func sony(s sonyflake.Settings) (func(int), error) {
 	}, err
 }
 
-// yitter returns a loop of an idgenerator.
+// yitter returns a loop that makes ids in an idgenerator.
 func yitter(o *idgen.IdGeneratorOptions) (func(int), error) {
 	g := idgen.NewDefaultIdGenerator(o)
 	return func(n int) {
@@ -189,7 +191,7 @@ func cached(borrow time.Duration, lanes int) (*generator.Cached, error) {
 	if err != nil || lanes == 1 {
 		return g, err
 	}
-	leases, from := make([]generator.Lease, lanes), l.TickAt(time.Now()) // all of the same ticks
+	leases, from := make([]generator.Lease, lanes), l.TickAt(time.Now()) // all leases have the same ticks
 	for i := range leases {
 		leases[i] = generator.Lease{WorkerID: int64(i + 1), From: from, Until: l.MaxTick()}
 	}
@@ -202,7 +204,7 @@ func nexts(g *generator.Cached) func(int) {
 		for range n {
 			id, err := g.Next(ctx)
 			if err != nil {
-				panic(err) // a lease up to the last tick, and a context that does not end
+				panic(err) // cannot happen: the lease lasts up to the last tick, and the context does not end
 			}
 			runtime.KeepAlive(id)
 		}
@@ -221,7 +223,8 @@ func fills(g *generator.Cached) func(int) {
 	}
 }
 
-// limited returns a generator that may be as far ahead of the clock as with the plugin, and already is.
+// limited returns a loop of a generator that may run as far ahead of the clock as in the plugin. It is that far ahead
+// already, so it makes ids only as fast as the clock allows.
 func limited(lanes int) (func(int), error) {
 	const lead = 10 * time.Second // workernode.DefaultLead
 	g, err := cached(lead, lanes)
@@ -232,6 +235,6 @@ func limited(lanes int) (func(int), error) {
 	for g.Lead() < lead-100*time.Millisecond {
 		fill(fillSize)
 	}
-	fill(2 * fillSize * lanes) // more than it makes in 100 ms, so that the last of them wait
+	fill(2 * fillSize * lanes) // more ids than it makes in 100 ms, so it waits for the last ones
 	return nexts(g), nil
 }

@@ -54,7 +54,7 @@ func measureStarting(ctx context.Context, l *Lab) (all []Started, err error) {
 // startRounds starts n processes, with the plugin and without it, in turn.
 func startRounds(ctx context.Context, l *Lab, s *Server, n int) (Started, error) {
 	rounds := l.StartRounds
-	if n < 10 && rounds > 1 { // because so few processes are soon done
+	if n < 10 && rounds > 1 { // a round of so few processes is short
 		rounds *= 3
 	}
 	var each, last [2][]float64
@@ -89,7 +89,7 @@ func startAtOnce(ctx context.Context, s *Server, n int, task startTask) (took []
 				return err
 			}
 		}
-		// Not at once, because all should have the line by then.
+		// The moment is in the future, because all processes should have read it before it comes.
 		begin := time.Now().Add(20*time.Millisecond + time.Duration(n)*200*time.Microsecond)
 		for _, c := range children {
 			if err := c.Send(begin.Format(time.RFC3339Nano)); err != nil {
