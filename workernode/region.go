@@ -20,7 +20,7 @@ var Whole = Region{0, 1}
 // String returns a text such as "region 0 of 2".
 func (r Region) String() string { return fmt.Sprintf("region %d of %d", r.N, r.Of) }
 
-// share returns the part of an error about used up worker ids that names the region, or "" for Whole.
+// share returns the end of an error about used up worker ids: the region of the registry, or "" for Whole.
 func (r Region) share() string {
 	if r == Whole {
 		return ""
@@ -42,7 +42,8 @@ func (r Region) check() error {
 // From returns the first number of the region at or above least, which must be positive.
 func (r Region) From(least int64) int64 { return least + (r.N-least%r.Of+r.Of)%r.Of }
 
-// DividedFrom reports whether r is what a registry of an earlier region keeps after a division, or the same region.
+// DividedFrom reports whether a registry of the region earlier has the region r after a division, or r is earlier
+// itself.
 func (r Region) DividedFrom(earlier Region) bool { return r.N == earlier.N && r.Of%earlier.Of == 0 }
 
 // refuseRegion returns an error if r is one of several regions and UidGenerator shares WORKER_NODE, because
@@ -55,7 +56,8 @@ func refuseRegion(r Region, shared bool) error {
 		" stop UidGenerator, and remove AUTO_INCREMENT from the column", ErrRegion, NodeTable)
 }
 
-// Other returns the registry with which region n of the same division begins, above all numbers that r has given out.
+// Other returns the registry with which region n of the same division begins. Its numbers are above all that r has
+// given out.
 func (r Registry) Other(n int64) Registry {
 	r.Region.N, r.Space = n, newSpace()
 	r.NextID, r.NextSlot = r.Region.From(r.NextID), r.Region.From(r.NextSlot)

@@ -139,7 +139,7 @@ func (s *statements) release(ctx context.Context, c lease.Change, now int64) (ok
 	return ok, nil
 }
 
-// beginSession executes c and begins its session in one transaction. It sets c.first, and returns the slot's worker ids
+// beginSession executes c and begins its session in one transaction. It sets c.First, and returns the slot's worker ids
 // and FLOOR_TICK. It reports false, and changes nothing, if the row was not as c compares or has no tick to grant.
 func (s *statements) beginSession(ctx context.Context, c *lease.Change, clock func() int64) (nodes []*Node, floor int64, ok bool, err error) {
 	err = s.db.transact(ctx, func(ctx context.Context, tx *DB) error {

@@ -15,7 +15,7 @@ const (
 	RegistryTable = "WORKER_REGISTRY"
 )
 
-// MaxTableName is the longest name of a table or database that fits into a worker node, in characters.
+// MaxTableName is the length of the longest name of a table or database that fits into WORKER_NODE, in characters.
 const MaxTableName = 128
 
 // AllTables is the table name of a worker id that serves all tables.
@@ -42,11 +42,11 @@ const (
 	nodeColumns    = `"ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK"`
 )
 
-// maxText limits the characters of a text in a list. This package writes no longer ones, but SQLite does not limit
-// other programs.
+// maxText limits the characters of a text in a list. All texts that this package writes are shorter, but other programs
+// may write longer texts into SQLite, which does not enforce the width of a column.
 const maxText = 200
 
-// cut limits the texts among columns to maxText characters.
+// cut returns a list of columns in which each text is limited to maxText characters.
 func cut(columns string) string {
 	return textColumn.ReplaceAllString(columns, fmt.Sprintf(`SUBSTR($0, 1, %d) AS $0`, maxText))
 }

@@ -18,7 +18,8 @@ const (
 	taskVariable = "UID_TEST_TASK"
 )
 
-// Roles are the functions of child processes by name. A role gets its task as JSON; use [Role] to make one.
+// Roles are the functions that child processes run, by name. A role gets its task as JSON; [Role] makes a role from a
+// function with a typed task.
 type Roles map[string]func(task []byte) error
 
 // Role wraps a function that takes its task as a T.
@@ -39,7 +40,7 @@ func RunRole(roles Roles) {
 	if !ok {
 		return
 	}
-	// Processes started by this one should not become children of the test.
+	// Processes that this process starts should not run the role again.
 	task := os.Getenv(taskVariable)
 	_ = os.Unsetenv(roleVariable)
 	_ = os.Unsetenv(taskVariable)
@@ -85,9 +86,9 @@ func Start(tb testing.TB, role string, task any, line func(line string)) *Proces
 	return p
 }
 
-// Launch starts a child process with a role and a task, which must marshal to JSON. It calls line, unless nil, on
-// another goroutine with each line of output, without the newline. It drops an incomplete last line, because the
-// process was killed while it wrote.
+// Launch starts a child process with a role and a task, which must marshal to JSON. Another goroutine calls line with
+// each line of output, without the newline; line may be nil. An incomplete last line is dropped, because the process
+// was killed while it wrote the line.
 func Launch(role string, task any, line func(line string)) (*Process, error) {
 	text, err := json.Marshal(task)
 	if err != nil {
@@ -98,7 +99,7 @@ func Launch(role string, task any, line func(line string)) (*Process, error) {
 		return nil, err
 	}
 	p := &Process{command: exec.Command(path), done: make(chan struct{})}
-	// Otherwise the race detector sleeps for a second at the end.
+	// Without GORACE the race detector would sleep for a second at the end.
 	p.command.Env = append(os.Environ(),
 		roleVariable+"="+role, taskVariable+"="+string(text), "GORACE=atexit_sleep_ms=0")
 	p.command.Stderr = &p.stderr

@@ -17,8 +17,8 @@ type Server struct {
 	Dir string // the server's folder; its files are in data
 }
 
-// NewServer starts a server of the engine with command-line options, and removes it when the test ends. A missing
-// engine is handled by [Engine.Need], and a server that does not start by [LeftOut].
+// NewServer starts a server of the engine with command-line options, and removes it when the test ends. It calls
+// [Engine.Need] first, and [LeftOut] if the server does not start.
 func (e Engine) NewServer(t *testing.T, options ...string) *Server {
 	t.Helper()
 	e.Need(t)
@@ -63,7 +63,7 @@ func newServer(engine, printed string) (*Server, error) {
 	key := "UID_TEST_" + strings.ToUpper(engine)
 	s := &Server{Dir: env[key+"_DIR"]}
 	s.Engine = Engine{Name: engine, Variable: fmt.Sprintf("%s_OWN_%d", key, servers.Add(1))}
-	return s, os.Setenv(s.Variable, env[key]) // so that child processes find it
+	return s, os.Setenv(s.Variable, env[key]) // so that child processes find the server
 }
 
 // Down stops the server and deletes its data.
@@ -104,7 +104,7 @@ func ServersScript(args ...string) (string, error) {
 	return string(out), err
 }
 
-// GaleraProvider returns the path of the library for MariaDB clusters. Without it, it calls [LeftOut].
+// GaleraProvider returns the path of the library for MariaDB clusters. If there is none, it calls [LeftOut].
 func GaleraProvider(t *testing.T) string {
 	t.Helper()
 	at := slices.IndexFunc(galeraProviders, func(path string) bool { _, err := os.Stat(path); return err == nil })

@@ -43,7 +43,7 @@ type Crossing struct {
 	Result  driver.Result // of an INSERT, UPDATE or DELETE
 	Conn    int           // number of the wire's connection, from 1
 	Inside  bool          // in a transaction, including COMMIT and ROLLBACK
-	Torn    bool          // set it, and no row of the answer can be read, as if the context had ended in between
+	Torn    bool          // a hook sets it to make the rows unreadable, as if the context had ended meanwhile
 
 	conn  *wireConn
 	run   func(context.Context) error
@@ -51,15 +51,16 @@ type Crossing struct {
 	drop  func() // releases the rows of a late execution; may be nil
 }
 
-// Run executes the statement and returns its error. Call it twice to execute the statement twice. SQLite executes it even
-// if the context has ended. Like a server it waits for locks: for 10 s, or until the context ends.
+// Run executes the statement and returns its error. Call it twice to execute the statement twice. On SQLite the
+// statement is executed even if the context has ended, and Run waits for locks as a server does: for up to 10 s, or
+// until the context ends.
 func (c *Crossing) Run() error { return c.unlocked(c.Context) }
 
 // maxLockWait limits the wait for a lock.
 const maxLockWait = 10 * time.Second
 
-// unlocked executes the statement once the file is unlocked. We wait here instead of in SQLite, because SQLite would
-// ignore the end of the context.
+// unlocked executes the statement once no other connection has locked the file. The wait is here instead of in SQLite,
+// because SQLite would ignore the end of the context.
 func (c *Crossing) unlocked(ctx context.Context) error {
 	var busy interface{ Code() int }
 	running := ctx
@@ -110,7 +111,7 @@ func (c *Crossing) Sleep(d time.Duration) error {
 	}
 }
 
-// Later executes the statement after d, when the caller already has an answer, as after a delay in the network. The
+// Later executes the statement after d, as if the network had delayed it: the caller has an answer before. The
 // connection is not used again. Do not call Run as well.
 func (c *Crossing) Later(d time.Duration) {
 	c.later = true
@@ -129,9 +130,9 @@ var ErrUnchanged = errors.New("testkit: no row was changed")
 // ErrLost, returned from a hook, also breaks the connection, so an open transaction is rolled back.
 var ErrLost = errors.New("testkit: the connection was lost")
 
-// Set sets the hook of further statements. It may call Run, and returns the answer. nil forwards them. Statements under
-// way keep their hook. ROLLBACK is always forwarded, because database/sql holds a mutex meanwhile, and the clock of a
-// synctest bubble stops while a goroutine waits for a mutex.
+// Set sets the hook of further statements. The hook may call Run, and its result is the answer to the statement. If the
+// hook is nil, statements are forwarded. Statements under way keep their hook. ROLLBACK is always forwarded, because
+// database/sql holds a mutex meanwhile, and the clock of a synctest bubble stops while a goroutine waits for a mutex.
 func (w *Wire) Set(hook func(*Crossing) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

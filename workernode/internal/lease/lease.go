@@ -174,6 +174,7 @@ func (l *Slot) ReclaimChange(p Params, r Row, now int64, me string) Change {
 	}
 }
 
+// AllocateChange returns the change that inserts a new slot. [Change.SetFirst] sets the first tick of its session.
 func (l *Slot) AllocateChange(p Params, slot, now int64, me string) Change {
 	return Change{Slot: slot, Insert: true, NewHolder: me, NewVersion: l.nextVersion(0), NewFence: p.FenceAt(now, 0)}
 }
