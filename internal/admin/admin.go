@@ -142,8 +142,8 @@ func (d *DB) Clock(ctx context.Context) (time.Time, error) {
 // TimeOf returns the start of a tick, limited to times that JSON can express.
 func (d *DB) TimeOf(tick int64) time.Time { return workernode.TimeOf(d.Layout, tick) }
 
-// TickFrom returns the first START_TICK of sessions to keep: a session's first tick is the one after START_TICK.
-func (d *DB) TickFrom(before time.Time) int64 {
+// tickFrom returns the first START_TICK of sessions to keep: a session's first tick is the one after START_TICK.
+func (d *DB) tickFrom(before time.Time) int64 {
 	tick := d.Layout.TickAt(before)
 	if tick >= 0 && !d.TimeOf(tick).Before(before) {
 		tick--

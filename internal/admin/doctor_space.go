@@ -75,7 +75,7 @@ func (d *DB) checkSlots(ctx context.Context) (list []Finding, err error) {
 	if err != nil {
 		return nil, err
 	}
-	states, err := d.CountSlots(ctx, now)
+	states, err := d.countSlots(ctx, now)
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,7 @@ const (
 // Prunable returns the counts of Prune, and changes nothing.
 func (d *DB) Prunable(ctx context.Context, before time.Time) (p Pruning, err error) {
 	err = d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&p.Slots, &p.Sessions) },
-		`SELECT COUNT(*), COALESCE(SUM("S"."SESSIONS"), 0) FROM (`+spans+`) "S"`, d.TickFrom(before), 0)
+		`SELECT COUNT(*), COALESCE(SUM("S"."SESSIONS"), 0) FROM (`+spans+`) "S"`, d.tickFrom(before), 0)
 	if err != nil {
 		return p, fmt.Errorf("count sessions to prune: %w", err)
 	}
@@ -56,7 +56,7 @@ func (d *DB) Prunable(ctx context.Context, before time.Time) (p Pruning, err err
 // and run several times at once. It needs the DELETE privilege. With an error it returns the counts up to then.
 func (d *DB) Prune(ctx context.Context, before time.Time) (p Pruning, err error) {
 	for after := int64(0); ; {
-		page, err := d.spans(ctx, d.TickFrom(before), after)
+		page, err := d.spans(ctx, d.tickFrom(before), after)
 		if err != nil || len(page) == 0 {
 			return p, err
 		}

@@ -34,10 +34,10 @@ func (d *DB) Slots(ctx context.Context, state string, f Filter, after int64, lim
 	}
 	where, args := d.maybe(state, now)
 	if !f.From.IsZero() {
-		where, args = where+` AND "SEEN_TICK" > ?`, append(args, d.TickFrom(f.From))
+		where, args = where+` AND "SEEN_TICK" > ?`, append(args, d.tickFrom(f.From))
 	}
 	if !f.To.IsZero() {
-		where, args = where+` AND "SEEN_TICK" <= ?`, append(args, d.TickFrom(f.To))
+		where, args = where+` AND "SEEN_TICK" <= ?`, append(args, d.tickFrom(f.To))
 	}
 	if f.Table != "" {
 		of, names := f.ofTable()
@@ -143,8 +143,8 @@ func (d *DB) complete(ctx context.Context, list []Slot) error {
 	return nil
 }
 
-// CountSlots counts slots by state. The database counts those whose state does not depend on the present time.
-func (d *DB) CountSlots(ctx context.Context, now time.Time) (map[string]int64, error) {
+// countSlots counts slots by state. The database counts those whose state does not depend on the present time.
+func (d *DB) countSlots(ctx context.Context, now time.Time) (map[string]int64, error) {
 	n := map[string]int64{}
 	recent, ticks := d.maybe("live", now)
 	err := d.eachSlot(ctx, func(s workernode.Slot) { n[s.State(now)]++ }, recent, ticks...)

@@ -41,7 +41,7 @@ func (d *DB) Status(ctx context.Context) (s Status, err error) {
 		Databases: []string{}, Findings: []Finding{},
 	}
 	s.Given, s.All = d.Given()
-	if s.Slots, err = d.CountSlots(ctx, now); err != nil {
+	if s.Slots, err = d.countSlots(ctx, now); err != nil {
 		return s, err
 	}
 	s.Findings = append(s.Findings, standstill(s.Slots)...)

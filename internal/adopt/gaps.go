@@ -26,9 +26,9 @@ const (
 	gapTries      = 1_000                  // fills in a row without an id that begins a gap, until we accept every id
 )
 
-// Gap returns the gap of a layout: the distance from an id to the next possible id. It is a power of two from 1, which
-// means no gap, to 4,096.
-func Gap(l generator.Layout) int64 {
+// gapOf returns the gap of a layout: the distance from an id to the next possible id. It is a power of two from 1 to
+// 4,096, and 1 means no gap.
+func gapOf(l generator.Layout) int64 {
 	all := l.MaxSequence() + 1
 	gap := min(all, largestGap)
 	leaves := func(gap int64) bool { return float64(all)/float64(gap) >= leastWithGaps*l.Tick.Seconds() }
@@ -51,7 +51,7 @@ type filter struct {
 
 // leaveGaps makes the future ids of src leave the gap of the layout. It may be called at any time and concurrently.
 func (n *Numbering) leaveGaps(src *supply.Source) {
-	if gap := Gap(n.Layout); gap > 1 {
+	if gap := gapOf(n.Layout); gap > 1 {
 		src.SetFilter(&filter{layout: n.Layout, gap: gap})
 	}
 }
@@ -66,7 +66,7 @@ func after(l generator.Layout, id, gap int64) int64 {
 // Before returns the id before a number that the database gave to another program's row. It reports false if the number
 // has the worker id of that id, or follows none.
 func Before(l generator.Layout, number int64) (id int64, ok bool) {
-	id = number - after(l, number, Gap(l))
+	id = number - after(l, number, gapOf(l))
 	worker, tick := l.SequenceBits, l.SequenceBits+l.WorkerBits
 	return id, id>>worker != number>>worker && id>>tick == number>>tick
 }

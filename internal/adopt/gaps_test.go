@@ -43,7 +43,7 @@ func TestGap_LeavesAWorkerIDAHundredIDsASecond(t *testing.T) {
 		{with(5, 160*time.Millisecond), 2},  // exactly 100
 		{with(20, 24*60*time.Minute), 1},    // 12 without gaps
 	} {
-		if got := Gap(tt.layout); got != tt.want {
+		if got := gapOf(tt.layout); got != tt.want {
 			t.Errorf("%v: %d, not %d", tt.layout, got, tt.want)
 		}
 	}

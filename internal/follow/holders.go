@@ -124,7 +124,7 @@ func (s *statements) holdersOfMySQL() string {
 		"MAX(TIMESTAMPDIFF(MICROSECOND, x.trx_started, SYSDATE(6))) / 1e6 age " +
 		"FROM performance_schema.data_locks l LEFT JOIN performance_schema.threads t ON t.THREAD_ID = l.THREAD_ID " +
 		"LEFT JOIN information_schema.INNODB_TRX x ON x.trx_id = l.ENGINE_TRANSACTION_ID " +
-		"WHERE l.OBJECT_SCHEMA = " + s.flavor.schema(s.table) + " AND l.OBJECT_NAME = " + s.flavor.text(GateTable) +
+		"WHERE l.OBJECT_SCHEMA = " + s.flavor.schema(s.table) + " AND l.OBJECT_NAME = " + s.flavor.text(gateTable) +
 		" AND l.LOCK_TYPE = 'RECORD' AND l.LOCK_STATUS = 'GRANTED' AND l.LOCK_MODE LIKE 'S%'" +
 		" AND l.LOCK_DATA IN " + s.gateKeys() +
 		" GROUP BY l.ENGINE_TRANSACTION_ID ORDER BY age IS NULL DESC, age DESC"
@@ -132,7 +132,7 @@ func (s *statements) holdersOfMySQL() string {
 
 // holdersOfMariaDB reads which transactions others wait for, because MariaDB has no list of all locks.
 func (s *statements) holdersOfMariaDB() string {
-	table := "CONCAT('`', " + s.flavor.schema(s.table) + ", '`.`" + GateTable + "`')"
+	table := "CONCAT('`', " + s.flavor.schema(s.table) + ", '`.`" + gateTable + "`')"
 	return "SELECT x.trx_mysql_thread_id, '', COALESCE(MAX(p.USER), ''), COALESCE(MAX(p.HOST), ''), '', " +
 		"COALESCE(MAX(p.COMMAND), ''), MAX(TIMESTAMPDIFF(MICROSECOND, x.trx_started, SYSDATE(6))) / 1e6 age " +
 		"FROM information_schema.INNODB_LOCK_WAITS w " +

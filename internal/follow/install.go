@@ -17,10 +17,10 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// The tables of followed tables. GateTable exists on MySQL, MariaDB and SQLite.
+// The tables of followed tables. gateTable exists on MySQL, MariaDB and SQLite.
 const (
-	MarkTable   = "UID_FOLLOW"
-	GateTable   = "UID_FOLLOW_GATE"
+	markTable   = "UID_FOLLOW"
+	gateTable   = "UID_FOLLOW_GATE"
 	CursorTable = "UID_CURSOR"
 )
 
@@ -71,7 +71,7 @@ func (f Flavor) located(ctx context.Context, db *sqldb.DB, t Table) (Table, bool
 	if f == SQLite || strings.Contains(t.Name, ".") || t.Schema != "" {
 		return t, true, nil
 	}
-	schema, exists, err := db.SchemaOf(ctx, t.Name, MarkTable)
+	schema, exists, err := db.SchemaOf(ctx, t.Name, markTable)
 	t.Schema = schema
 	return t, exists, err
 }
@@ -159,7 +159,7 @@ func (f Flavor) Install(t Table) []string {
 	values := map[string]any{
 		"Bare": bare(t.Name),
 		"Name": t.Name, "Table": f.in(t, bare(t.Name)), "KeyName": t.Key, "Key": f.quote(t.Key), "Slack": t.Slack.Milliseconds(),
-		"Marks": f.in(t, MarkTable), "Gates": f.in(inside, GateTable), "GatesTable": f.in(t, GateTable),
+		"Marks": f.in(t, markTable), "Gates": f.in(inside, gateTable), "GatesTable": f.in(t, gateTable),
 		"Mark": f.in(inside, n.mark), "MarkSequence": f.in(t, n.mark), "Trigger": f.quote(n.trigger), "TriggerName": n.trigger,
 		"Lock": f.userLock(Table{Name: t.Name}), "Schema": f.schema(t), "MariaDB": f == MariaDB,
 		"Patience": lockPatience.Milliseconds(), "Remedy": remedy, "TooLate": "uid_follow: too late: the id is below the mark of " + t.Name + "; " + remedy,
@@ -232,7 +232,7 @@ func (f Flavor) Uninstall(t Table) []string {
 	if f == Postgres {
 		t.Schema = cmp.Or(t.Schema, "public")
 	}
-	n, marks := namesOf(t.Name), f.in(t, MarkTable)
+	n, marks := namesOf(t.Name), f.in(t, markTable)
 	where := " WHERE " + f.quote("TABLE_NAME") + " = " + f.text(t.Name)
 	forget := "DELETE FROM " + marks + where
 	if f == Postgres {
@@ -249,5 +249,5 @@ func (f Flavor) Uninstall(t Table) []string {
 	if f != SQLite { // by the key, because InnoDB would lock every row that the statement reads
 		where = fmt.Sprintf(" WHERE ID IN (%d, %d)", n.gate+usedGate, n.gate+idleGate)
 	}
-	return append(statements, "DELETE FROM "+f.in(t, GateTable)+where)
+	return append(statements, "DELETE FROM "+f.in(t, gateTable)+where)
 }

@@ -261,7 +261,7 @@ func (m *Mark) visit(ctx context.Context, wanted bool) (state State, err error) 
 		if wanted {
 			due.Next = max(state.Published, 1) // as if a row waited
 		}
-		plan, err := Decide(due, m.layout, m.me, before, m.now())
+		plan, err := decide(due, m.layout, m.me, before, m.now())
 		if err != nil || plan.Mark == 0 {
 			return err
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // The model explores every order of the steps of two writers, two closers and one follower, with crashes and a database
-// that loses commits. It drives Decide, Round and Cursor. Ids are 2*tick + writer; a mark is 2*tick.
+// that loses commits. It drives decide, Round and Cursor. Ids are 2*tick + writer; a mark is 2*tick.
 
 // A modelWriter is in a transaction from begin on. Each step of its INSERT is one of the model's.
 type modelWriter struct {
@@ -266,7 +266,7 @@ func (w *world) close(s modelState, i int) {
 		at := w.layout.TimeOf(int64(s.Now))
 		published := w.id(s.Published)
 		// A row waits, or the application asks for the mark, so a round may begin at any time.
-		plan, err := Decide(State{Published: published, Next: max(published, 1), Trigger: "t", Found: "t", Now: at}, w.layout, "me", at, at)
+		plan, err := decide(State{Published: published, Next: max(published, 1), Trigger: "t", Found: "t", Now: at}, w.layout, "me", at, at)
 		if err != nil {
 			panic(err)
 		}

@@ -40,7 +40,7 @@ func Removal(ctx context.Context, db *sqldb.DB, known ...string) (statements []s
 	if err != nil {
 		return nil, err
 	}
-	at, _, err := f.located(ctx, db, Table{Name: MarkTable}) // the default schema
+	at, _, err := f.located(ctx, db, Table{Name: markTable}) // the default schema
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func Removal(ctx context.Context, db *sqldb.DB, known ...string) (statements []s
 			statements = append(statements, f.Uninstall(Table{Name: s.Table})...)
 		}
 	}
-	for _, name := range []string{MarkTable, GateTable, CursorTable} {
+	for _, name := range []string{markTable, gateTable, CursorTable} {
 		ok, err := f.has(ctx, db, f.in(at, name))
 		if err != nil {
 			return nil, err

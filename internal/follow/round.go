@@ -61,10 +61,10 @@ type Plan struct {
 // turn is how long a closer may close without another claim.
 const turn = 5 * time.Second
 
-// Decide returns what the process named me should do. before and after are the clock of this process around the query
+// decide returns what the process named me should do. before and after are the clock of this process around the query
 // of the state. The mark follows the database's clock, but only while both clocks agree within the slack, because a clock
 // that runs an hour ahead would close the next hour. While no row can be published, rounds take place only every few seconds.
-func Decide(s State, layout generator.Layout, me string, before, after time.Time) (Plan, error) {
+func decide(s State, layout generator.Layout, me string, before, after time.Time) (Plan, error) {
 	if err := s.check(); err != nil {
 		return Plan{}, err
 	}

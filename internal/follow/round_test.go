@@ -91,7 +91,7 @@ func TestDecide_WhenARoundIsDue(t *testing.T) {
 	} {
 		s := State{Published: at(slack + time.Second), Slack: slack, Trigger: "t", Found: "t", Closer: "me", Until: now.Add(turn), Now: now}
 		tt.change(&s)
-		plan, err := Decide(s, layout, "me", now, now)
+		plan, err := decide(s, layout, "me", now, now)
 		if err != nil || (plan.Mark != 0) != tt.closes || plan.Take != tt.takes {
 			t.Errorf("%s: %+v, %v", name, plan, err)
 		}
@@ -101,7 +101,7 @@ func TestDecide_WhenARoundIsDue(t *testing.T) {
 	}
 	for _, apart := range []time.Duration{-time.Hour, -1100 * time.Millisecond, 1100 * time.Millisecond, time.Hour} {
 		s := State{Slack: slack, Trigger: "t", Found: "t", Now: now}
-		if plan, err := Decide(s, layout, "me", now.Add(apart), now.Add(apart)); err == nil || plan.Mark != 0 {
+		if plan, err := decide(s, layout, "me", now.Add(apart), now.Add(apart)); err == nil || plan.Mark != 0 {
 			t.Errorf("clocks that differ by %v: %+v, %v", apart, plan, err)
 		}
 	}
@@ -121,7 +121,7 @@ func TestDecide_ReportsAMarkInTheFuture(t *testing.T) {
 		s := State{Published: published, Slack: time.Second, Trigger: "t", Found: "t", Closer: "other", Until: now.Add(turn), Now: now}
 		// A clock that was set back looks the same, but the table then takes rows. So the text must not say that it
 		// refuses all.
-		plan, err := Decide(s, layout, "me", now, now)
+		plan, err := decide(s, layout, "me", now, now)
 		if !errors.Is(err, workernode.ErrClock) || plan.Mark != 0 || !strings.Contains(err.Error(), "refuses ids below it") {
 			t.Errorf("%d: %+v, %v", published, plan, err)
 		}

@@ -86,8 +86,8 @@ func (s *statements) next() string {
 		" AND " + key + " <= " + strconv.FormatInt(math.MaxInt64, 10) + " ORDER BY " + key + " LIMIT 1)"
 }
 
-func (s *statements) marks() string { return s.flavor.in(s.table, MarkTable) }
-func (s *statements) gates() string { return s.flavor.in(s.table, GateTable) }
+func (s *statements) marks() string { return s.flavor.in(s.table, markTable) }
+func (s *statements) gates() string { return s.flavor.in(s.table, gateTable) }
 
 // gate is the condition for the row of a gate on MySQL and MariaDB. It uses the key, because InnoDB would lock every row
 // that a statement reads.
@@ -351,7 +351,7 @@ func isLockTimeout(err error) bool {
 // enabled returns err, or ErrNotEnabled if err says that a part of the installation does not exist: nobody has enabled a
 // table of this database yet, or [Disable] has removed the part while a round needed it.
 func enabled(err error) error {
-	if err == nil || !noPart.MatchString(err.Error()) || !strings.Contains(strings.ToUpper(err.Error()), MarkTable) {
+	if err == nil || !noPart.MatchString(err.Error()) || !strings.Contains(strings.ToUpper(err.Error()), markTable) {
 		return err
 	}
 	return fmt.Errorf("%w: call follow.Enable: %w", ErrNotEnabled, err)

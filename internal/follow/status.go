@@ -116,7 +116,7 @@ func List(ctx context.Context, db *sqldb.DB, layout generator.Layout, known ...s
 	}
 	for _, prefix := range f.prefixes(known) {
 		var names []string
-		t, _, err := f.located(ctx, db, Table{Name: prefix + MarkTable})
+		t, _, err := f.located(ctx, db, Table{Name: prefix + markTable})
 		if err == nil {
 			names, err = f.tablesIn(ctx, db.Quiet(), t)
 		}
@@ -163,7 +163,7 @@ func (f Flavor) tablesIn(ctx context.Context, db *sqldb.DB, t Table) (names []st
 			names = append(names, name)
 		}
 		return err
-	}, "SELECT "+f.quote("TABLE_NAME")+" FROM "+f.in(t, MarkTable))
+	}, "SELECT "+f.quote("TABLE_NAME")+" FROM "+f.in(t, markTable))
 	slices.Sort(names)
 	return names, err
 }

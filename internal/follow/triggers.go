@@ -75,7 +75,7 @@ func (s *statements) triggers(ctx context.Context, db *sqldb.DB) (list []trigger
 		err := r.Scan(&t.name, &t.table, &body, &folds, &mine)
 		t.here = t.table == here || folds != 0 && strings.EqualFold(t.table, here)
 		t.guards = mine && strings.HasSuffix(create, spaceless(body))
-		if t.name == s.names.trigger || t.here && ofThisPackage.MatchString(t.name) && strings.Contains(body, GateTable) {
+		if t.name == s.names.trigger || t.here && ofThisPackage.MatchString(t.name) && strings.Contains(body, gateTable) {
 			list = append(list, t)
 		}
 		return err

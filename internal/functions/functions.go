@@ -159,7 +159,7 @@ func (f *formulas) mysql(in string) []object {
 		function("uid_time", fmt.Sprintf("DATETIME(%d)", f.digits()), "DETERMINISTIC NO SQL", f.timeOfID("uid")),
 		function("uid_worker", "BIGINT", "DETERMINISTIC NO SQL", f.workerOfID("uid")),
 		function("uid_table", "VARCHAR(257) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "READS SQL DATA",
-			"("+f.tableOfID("", "uid")+")"),
+			"("+f.tableOfID("")+")"),
 	}
 }
 
@@ -174,7 +174,7 @@ func (f *formulas) postgres(in string) []object {
 		{"uid_origin", []string{f.translate("CREATE OR REPLACE VIEW " + in + "uid_origin AS\n" + f.origin(in))}},
 		function("uid_time", "timestamptz", "IMMUTABLE", f.timeOfID("uid")),
 		function("uid_worker", "bigint", "IMMUTABLE", f.workerOfID("uid")),
-		function("uid_table", "text", "STABLE", "("+f.tableOfID(in, "uid")+")"),
+		function("uid_table", "text", "STABLE", "("+f.tableOfID(in)+")"),
 	}
 }
 

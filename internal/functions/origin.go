@@ -6,10 +6,11 @@ import (
 	"strings"
 )
 
-// tableOfID returns the SELECT for the table of an id. It follows the rules of Plugin.Locate: the layout, the table and
-// START_TICK of the worker id's row, the fence of its slot, and the sessions of the slot. in is the schema with a dot,
-// or empty.
-func (f *formulas) tableOfID(in, id string) string {
+// tableOfID returns the SELECT for the table of the id in the parameter uid. It follows the rules of Plugin.Locate: the
+// layout, the table and START_TICK of the worker id's row, the fence of its slot, and the sessions of the slot. in is
+// the schema with a dot, or empty.
+func (f *formulas) tableOfID(in string) string {
+	const id = "uid"
 	return strings.NewReplacer("{in}", in, "{tick}", f.tickOf(id)).Replace(
 		`SELECT CASE WHEN "N"."DATABASE_NAME" = '' THEN "N"."TABLE_NAME"
   ELSE CONCAT("N"."DATABASE_NAME", '.', "N"."TABLE_NAME") END

@@ -109,5 +109,5 @@ func KeyClauses(f *schema.Field) []clause.Interface {
 	if !f.PrimaryKey {
 		return nil
 	}
-	return []clause.Interface{NoZeroKey{Key: f}}
+	return []clause.Interface{noZeroKey{Key: f}}
 }

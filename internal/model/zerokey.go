@@ -13,25 +13,25 @@ import (
 // ErrZeroKey reports a create that would insert the key 0.
 var ErrZeroKey = errors.New("uidplugin: zero key")
 
-// A NoZeroKey is a clause without SQL. It fails a create that would write 0 into a key. The key's type adds it, so it
+// A noZeroKey is a clause without SQL. It fails a create that would write 0 into a key. The key's type adds it, so it
 // also works on handles without the plugin.
-type NoZeroKey struct{ Key *schema.Field }
+type noZeroKey struct{ Key *schema.Field }
 
-var _ gorm.StatementModifier = NoZeroKey{}
+var _ gorm.StatementModifier = noZeroKey{}
 
 // Name, Build and MergeClause implement [clause.Interface]; GORM calls ModifyStatement instead.
-func (NoZeroKey) Name() string { return "" }
+func (noZeroKey) Name() string { return "" }
 
 // Build does nothing.
-func (NoZeroKey) Build(clause.Builder) {}
+func (noZeroKey) Build(clause.Builder) {}
 
 // MergeClause does nothing.
-func (NoZeroKey) MergeClause(*clause.Clause) {}
+func (noZeroKey) MergeClause(*clause.Clause) {}
 
 // RefuseZeroKeys adds [ErrZeroKey] to a statement that would write 0 into a key.
 func RefuseZeroKeys(stmt *gorm.Statement) {
 	for _, c := range stmt.Schema.CreateClauses {
-		if z, ok := c.(NoZeroKey); ok {
+		if z, ok := c.(noZeroKey); ok {
 			z.ModifyStatement(stmt)
 		}
 	}
@@ -39,7 +39,7 @@ func RefuseZeroKeys(stmt *gorm.Statement) {
 
 // ModifyStatement adds [ErrZeroKey] to a statement that would write 0. It searches for a zero first, because it runs
 // for every create and the search does not allocate.
-func (z NoZeroKey) ModifyStatement(stmt *gorm.Statement) {
+func (z noZeroKey) ModifyStatement(stmt *gorm.Statement) {
 	i := z.find(stmt.ReflectValue)
 	f := z.Key
 	if i < 0 || f.HasDefaultValue || !f.Creatable {
@@ -53,7 +53,7 @@ func (z NoZeroKey) ModifyStatement(stmt *gorm.Statement) {
 }
 
 // find returns the index of the first row whose key is 0, or -1.
-func (z NoZeroKey) find(rows reflect.Value) int {
+func (z noZeroKey) find(rows reflect.Value) int {
 	switch rows.Kind() {
 	case reflect.Slice, reflect.Array:
 		for i := range rows.Len() {
@@ -70,7 +70,7 @@ func (z NoZeroKey) find(rows reflect.Value) int {
 }
 
 // isZero reports whether an INSERT of the row, a struct or a map, writes 0 instead of NULL or the default.
-func (z NoZeroKey) isZero(row reflect.Value) bool {
+func (z noZeroKey) isZero(row reflect.Value) bool {
 	row = reflect.Indirect(row) // GORM refuses other kinds
 	var key reflect.Value
 	switch {
@@ -85,7 +85,7 @@ func (z NoZeroKey) isZero(row reflect.Value) bool {
 }
 
 // why explains the zero key and suggests a fix.
-func (z NoZeroKey) why(stmt *gorm.Statement) string {
+func (z noZeroKey) why(stmt *gorm.Statement) string {
 	switch _, used := stmt.DB.Config.Plugins["uidplugin"]; {
 	case !used:
 		return "this database handle has no plugin; call db.Use(uidplugin.New()) on it, or set the key"

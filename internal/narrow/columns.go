@@ -24,7 +24,7 @@ type table struct {
 // tableColumns holds the known columns of a table.
 type tableColumns struct {
 	ids     map[string]idColumn     // by column name
-	numbers map[string]NumberColumn // those of ids that hold numbers, by column name in lower case
+	numbers map[string]numberColumn // those of ids that hold numbers, by column name in lower case
 	places  map[string]*limits      // by the table's name in statements, because db.Table sends rows to other tables
 }
 
@@ -118,10 +118,10 @@ func (g *Guard) noteColumn(f, key *schema.Field) {
 	}
 	ids := maps.Clone(t.known.Load().ids)
 	ids[f.DBName] = idColumn{f.Schema.Name + "." + f.Name, small, number}
-	numbers := map[string]NumberColumn{}
+	numbers := map[string]numberColumn{}
 	for name, id := range ids {
 		if id.number {
-			numbers[strings.ToLower(name)] = NumberColumn{Field: id.field, Plain: id.small}
+			numbers[strings.ToLower(name)] = numberColumn{Field: id.field, Plain: id.small}
 		}
 	}
 	t.known.Store(&tableColumns{ids: ids, numbers: numbers})

@@ -67,16 +67,16 @@ func written(stmt *gorm.Statement) iter.Seq2[string, any] {
 	}
 }
 
-// A NumberColumn is a numeric column for [RefuseTexts].
-type NumberColumn struct {
+// A numberColumn is a numeric column for [refuseTexts].
+type numberColumn struct {
 	Field string // as in Order.CustomerID
 	Plain bool   // nothing shows that the column has ids, so we refuse only texts of keys
 }
 
-// RefuseTexts returns an error that wraps [model.ErrField] if the statement is about to write a non-numeric text into a
+// refuseTexts returns an error that wraps [model.ErrField] if the statement is about to write a non-numeric text into a
 // column of ids. We refuse it because MySQL without strict mode would store 0. The keys of columns are names in lower
 // case. Expressions may contain texts, but no texts of keys.
-func RefuseTexts(stmt *gorm.Statement, columns map[string]NumberColumn) error {
+func refuseTexts(stmt *gorm.Statement, columns map[string]numberColumn) error {
 	for column, value := range written(stmt) {
 		c, ok := columns[column]
 		if !ok {

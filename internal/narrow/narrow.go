@@ -128,7 +128,7 @@ func (g *Guard) guard(db *gorm.DB, clauses ...string) {
 	}
 	model.BeforeBuild(stmt, func() {
 		if !typed {
-			_ = stmt.AddError(RefuseTexts(stmt, known.numbers))
+			_ = stmt.AddError(refuseTexts(stmt, known.numbers))
 		}
 		if limited && found.Check(stmt) != nil {
 			_ = stmt.AddError(g.reread(stmt, t, place, found).Check(stmt))

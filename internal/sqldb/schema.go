@@ -55,8 +55,8 @@ func (d *DB) In(schema string) *DB {
 	return &other
 }
 
-// Like returns a DB with the schema that other has found.
-func (d *DB) Like(other *DB) *DB {
+// like returns a DB with the schema that other has found.
+func (d *DB) like(other *DB) *DB {
 	located := *d
 	located.schema, located.alone, located.second = other.schema, other.alone, other.second
 	return &located
@@ -117,7 +117,7 @@ type Place struct {
 // At returns a DB for the tables at a place.
 func (d *DB) At(ctx context.Context, p Place) (*DB, error) {
 	if p.Located != nil {
-		return d.Like(p.Located), nil
+		return d.like(p.Located), nil
 	}
 	return d.Locate(ctx, p.Schema, p.Option)
 }

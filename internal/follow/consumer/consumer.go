@@ -32,9 +32,9 @@ import (
 
 // The times are in milliseconds.
 const (
-	Validity = 3000  // how long a holder remains one after a change
+	validity = 3000  // how long a holder remains one after a change
 	Interval = 1000  // the cursor is read again after this time
-	Longest  = 60000 // the longest pause after a row has failed
+	longest  = 60000 // the longest pause after a row has failed
 	tries    = 3     // this many outcomes Again in a row count as Failed
 )
 
@@ -64,11 +64,6 @@ type Change struct {
 	NewLast int64
 	NewTerm int64 // the new HOLDER_UNTIL, which the row never had before
 	Mark    int64 // the new mark; 0 leaves it as it is
-}
-
-// Matches reports whether the change applies to a row, as its statement does.
-func (c Change) Matches(r Row) bool {
-	return r.Last == c.Last && r.Holder == c.Holder && r.Until == c.Until && !r.Paused
 }
 
 // A Kind is a kind of step.
@@ -151,9 +146,9 @@ func (p *Process) Next(now int64, more bool) Step {
 		return Step{Kind: Move, Change: change}
 	case p.pending == Fail:
 		return Step{Kind: Fail, Change: p.change(p.row.Last, now), Failed: p.failed(now)}
-	case p.row.Until-now <= Validity-Interval:
+	case p.row.Until-now <= validity-Interval:
 		return Step{Kind: Take, Change: p.change(p.Passed(), now)}
-	case len(p.ids) > 0 && now < p.row.RetryAt && p.row.RetryAt-now <= Longest:
+	case len(p.ids) > 0 && now < p.row.RetryAt && p.row.RetryAt-now <= longest:
 		return Step{Kind: Wait, At: min(p.row.RetryAt, p.row.Now+Interval)}
 	case len(p.ids) > 0:
 		n := min(p.Size, len(p.ids))
@@ -190,7 +185,7 @@ func (p *Process) Passed() int64 {
 }
 
 // setBack reports whether the database's clock was set back since the present term began.
-func (p *Process) setBack(now int64) bool { return p.row.Until > now && p.row.Until-now > 2*Validity }
+func (p *Process) setBack(now int64) bool { return p.row.Until > now && p.row.Until-now > 2*validity }
 
 // take returns the change of a process that becomes the holder. If the clock was set back, the term must end by the new
 // time, and not later than the old one: otherwise each process would take the cursor from the others until the clock
@@ -200,7 +195,7 @@ func (p *Process) take(now int64) Change {
 	if p.setBack(now) {
 		p.names++
 		p.Me = plain(p.Me) + "+" + strconv.Itoa(p.names)
-		change.Me, change.NewTerm = p.Me, now+Validity
+		change.Me, change.NewTerm = p.Me, now+validity
 	}
 	return change
 }
@@ -215,18 +210,18 @@ func plain(name string) string {
 }
 
 func (p *Process) change(last, now int64) Change {
-	return Change{p.row.Last, p.row.Holder, p.row.Until, p.Me, last, max(now+Validity, p.row.Until+1), 0}
+	return Change{p.row.Last, p.row.Holder, p.row.Until, p.Me, last, max(now+validity, p.row.Until+1), 0}
 }
 
 // failed returns the columns that the change Fail writes, after another failure of the row target.
 func (p *Process) failed(now int64) Row {
 	before := min(max(p.row.Attempts, 0), 1<<30) // somebody may have written another number
-	f := Row{Attempts: before + 1, StuckID: p.target, StuckSince: now, RetryAt: now + Longest}
+	f := Row{Attempts: before + 1, StuckID: p.target, StuckSince: now, RetryAt: now + longest}
 	if p.row.StuckID == p.target {
 		f.StuckSince = p.row.StuckSince
 	}
 	if before < 6 {
-		f.RetryAt = now + min(Longest, int64(Interval)<<before)
+		f.RetryAt = now + min(longest, int64(Interval)<<before)
 	}
 	return f
 }

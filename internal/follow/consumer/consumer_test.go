@@ -40,15 +40,15 @@ func TestProcess_TakesOverAfterTheTerm(t *testing.T) {
 		{Row{Holder: "other", Until: 3001, Now: 3000}, false},
 		{Row{Holder: "other", Until: 3000, Now: 3000}, true},
 		{Row{Holder: "", Until: 9000, Now: 3000}, true},                       // it was given up
-		{Row{Holder: "other", Until: 3000 + 2*Validity + 1, Now: 3000}, true}, // the clock was set back
+		{Row{Holder: "other", Until: 3000 + 2*validity + 1, Now: 3000}, true}, // the clock was set back
 		{Row{Holder: "other", Until: math.MaxInt64, Now: 3000, Paused: true}, false},
 	} {
 		step := seen(c.row).Next(c.row.Now, true)
-		if (step.Kind == Take) != c.take || c.take && !step.Change.Matches(c.row) {
+		if (step.Kind == Take) != c.take || c.take && !applies(step.Change, c.row) {
 			t.Errorf("%+v: %+v", c.row, step)
 		}
 		later := step.Change.NewTerm > c.row.Until || step.Change.Me != "me"
-		if c.take && (!later || step.Change.NewTerm < c.row.Now+Validity || step.Change.NewLast != c.row.Last) {
+		if c.take && (!later || step.Change.NewTerm < c.row.Now+validity || step.Change.NewLast != c.row.Last) {
 			t.Errorf("%+v: %+v", c.row, step.Change)
 		}
 	}
@@ -57,7 +57,7 @@ func TestProcess_TakesOverAfterTheTerm(t *testing.T) {
 // The pause doubles from a second to a minute.
 func TestProcess_PausesLongerAfterEachFailure(t *testing.T) {
 	t.Parallel()
-	row := Row{Holder: "me", Until: Validity}
+	row := Row{Holder: "me", Until: validity}
 	for _, pause := range []int64{1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000} {
 		p := seen(row)
 		p.Fetched(p.Next(row.Now, true), true, []int64{7, 8}, 8)
@@ -81,7 +81,7 @@ func TestProcess_PausesLongerAfterEachFailure(t *testing.T) {
 		}
 		p.Wrote(fail, true)
 		row = Row{Holder: "me", Attempts: fail.Failed.Attempts, RetryAt: fail.Failed.RetryAt, StuckID: 7, Now: fail.Failed.RetryAt - 1,
-			Until: fail.Failed.RetryAt + Validity}
+			Until: fail.Failed.RetryAt + validity}
 		p.Seen(row, true)
 		p.Fetched(p.Next(row.Now, true), true, []int64{7, 8}, 8)
 		if step := p.Next(row.Now, true); step.Kind != Wait || step.At != row.RetryAt {
@@ -94,7 +94,7 @@ func TestProcess_PausesLongerAfterEachFailure(t *testing.T) {
 // What fails by no fault of the row is repeated at once, but not for ever.
 func TestProcess_RepeatsConflictsAtOnce(t *testing.T) {
 	t.Parallel()
-	p := seen(Row{Holder: "me", Until: Validity})
+	p := seen(Row{Holder: "me", Until: validity})
 	for try := 1; ; try++ {
 		p.Fetched(p.Next(0, true), true, []int64{7}, 7)
 		handle := p.Next(0, true)
@@ -116,10 +116,10 @@ func TestProcess_CountsAttemptsFromAnyNumber(t *testing.T) {
 	for attempts, want := range map[int]Row{
 		-1:          {Attempts: 1, RetryAt: 1000},
 		math.MinInt: {Attempts: 1, RetryAt: 1000},
-		1 << 30:     {Attempts: 1<<30 + 1, RetryAt: Longest},
-		math.MaxInt: {Attempts: 1<<30 + 1, RetryAt: Longest},
+		1 << 30:     {Attempts: 1<<30 + 1, RetryAt: longest},
+		math.MaxInt: {Attempts: 1<<30 + 1, RetryAt: longest},
 	} {
-		p := seen(Row{Holder: "me", Until: Validity, Attempts: attempts})
+		p := seen(Row{Holder: "me", Until: validity, Attempts: attempts})
 		p.Fetched(p.Next(0, true), true, []int64{7}, 7)
 		p.Ended(p.Next(0, true), Failed)
 		want.StuckID = 7
@@ -145,7 +145,7 @@ func TestProcess_AClockThatWasSetBackMovesTheCursorOnce(t *testing.T) {
 					p.Seen(row, true)
 					step = p.Next(row.Now, false)
 				}
-				if step.Kind != Take || !step.Change.Matches(row) {
+				if step.Kind != Take || !applies(step.Change, row) {
 					continue
 				}
 				if step.Change.Holder != step.Change.Me {
@@ -158,7 +158,7 @@ func TestProcess_AClockThatWasSetBackMovesTheCursorOnce(t *testing.T) {
 				p.Wrote(step, true)
 			}
 		}
-		if taken != 1 || row.Until > row.Now+Validity {
+		if taken != 1 || row.Until > row.Now+validity {
 			t.Errorf("from %q the cursor was taken %d times, and the term ends at %d", first, taken, row.Until)
 		}
 	}

@@ -142,7 +142,7 @@ func (s *modelState) key() string {
 	}
 	row := func(r Row) {
 		b = append(b, byte(r.Last), rank(r.Until), rank(r.RetryAt), byte(r.Attempts))
-		flag(r.Paused, r.Until-r.Now <= Validity-Interval, r.Until <= r.Now, r.RetryAt <= r.Now, r.Until-r.Now > 2*Validity)
+		flag(r.Paused, r.Until-r.Now <= validity-Interval, r.Until <= r.Now, r.RetryAt <= r.Now, r.Until-r.Now > 2*validity)
 		text(r.Holder)
 	}
 	db := func(d modelDB) {

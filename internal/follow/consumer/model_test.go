@@ -98,7 +98,7 @@ func (w *world) process(s modelState, i int) {
 	switch p.Phase {
 	case idle:
 		latest := s.latest()
-		for _, now := range []int64{p.row.Now, p.row.Now + Interval - 1, s.DB.Row.Until - Validity, latest + 1} {
+		for _, now := range []int64{p.row.Now, p.row.Now + Interval - 1, s.DB.Row.Until - validity, latest + 1} {
 			w.step(s, i, max(now, p.row.Now))
 		}
 	case begun:
@@ -108,7 +108,7 @@ func (w *world) process(s modelState, i int) {
 	case ready:
 		w.commit(s, i)
 	case settle: // mutant
-		if p.change(0, 0); p.Step.Change.Matches(s.DB.Row) {
+		if p.change(0, 0); applies(p.Step.Change, s.DB.Row) {
 			s.DB.Row.Last = p.Step.Change.NewLast
 			s.DB.Row.Until = p.Step.Change.NewTerm
 			p.end(Committed)
@@ -135,7 +135,12 @@ func (w *world) matches(c Change, d modelDB) bool {
 	case ignoresPause:
 		r.Paused = false
 	}
-	return d.Exists && c.Matches(r)
+	return d.Exists && applies(c, r)
+}
+
+// applies reports whether the statement of a change would change a row.
+func applies(c Change, r Row) bool {
+	return r.Last == c.Last && r.Holder == c.Holder && r.Until == c.Until && !r.Paused
 }
 
 func apply(r *Row, c Change) {
