@@ -65,7 +65,7 @@ func (f *Followed) measure(ctx context.Context, l *Lab, s *Server) error {
 		}
 		defer idle.stop()
 		for _, writers := range l.Writing {
-			l.Say("follow: %s, delays, %s", s.Title, plural(writers, "writer"))
+			l.Say("follow: %s, delays, %s", s.Title, countWriters(writers))
 			err = errors.Join(err, s.with(func(_ *testkit.Database, db *gorm.DB) error {
 				return f.measureDelays(ctx, l, db, writers)
 			}))
@@ -97,7 +97,7 @@ func delayTable(all []Followed) table {
 	t := table{{"from commit to seen, ms: median / 99 %"}}
 	for _, f := range all {
 		for _, readers := range groups(f.Delays, func(d Delay) int { return d.Writers }) {
-			row := []string{fmt.Sprintf("%s, %s", f.Engine, plural(readers[0].Writers, "writer"))}
+			row := []string{fmt.Sprintf("%s, %s", f.Engine, countWriters(readers[0].Writers))}
 			for _, d := range readers {
 				if len(t) == 1 {
 					t[0] = append(t[0], d.Kind)
@@ -110,11 +110,11 @@ func delayTable(all []Followed) table {
 	return t
 }
 
-func plural(n int, noun string) string {
-	if n != 1 {
-		noun += "s"
+func countWriters(n int) string {
+	if n == 1 {
+		return "1 writer"
 	}
-	return fmt.Sprint(n, " ", noun)
+	return fmt.Sprint(n, " writers")
 }
 
 func costTable(all []Followed) table {

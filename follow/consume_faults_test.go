@@ -70,7 +70,7 @@ func TestConsume_ARowFailsAtCommit(t *testing.T) {
 			return nil
 		})
 	})
-	checkEffects(t, db, "mails")
+	checkEffects(t, db)
 }
 
 // The database of the events loses commits, and the statement that sets the cursor back fails once. The mark has passed
@@ -122,7 +122,7 @@ func TestConsume_NoticesThatATransactionHasEnded(t *testing.T) {
 			return nil
 		})
 	})
-	checkEffects(t, db, "mails")
+	checkEffects(t, db)
 }
 
 // SQLite keeps a transaction whose COMMIT finds the file locked. It was given back to the pool, so nobody else could
@@ -145,7 +145,7 @@ func TestConsume_ABusyCommitLeavesNoTransaction(t *testing.T) {
 	if busy.Load() < 2 {
 		t.Error("no COMMIT was busy")
 	}
-	checkEffects(t, db, "mails")
+	checkEffects(t, db)
 }
 
 // A fragile ticket cannot be read while its seat is broken.
@@ -183,7 +183,7 @@ func TestConsume_AnUnreadableRowKeepsADatabaseInMemory(t *testing.T) {
 		}()
 		return follow.Consume(ctx, db, "mails", func(tx *gorm.DB, row *fragile) error { return write("mails")(tx, (*ticket)(row)) })
 	})
-	checkEffects(t, db, "mails")
+	checkEffects(t, db)
 }
 
 // With Into the cursor is changed after rows were read, also if one of them cannot be read. That row was passed over.
@@ -252,7 +252,7 @@ func TestConsume_AFailedCommitKeepsADatabaseInMemory(t *testing.T) {
 			return tx.Exec("INSERT INTO effects (consumer, ticket, seat) VALUES ('mails', ?, ?)", row.ID, row.Seat).Error
 		})
 	})
-	checkEffects(t, db, "mails")
+	checkEffects(t, db)
 }
 
 // A server that does not answer keeps no consumer from ending.
@@ -377,7 +377,7 @@ func TestConsume_AnEndedTransactionKeepsADatabaseInMemory(t *testing.T) {
 			return write("mails")(tx, row)
 		})
 	})
-	checkEffects(t, db, "mails")
+	checkEffects(t, db)
 }
 
 // A consumer that ends interrupts the statement that looks at the mark. Its connection stays open, because a database
@@ -480,7 +480,7 @@ func TestConsume_AFetchThatGetsNoAnswerFails(t *testing.T) {
 				}()
 				return follow.Consume(ctx, db, "mails", write("mails"))
 			})
-			checkEffects(t, db, "mails")
+			checkEffects(t, db)
 		})
 	}
 }

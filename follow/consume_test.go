@@ -93,12 +93,12 @@ func until(t *testing.T, db *gorm.DB, n int64, consume func(ctx context.Context)
 	}
 }
 
-// checkEffects compares the effects of a consumer with the tickets.
-func checkEffects(t *testing.T, db *gorm.DB, consumer string) {
+// checkEffects compares the effects of the consumer mails with the tickets.
+func checkEffects(t *testing.T, db *gorm.DB) {
 	t.Helper()
 	var want, got []int64
 	testkit.Must(t, db.Model(&ticket{}).Order("id").Pluck("id", &want).Error)
-	testkit.Must(t, db.Model(&effect{}).Where("consumer = ?", consumer).Order("n").Pluck("ticket", &got).Error)
+	testkit.Must(t, db.Model(&effect{}).Where("consumer = ?", "mails").Order("n").Pluck("ticket", &got).Error)
 	if len(want) != len(got) {
 		t.Fatalf("%d tickets have %d effects", len(want), len(got))
 	}
@@ -118,7 +118,7 @@ func TestConsume_EachRowTakesEffectOnceAndInOrder(t *testing.T) {
 			until(t, db, 3, func(ctx context.Context) error { return follow.Consume(ctx, db, "mails", write("mails")) })
 			issue(t, db, 2) // the next one goes on from the cursor
 			until(t, db, 5, func(ctx context.Context) error { return follow.Consume(ctx, db, "mails", write("mails")) })
-			checkEffects(t, db, "mails")
+			checkEffects(t, db)
 		})
 	}
 }
@@ -152,7 +152,7 @@ func TestConsume_FailingAndSkippedRows(t *testing.T) {
 			}
 			until(t, db, 5, func(ctx context.Context) error { return follow.ConsumeBatch(ctx, db, "mails", size, handle) })
 			testkit.Must(t, db.Delete(&ticket{}, 2).Error)
-			checkEffects(t, db, "mails")
+			checkEffects(t, db)
 			if s := counted["stuck"]; s.Stuck != 4 || s.LastError == nil || s.Skipped != 1 || !s.Works {
 				t.Errorf("%+v", s)
 			}

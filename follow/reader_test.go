@@ -42,7 +42,7 @@ func TestConsume_OnAPoolThatHandsOutNoConnections(t *testing.T) {
 	until(t, db, 3, func(ctx context.Context) error {
 		return follow.Consume(ctx, db, "mails", write("mails"), follow.WithRowLocks())
 	})
-	checkEffects(t, db, "mails")
+	checkEffects(t, db)
 	if w.levels[sql.LevelReadCommitted].Load() == 0 {
 		t.Error("no transaction began with the isolation level of WithRowLocks")
 	}

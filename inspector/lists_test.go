@@ -23,11 +23,11 @@ const (
 		LAYOUT, START_TICK) `
 )
 
-// insertSlots inserts slots 1001 to 1000+n, each with a session that began i ticks after the first tick.
-func (s *site) insertSlots(tb testing.TB, n int) {
+// insertSlots inserts the slots 1001 to 1010. The session of the i-th began i ticks after the first tick.
+func (s *site) insertSlots(tb testing.TB) {
 	tb.Helper()
 	layout := s.handler.layout.String()
-	for i := 1; i <= n; i++ {
+	for i := 1; i <= 10; i++ {
 		testkit.Must(tb, s.db.Exec(insertSlot+`VALUES (?, ?, 1, ?, 1, '', ?, 'app', 'host', ?)`,
 			1000+i, layout, i+10, i+5, fmt.Sprint(i)).Error)
 		s.insertSession(tb, int64(1000+i), int64(i), "host")
@@ -57,7 +57,7 @@ func eachPage[T any](t *testing.T, s *site, page string, visit func(T) (next str
 func TestSlots_ArePaged(t *testing.T) {
 	t.Parallel()
 	s := open(t, WithPageSize(4))
-	s.insertSlots(t, 10)
+	s.insertSlots(t)
 	var ids []int64
 	pages := eachPage(t, s, "slots", func(p slotsPage) string {
 		for _, slot := range p.Slots {
@@ -114,7 +114,7 @@ type sessionsJSON struct {
 func TestSessions_ArePaged(t *testing.T) {
 	t.Parallel()
 	s := open(t, WithPageSize(6))
-	s.insertSlots(t, 10)
+	s.insertSlots(t)
 	for i := range int64(60) {
 		s.insertSession(t, 1004, 100+i, "host")
 	}

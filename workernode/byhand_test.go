@@ -31,7 +31,7 @@ func TestDBClaimFixed_TakesNumbersThatTheRegistryHasNotGivenOut(t *testing.T) {
 	claim(5000, 5001, 5001, nil)
 	claim(5000, 5001, 5001, nil)
 	claim(4000, 5001, 5001, nil)
-	first, _, err := d.Reserve(t.Context(), layout, 2, 0)
+	first, _, err := d.Reserve(t.Context(), layout, 2)
 	if must(t, err); first != 5001 {
 		t.Errorf("the registry gives out %d", first)
 	}
@@ -49,7 +49,7 @@ func TestDBClaimFixed_OfAllNumbersLeavesTheRegistryNone(t *testing.T) {
 	small := narrow(5)
 	d := open(t, tables(t))
 	must(t, d.ClaimFixed(t.Context(), small, 31))
-	_, _, err := d.Reserve(t.Context(), small, 1, 0)
+	_, _, err := d.Reserve(t.Context(), small, 1)
 	testkit.IsError(t, err, workernode.ErrExhausted, "those below 32 are given by hand", "FIRST_ID", "docs/layouts.md")
 }
 
@@ -109,7 +109,7 @@ func TestDBCheckFixed_ReadsUidGeneratorsTableBeforeARegistryBegins(t *testing.T)
 	must(t, migrate(t, db))
 	_, err := d.OpenRegistry(t.Context(), layout, time.Second, workernode.Region{})
 	must(t, err)
-	first, _, err := d.Reserve(t.Context(), layout, 1, 0)
+	first, _, err := d.Reserve(t.Context(), layout, 1)
 	if must(t, err); first != 4 {
 		t.Errorf("the registry gives out %d", first)
 	}
@@ -141,7 +141,7 @@ func TestDBClaimFixed_AtOnceWithProcessesOfTheRegistry(t *testing.T) {
 					return
 				}
 				_, err := d.OpenRegistry(t.Context(), layout, time.Second, workernode.Region{})
-				first, _, err2 := d.Reserve(t.Context(), layout, 3, 0)
+				first, _, err2 := d.Reserve(t.Context(), layout, 3)
 				if err = errors.Join(err, err2); err != nil {
 					t.Error(err)
 				}

@@ -50,12 +50,12 @@ func (d *DB) NodesAt(ctx context.Context, slot int64, holder string, version int
 }
 
 // Reserve takes n worker ids, and returns the first and the distance to the next.
-func (d *DB) Reserve(ctx context.Context, layout generator.Layout, n, atLeast int64) (first, step int64, err error) {
+func (d *DB) Reserve(ctx context.Context, layout generator.Layout, n int64) (first, step int64, err error) {
 	r, _, err := d.registry(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
-	b, err := taker(d, layout, r).reserve(ctx, n, atLeast)
+	b, err := taker(d, layout, r).reserve(ctx, n, 0)
 	return b.first, b.step, err
 }
 

@@ -52,7 +52,7 @@ func TestDBReserve_GivesManyCallersAtOnceNoIDTwice(t *testing.T) {
 		d := open(t, db)
 		group.Go(func() {
 			for range 5 {
-				first, step, err := d.Reserve(t.Context(), layout, int64(1+i%3), 0)
+				first, step, err := d.Reserve(t.Context(), layout, int64(1+i%3))
 				slot, err2 := d.NextSlot(t.Context())
 				if err = errors.Join(err, err2); err != nil {
 					t.Error(err)
@@ -87,7 +87,7 @@ func TestDBReserve_ExhaustionTakesNothing(t *testing.T) {
 		n, first int64
 		err      error
 	}{{5, 1, nil}, {3, 0, workernode.ErrExhausted}, {2, 6, nil}, {1, 0, workernode.ErrExhausted}, {1, 0, workernode.ErrExhausted}} {
-		first, _, err := d.Reserve(t.Context(), small, tt.n, 0)
+		first, _, err := d.Reserve(t.Context(), small, tt.n)
 		if !errors.Is(err, tt.err) || err == nil && first != tt.first {
 			t.Errorf("%d: from %d, %v", tt.n, first, err)
 		}
@@ -102,7 +102,7 @@ func TestDBReserve_ExhaustionTakesNothing(t *testing.T) {
 	}
 	// A counter that is far beyond is no overflow.
 	run(t, db, `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 9223372036854775807`)
-	if _, _, err := d.Reserve(t.Context(), layout, 1, 0); !errors.Is(err, workernode.ErrExhausted) {
+	if _, _, err := d.Reserve(t.Context(), layout, 1); !errors.Is(err, workernode.ErrExhausted) {
 		t.Error(err)
 	}
 }
@@ -113,7 +113,7 @@ func TestDBReserve_WithoutTheRowIsAnError(t *testing.T) {
 
 	db, d := registered(t)
 	run(t, db, `DELETE FROM "WORKER_REGISTRY"`)
-	if _, _, err := d.Reserve(t.Context(), layout, 1, 0); !errors.Is(err, workernode.ErrTable) {
+	if _, _, err := d.Reserve(t.Context(), layout, 1); !errors.Is(err, workernode.ErrTable) {
 		t.Error(err)
 	}
 	if _, err := d.NextSlot(t.Context()); !errors.Is(err, workernode.ErrTable) {
@@ -165,7 +165,7 @@ func TestDBReserve_DrawsFromAutoIncrementNextToUidGenerator(t *testing.T) {
 			mock.ExpectQuery(readRegistry).WillReturnRows(sqlmock.NewRows(make([]string, 10)).AddRow("space", layout.String(), 1000, tt.next, 1, 0, tt.stride, 0, 1, tt.stride == 1))
 			mock.ExpectQuery(fmt.Sprintf("SELECT MIN(`REGION`) FROM `WORKER_SLOT` WHERE `REGION` <> 0 AND MOD(`REGION`, %d) = 0", tt.stride)).WillReturnRows(sqlmock.NewRows([]string{"n"}).AddRow(nil))
 		}
-		first, step, err := d.Reserve(t.Context(), layout, 2, 0)
+		first, step, err := d.Reserve(t.Context(), layout, 2)
 		if tt.stride > 1 { // a new region begins with these numbers
 			if err == nil || !strings.Contains(err.Error(), "divided a moment ago") {
 				t.Errorf("%s: from %d, %v", tt.name, first, err)

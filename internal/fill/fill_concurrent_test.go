@@ -132,7 +132,7 @@ func TestCreate_ManyGoroutinesCreateWithoutDuplicates(t *testing.T) {
 					for _, p := range list {
 						made[g] = append(made[g], p.ID)
 					}
-					made[g] = append(made[g], plugintest.IDIn(t, m, "id"))
+					made[g] = append(made[g], plugintest.IDIn(t, m))
 				}
 			})
 		}

@@ -66,7 +66,7 @@ func TestHooks_MapsOfAModelWithHooksGetKeys(t *testing.T) {
 	plugintest.Migrate(t, db, &hooked{})
 	m := map[string]any{"do": "zero"}
 	must(t, db.Model(&hooked{}).Create(m).Error)
-	plugintest.IsOurs(t, db, "hookeds", plugintest.IDIn(t, m, "id"))
+	plugintest.IsOurs(t, db, "hookeds", plugintest.IDIn(t, m))
 }
 
 func TestHooks_NextIDIsTheKeyOfARowToCome(t *testing.T) {

@@ -86,7 +86,7 @@ func TestCreateMaps_OfAModelWithOtherDefaults(t *testing.T) {
 		plugintest.Migrate(t, db, &ranked{})
 		m := map[string]any{"name": "a"}
 		must(t, db.Model(&ranked{}).Create(m).Error)
-		id := plugintest.IDIn(t, m, "id")
+		id := plugintest.IDIn(t, m)
 		plugintest.IsOurs(t, db, "rankeds", id)
 		r := ranked{Name: "b"}
 		must(t, db.Create(&r).Error)

@@ -76,7 +76,7 @@ func TestPluginFind_IsOneQueryInTheTableOfTheID(t *testing.T) {
 		p, asks := listInvoices(t, d, db, mock)
 		id := plugintest.At(t, 58, 4)
 		plugintest.Expect(mock,
-			asks.LooksUp(plugintest.Node(plugintest.NodeRows(), 7, 58, "invoices"), 58),
+			asks.LooksUp(plugintest.Node(plugintest.NodeRows(), 58, "invoices"), 58),
 			plugintest.Step{SQL: d.SQL(`SELECT * FROM "invoices" WHERE "invoices"."id" = ?`), Args: []driver.Value{id},
 				Rows: sqlmock.NewRows([]string{"id", "total"}).AddRow(id, 99)})
 		row, err := p.Find(t.Context(), uidplugin.ID(id))
@@ -95,7 +95,7 @@ func TestPluginFind_PutsTheHandleIntoTheQuery(t *testing.T) {
 	_, asks := listInvoices(t, plugintest.Dialects[0], db, mock)
 	id := plugintest.At(t, 58, 4)
 	plugintest.Expect(mock,
-		asks.LooksUp(plugintest.Node(plugintest.NodeRows(), 7, 58, "invoices"), 58),
+		asks.LooksUp(plugintest.Node(plugintest.NodeRows(), 58, "invoices"), 58),
 		plugintest.Step{SQL: "SELECT `id` FROM `invoices` USE INDEX (a) WHERE (total > ? OR total < ?) AND `invoices`.`id` = ? FOR UPDATE", Args: []driver.Value{5, 2, id},
 			Rows: sqlmock.NewRows([]string{"id"}).AddRow(id)})
 	handle := db.Select("id").Where("total > ?", 5).Or("total < ?", 2).Clauses(clause.Locking{Strength: "UPDATE"}, indexHint{})
@@ -126,7 +126,7 @@ func TestPluginFindAll_IsOneQueryForEachTable(t *testing.T) {
 	p := uidplugin.From(db)
 	must(t, p.Register(t.Context(), &plugintest.Invoice{}, &plugintest.Article{}))
 	a, b, c, d := plugintest.At(t, 59, 1), plugintest.At(t, 59, 2), plugintest.At(t, 58, 1), plugintest.At(t, 58, 2)
-	plugintest.Expect(mock, asks.LooksUp(plugintest.Node(plugintest.Node(plugintest.NodeRows(), 7, 58, "articles"), 7, 59, "invoices"), 58, 59))
+	plugintest.Expect(mock, asks.LooksUp(plugintest.Node(plugintest.Node(plugintest.NodeRows(), 58, "articles"), 59, "invoices"), 58, 59))
 	mock.MatchExpectationsInOrder(false)
 	plugintest.Expect(mock,
 		plugintest.Step{SQL: "SELECT * FROM `invoices` WHERE `invoices`.`id` IN (?,?)", Args: []driver.Value{a, b},
@@ -134,7 +134,7 @@ func TestPluginFindAll_IsOneQueryForEachTable(t *testing.T) {
 		plugintest.Step{SQL: "SELECT * FROM `articles` WHERE `articles`.`id` IN (?,?)", Args: []driver.Value{c, d},
 			Rows: sqlmock.NewRows([]string{"id", "name"}).AddRow(c, "nail")},
 		// d is not found; the database may have numbered it after an id with the worker id 56
-		asks.LooksUp(plugintest.Node(plugintest.NodeRows(), 7, 56, "invoices"), 56),
+		asks.LooksUp(plugintest.Node(plugintest.NodeRows(), 56, "invoices"), 56),
 		plugintest.Step{SQL: "SELECT * FROM `invoices` WHERE `invoices`.`id` = ?", Args: []driver.Value{d}, Rows: sqlmock.NewRows([]string{"id", "total"})})
 	rows, err := p.FindAll(t.Context(), []uidplugin.ID{uidplugin.ID(a), uidplugin.ID(c), uidplugin.ID(b), uidplugin.ID(d)})
 	must(t, err)
@@ -154,15 +154,15 @@ func TestPluginFind_AsksTheTableOfTheIDBeforeForTheKeyOnly(t *testing.T) {
 	must(t, uidplugin.From(db).Register(t.Context(), &plugintest.Invoice{}, &plugintest.Article{}))
 	of, ctx := uidplugin.From(db.Where("name = ?", "nail")), t.Context()
 	id := plugintest.At(t, 58, 2) // after an id with the worker id 56
-	first := []plugintest.Step{asks.LooksUp(plugintest.Node(plugintest.NodeRows(), 7, 58, "articles"), 58),
+	first := []plugintest.Step{asks.LooksUp(plugintest.Node(plugintest.NodeRows(), 58, "articles"), 58),
 		{SQL: "SELECT * FROM `articles` WHERE (name = ?) AND `articles`.`id` = ?", Args: []driver.Value{"nail", id}}}
-	before := asks.LooksUp(plugintest.Node(plugintest.NodeRows(), 7, 56, "invoices"), 56)
+	before := asks.LooksUp(plugintest.Node(plugintest.NodeRows(), 56, "invoices"), 56)
 	key := plugintest.Step{SQL: "SELECT * FROM `invoices` WHERE `invoices`.`id` = ?", Args: []driver.Value{id}}
 
 	plugintest.Expect(mock, append(first, before, key)...)
 	testkit.IsError(t, plugintest.Second(of.Find(ctx, uidplugin.ID(id))), gorm.ErrRecordNotFound)
 	key.Err = plugintest.ErrBroken
-	first[0], before = asks.LooksUp(plugintest.Node(plugintest.NodeRows(), 7, 58, "articles"), 58), asks.LooksUp(plugintest.Node(plugintest.NodeRows(), 7, 56, "invoices"), 56)
+	first[0], before = asks.LooksUp(plugintest.Node(plugintest.NodeRows(), 58, "articles"), 58), asks.LooksUp(plugintest.Node(plugintest.NodeRows(), 56, "invoices"), 56)
 	plugintest.Expect(mock, append(first, before, key)...)
 	testkit.IsError(t, plugintest.Second(of.Find(ctx, uidplugin.ID(id))), gorm.ErrRecordNotFound)
 }
@@ -173,7 +173,7 @@ func TestPluginFind_ReportsTheDatabasesError(t *testing.T) {
 	db, mock := testkit.Mock(t, plugintest.Dialects[0].Dial)
 	p, asks := listInvoices(t, plugintest.Dialects[0], db, mock)
 	plugintest.Expect(mock,
-		asks.LooksUp(plugintest.Node(plugintest.NodeRows(), 7, 58, "invoices"), 58),
+		asks.LooksUp(plugintest.Node(plugintest.NodeRows(), 58, "invoices"), 58),
 		plugintest.Step{SQL: "SELECT * FROM `invoices` WHERE `invoices`.`id` = ?", Args: []driver.Value{plugintest.At(t, 58, 0)}, Err: plugintest.ErrBroken})
 	_, err := p.Find(t.Context(), uidplugin.ID(plugintest.At(t, 58, 0)))
 	testkit.IsError(t, err, plugintest.ErrBroken, "uidplugin: find", "invoices")

@@ -381,9 +381,9 @@ func (p *Process) LooksUp(rows *sqlmock.Rows, workers ...driver.Value) Step {
 // NodeRows is the rows of worker ids, none so far.
 func NodeRows() *sqlmock.Rows { return Columns(nodeFields) }
 
-// Node adds the row of a worker id that a process got a minute and a half before noon, with its slot.
-func Node(rows *sqlmock.Rows, slot, worker int64, table string) *sqlmock.Rows {
-	return rows.AddRow(worker, slot, "", table, FewLayout, NoonTick-90_001, Noon)
+// Node adds the row of a worker id that slot 7 got a minute and a half before noon.
+func Node(rows *sqlmock.Rows, worker int64, table string) *sqlmock.Rows {
+	return rows.AddRow(worker, 7, "", table, FewLayout, NoonTick-90_001, Noon)
 }
 
 // Traces is how Locate reads of which table and process an id of noon is: a process on web-1 had begun its session a

@@ -104,10 +104,10 @@ func IsOurs(tb testing.TB, db *gorm.DB, table string, id int64) {
 	}
 }
 
-// IDIn returns the id that a map has under a key, 0 if none.
-func IDIn(tb testing.TB, m map[string]any, key string) int64 {
+// IDIn returns the id of a row that is a map, or 0 if it has none.
+func IDIn(tb testing.TB, m map[string]any) int64 {
 	tb.Helper()
-	id, ok := m[key].(int64)
+	id, ok := m["id"].(int64)
 	if !ok {
 		tb.Errorf("no id in %v", m)
 	}
