@@ -22,8 +22,8 @@ func Keep(stmt *gorm.Statement, name string, note clause.Expression) {
 	stmt.Clauses[name] = clause.Clause{BeforeExpression: (*owner)(stmt), Expression: note}
 }
 
-// Kept returns the note that was kept in a statement. It returns nil if there is none. foreign reports that there is
-// one of the statement that this one is a copy of.
+// Kept returns the note that was kept in a statement. It returns nil if there is none. foreign reports that there is a
+// note, but it belongs to another statement, and this one is a copy of that.
 func Kept(stmt *gorm.Statement, name string) (note clause.Expression, foreign bool) {
 	c, ok := stmt.Clauses[name]
 	if !ok {
