@@ -407,7 +407,7 @@ func TestConsume_ItsEndKeepsADatabaseInMemory(t *testing.T) {
 		t.Error(err)
 	}
 	wire.Set(nil)
-	checkEffects(t, db, "mails")
+	checkEffects(t, db)
 }
 
 // COMMIT does not return, as on a network drive. The consumer still logs that, and ends with its context.
@@ -509,7 +509,7 @@ func TestConsume_AConnectionThatBreaksIsNoFailureOfTheRow(t *testing.T) {
 		if !broke.Load() {
 			t.Error("the connection did not break")
 		}
-		checkEffects(t, db, "mails")
+		checkEffects(t, db)
 	}
 }
 
@@ -537,7 +537,7 @@ func TestConsume_AnyNumberPauses(t *testing.T) {
 		}()
 		return follow.Consume(ctx, db, "mails", write("mails"))
 	})
-	checkEffects(t, db, "mails")
+	checkEffects(t, db)
 }
 
 // The mark cannot advance, so the consumer stands still. It reads its cursor meanwhile, and its state must keep the
@@ -570,7 +570,7 @@ func TestConsume_KeepsTheErrorOfTheMark(t *testing.T) {
 		})
 		return follow.Consume(ctx, db, "mails", write("mails"))
 	})
-	checkEffects(t, db, "mails")
+	checkEffects(t, db)
 }
 
 // The log names a process that works instead of another one which was killed, but not one that begins.

@@ -175,5 +175,5 @@ func TestConsume_ATableWithAnotherNameGetsNoSecondCursor(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	checkEffects(t, db, "mails")
+	checkEffects(t, db)
 }
