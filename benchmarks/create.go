@@ -49,7 +49,7 @@ func (nothing) QueryContext(context.Context, string, ...any) (*sql.Rows, error) 
 }
 func (nothing) QueryRowContext(context.Context, string, ...any) *sql.Row { return nil }
 
-// Content is the other columns of the rows.
+// Content has the other columns of the rows.
 type Content struct {
 	OrderID int64
 	Status  int

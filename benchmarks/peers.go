@@ -20,8 +20,8 @@ import (
 	"github.com/yitter/idgenerator-go/idgen"
 )
 
-// A peer makes ids, or is a lower bound of their cost. Its functions make n ids in a loop of their own, because a call
-// through a function would be a large part of the fastest ones.
+// A peer makes ids, or is a lower bound of their cost. Its functions make n ids in a loop of their own, because calling
+// a function for each id would take much of the time of the fastest peers.
 type peer struct {
 	name   string
 	bytes  int  // of an id

@@ -27,7 +27,7 @@ wait for consumers. If a statement fails, run it again. On MySQL, numbering a ke
 pass a long --timeout.
 
 With WithRegistry, pass --database NAME=DSN for each other database. With several regions, run it in each of them.
-The document "Removing the plugin" has the steps in the program.`,
+The document "Removing the plugin" has the changes to make in the program.`,
 		Example: `  uid remove
   uid remove --yes --timeout 1h
   uid remove --table audit_logs --database shard-1=mysql://user:password@host/shop`,
