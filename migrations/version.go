@@ -42,8 +42,8 @@ func versionOf(ctx context.Context, db *sqldb.DB) (v version, err error) {
 		return v, fmt.Errorf("migrations: read SCHEMA_VERSION in %s: %w", workernode.RegistryTable, err)
 	}
 	if major := v.number / 1000; major > workernode.SchemaVersion/1000 {
-		return v, fmt.Errorf("migrations: %w: uidplugin %s has upgraded the tables (SCHEMA_VERSION in %s is %d), and this program, "+
-			"which knows those of %s, is too old for them: build it with uidplugin %d.0 or later",
+		return v, fmt.Errorf("migrations: %w: uidplugin %s has upgraded the tables (SCHEMA_VERSION in %s is %d), and this program "+
+			"is too old, because it knows only the tables of %s: build it with uidplugin %d.0 or later",
 			workernode.ErrTable, release(v.number), workernode.RegistryTable, v.number, release(workernode.SchemaVersion), major)
 	}
 	return v, nil

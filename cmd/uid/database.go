@@ -45,7 +45,7 @@ func (a *app) open(ctx context.Context, use usage) (*database, error) {
 	err = d.ReadRegistry(ctx)
 	if use >= prepares && admin.HasNoSpace(err) {
 		if use == prepares {
-			a.complain(errors.New("warning: no process has begun an id space in this database, so times are those of the default layout"))
+			a.complain(errors.New("warning: no process has begun an id space in this database, so ids are read with the default layout"))
 		}
 		d.Layout, err = generator.DefaultLayout(), nil
 	}

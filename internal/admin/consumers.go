@@ -179,7 +179,7 @@ func (d *DB) Consumer(ctx context.Context, name, table string) (c Consumer, err 
 		name += " of " + table
 	}
 	if len(tables) == 0 {
-		err = fmt.Errorf("%s: %w; \"uid follow consumers\" lists them, and --database adds those of another database", name,
+		err = fmt.Errorf("%s: %w; \"uid follow consumers\" lists all consumers, and --database adds the consumers of another database", name,
 			follow.ErrNoConsumer)
 	}
 	return c, err

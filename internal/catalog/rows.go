@@ -52,7 +52,7 @@ func (c *Catalog) checkKind(p *Plan) error {
 	}
 	for _, other := range c.listed {
 		if k, same := other.kindOf(); same.Texts == kind.Texts && k.IndirectFieldType != key.IndirectFieldType {
-			return fmt.Errorf("%w %s.%s: its texts begin with %q, as those of %s do, so texts of one would be read as ids of the other; let one of the types have another beginning",
+			return fmt.Errorf("%w %s.%s: its texts begin with %q, and so do the texts of %s, so a text of one would be read as an id of the other; give one of the types another prefix",
 				model.ErrField, p.Schema.Name, key.Name, kind.Texts, other.Schema.Name)
 		}
 	}

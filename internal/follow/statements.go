@@ -162,7 +162,7 @@ func (s *statements) giveTurn(ctx context.Context, db *sqldb.DB, me string) erro
 	return err
 }
 
-// raise raises the mark to at least mark. It never lowers it, whoever else raises it at the same time.
+// raise raises the mark to at least mark. It never lowers the mark, even if other processes raise it at the same time.
 func (s *statements) raise(ctx context.Context, db *sqldb.DB, mark int64) (err error) {
 	value := strconv.FormatInt(mark, 10)
 	switch s.flavor {

@@ -110,7 +110,7 @@ func (loc *Locator) placeTest(l *Place) error {
 		if err := loc.notYet(l, 0); err != nil {
 			return err
 		}
-		return fmt.Errorf("%w: %d has the worker id %d, which says no table to this plugin of %s; list the model with WithModels, "+
+		return fmt.Errorf("%w: %d has the worker id %d, whose table this plugin of %s does not know; list the model with WithModels, "+
 			"or create the row with this plugin if two tables share the worker id",
 			ErrUnknownID, l.ID, l.WorkerID, loc.Test.Name)
 	}

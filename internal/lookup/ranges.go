@@ -52,7 +52,7 @@ func (loc *Locator) Between(handle, db *gorm.DB, from, to time.Time) error {
 		if loc.Test != nil && loc.Test.Table == nil {
 			maker = loc.Test.Name
 		}
-		return fmt.Errorf("%w: CreatedBetween needs a time in the ids, and those of %s have none because they come from %s",
+		return fmt.Errorf("%w: CreatedBetween needs a time in the ids, and the ids of %s have none because they come from %s",
 			ErrNotDecodable, plan.Schema.Table, maker)
 	case f.Text || f.GORMDataType == "string":
 		return fmt.Errorf("%w %s.%s is text, which has another order than ids", model.ErrField, plan.Schema.Name, f.Name)

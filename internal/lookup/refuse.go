@@ -91,5 +91,5 @@ func unusable(p *catalog.Plan, name string, expr clause.Expression) (what, remed
 	case "GROUP BY":
 		return "Group or Having", "a key names one row; leave it out, or use Where"
 	}
-	return "Limit or Offset", "the ids say which rows; leave it out"
+	return "Limit or Offset", "the ids already determine the rows; leave it out"
 }
