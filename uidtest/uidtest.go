@@ -235,7 +235,7 @@ func (s *sequence) counter(k key) *counter {
 func following(k key) func(n int64) (int64, error) {
 	return func(n int64) (int64, error) {
 		if n == math.MaxInt64 {
-			return 0, fmt.Errorf("%w: a row of the table %s has the largest key, %d, and there is none above it",
+			return 0, fmt.Errorf("%w: a row of the table %s has the largest key, %d, so there is no key above it",
 				generator.ErrTimeExhausted, k.table, n)
 		}
 		return n + 1, nil

@@ -59,7 +59,7 @@ far above them.`,
 // nextTable returns the table named by the arguments. where is --database: a name, with or without a data source name.
 func (a *app) nextTable(ctx context.Context, d *database, name, where string) (t workernode.Table, err error) {
 	if name == workernode.AllTables {
-		return t, fmt.Errorf("%q is not a table; pass the name of one, because ids of all tables resolve to none", name)
+		return t, fmt.Errorf("%q is not a table; pass the name of a table, because an id for all tables resolves to none", name)
 	}
 	t.Database, _, _ = strings.Cut(where, "=")
 	if strings.Contains(where, "=") {

@@ -278,7 +278,7 @@ func (d *DB) unhandled(ctx context.Context) (waiting, err error) {
 	var errs []error
 	for _, c := range list {
 		if c.Rows > 0 {
-			errs = append(errs, fmt.Errorf("rows of %s wait for the consumer %s: %s. Run it until none waits, or, if nobody needs it, "+
+			errs = append(errs, fmt.Errorf("rows of %s wait for the consumer %s: %s. Run the consumer until no row waits, or, if nobody needs it, "+
 				`run "uid follow consumers remove %s --table %s"`, c.TableName(), c.Name, c.RowsBehind(), c.Name, c.TableName()))
 		}
 	}

@@ -129,7 +129,7 @@ func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 		t := Table{Schema: s.table.Schema, Name: name}
 		exists, failed := s.flavor.has(ctx, c.db, s.flavor.in(t, bare(name)))
 		if failed == nil && !exists {
-			return fmt.Errorf("it has a cursor for the table %[2]s, which does not exist: if that is now %[3]s, run uid tables rename %[2]s %[3]s;"+
+			return fmt.Errorf("it has a cursor for the table %[2]s, which does not exist: if it was renamed to %[3]s, run uid tables rename %[2]s %[3]s;"+
 				" otherwise uid follow consumers remove %[1]s --table %[2]s", c.key.Consumer, name, c.key.Table)
 		}
 	}

@@ -205,8 +205,8 @@ func refuseMissing(lookups []lookup, found map[int][]int64) error {
 	for _, l := range lookups {
 		if l.key == 0 && !met[l.row] {
 			v, _ := l.sent(l.by[0])
-			return fmt.Errorf("no row has the %s %.40q of the new row that met one; a trigger or the type of the column may have"+
-				" changed it, so create this row alone (docs/creating-rows.md)", l.by[0].DBName, model.Digits(v))
+			return fmt.Errorf("a new row had a conflict, but no row has its %s, %.40q; a trigger or the type of the column may have"+
+				" changed the value, so create this row alone (docs/creating-rows.md)", l.by[0].DBName, model.Digits(v))
 		}
 	}
 	return nil
@@ -299,7 +299,7 @@ func (t *Tracker) refuseOrphans(stmt *gorm.Statement, rows []sentRow) error {
 			}
 			for _, r := range rows {
 				if r.Map == nil && r.ID(stmt.Context, f) == 0 && !model.IsEmpty(model.FieldOf(r.Struct, rel.Field)) {
-					return fmt.Errorf("a new %s met a row whose %s is unknown, so its %s cannot refer to it; name the columns of the"+
+					return fmt.Errorf("a new %s had a conflict with a row whose %s is unknown, so its %s cannot refer to it; name the columns of the"+
 						" conflict, or save the %[3]s later (docs/creating-rows.md)", s.Name, f.DBName, rel.Name)
 				}
 			}
