@@ -117,7 +117,7 @@ func ofMySQL(ctx context.Context, d *sqldb.DB, names []tableName) (columns []Col
 		where[i] += " AND table_name = ?"
 		args = append(args, n.name)
 	}
-	err = d.Read(ctx, func(rows *sql.Rows) error {
+	err = d.Silent().Query(ctx, func(rows *sql.Rows) error {
 		var c Column
 		var schema, extra, mode string
 		var current bool
@@ -146,7 +146,7 @@ func ofPostgres(ctx context.Context, d *sqldb.DB, names []tableName) (columns []
 	for i, n := range names {
 		args[i] = d.Quoted(sqldb.Name{Schema: n.schema, Table: n.name})
 	}
-	err = d.Read(ctx, func(rows *sql.Rows) error {
+	err = d.Silent().Query(ctx, func(rows *sql.Rows) error {
 		var c Column
 		var i int
 		var extra string
@@ -170,7 +170,7 @@ func ofSQLite(ctx context.Context, d *sqldb.DB, names []tableName) (columns []Co
 	for _, n := range names {
 		args = append(args, n.name, sql.NullString{String: n.schema, Valid: n.schema != ""}, n.given)
 	}
-	err = d.Read(ctx, func(rows *sql.Rows) error {
+	err = d.Silent().Query(ctx, func(rows *sql.Rows) error {
 		c := Column{Lenient: true}
 		err := rows.Scan(&c.Table, &c.Name, &c.Type, &c.Key)
 		columns = append(columns, c)
@@ -225,7 +225,7 @@ func ColumnsFor(ctx context.Context, d *sqldb.DB, table string, names map[string
 // copies the table would wait for each other. It has no time limit of its own, as the statement has none.
 func visible(ctx context.Context, d *sqldb.DB, table string) (columns []Column, err error) {
 	mode := ""
-	if err := d.Read(ctx, func(rows *sql.Rows) error { return rows.Scan(&mode) }, "SELECT @@sql_mode"); err != nil {
+	if err := d.Silent().Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&mode) }, "SELECT @@sql_mode"); err != nil {
 		return nil, err
 	}
 	types, err := d.Types(ctx, table, " FOR UPDATE")

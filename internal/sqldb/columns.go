@@ -12,23 +12,6 @@ import (
 // A Column is a column of a table, and the driver's name of its type in lower case.
 type Column struct{ Name, Type string }
 
-// Read runs a query that GORM does not log, and calls scan for each row.
-func (d *DB) Read(ctx context.Context, scan func(*sql.Rows) error, query string, args ...any) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, d.timeout)
-	defer cancel()
-	rows, err := d.pool.QueryContext(ctx, d.Translate(query), args...)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
-
 // IsNarrow reports whether the driver's type name is a type of MySQL or PostgreSQL too narrow for 64-bit integers.
 func (d *DB) IsNarrow(driverType string) bool {
 	return (d.Dialect() == "mysql" || d.Dialect() == "postgres") && narrowType.MatchString(driverType)
@@ -49,7 +32,7 @@ func (d *DB) Columns(ctx context.Context, table string) (columns []Column, err e
 	if d.schema != "" && isOwn(table) {
 		query, args = `SELECT name FROM pragma_table_info(?, ?)`, append(args, d.schema)
 	}
-	err = d.Read(ctx, func(rows *sql.Rows) error {
+	err = d.Silent().Query(ctx, func(rows *sql.Rows) error {
 		var c Column
 		err := rows.Scan(&c.Name)
 		columns = append(columns, c)
