@@ -9,7 +9,6 @@ import (
 	"github.com/glebarez/sqlite"
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
-	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/workernode"
@@ -135,7 +134,7 @@ func TestOptions_ThatMakeSense(t *testing.T) {
 		{"the shortest lead", []uidplugin.Option{uidplugin.WithLead(100 * time.Millisecond)}},
 		{"the longest lead", []uidplugin.Option{uidplugin.WithLead(time.Hour)}},
 		{"the shortest lead of a worker id", []uidplugin.Option{uidplugin.WithLead(100 * time.Millisecond), uidplugin.WithWorkerID(1)}},
-		{"disposable", []uidplugin.Option{uidplugin.WithDisposable(), config.WithMaxSkew(0)}},
+		{"disposable", []uidplugin.Option{uidplugin.WithDisposable(), plugintest.WithMaxSkew(0)}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -42,8 +42,7 @@ func (r Region) check() error {
 // From returns the first number of the region at or above least, which must be positive.
 func (r Region) From(least int64) int64 { return least + (r.N-least%r.Of+r.Of)%r.Of }
 
-// DividedFrom reports whether a registry of the region earlier has the region r after a division, or r is earlier
-// itself.
+// DividedFrom reports whether a registry of the earlier region has the region r after a division, or without one.
 func (r Region) DividedFrom(earlier Region) bool { return r.N == earlier.N && r.Of%earlier.Of == 0 }
 
 // refuseRegion returns an error if r is one of several regions and UidGenerator shares WORKER_NODE, because
@@ -56,8 +55,7 @@ func refuseRegion(r Region, shared bool) error {
 		" stop UidGenerator, and remove AUTO_INCREMENT from the column", ErrRegion, NodeTable)
 }
 
-// Other returns the registry with which region n of the same division begins. Its numbers are above all that r has
-// given out.
+// Other returns the registry with which region n of a division begins. Its numbers are above all that r has given out.
 func (r Registry) Other(n int64) Registry {
 	r.Region.N, r.Space = n, newSpace()
 	r.NextID, r.NextSlot = r.Region.From(r.NextID), r.Region.From(r.NextSlot)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
-	"github.com/uidplugin/uidplugin/internal/config"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
@@ -43,7 +43,7 @@ func (c *chaosProcess) openPlugin(db *gorm.DB) (chaosMaker, error) {
 		return nil, err
 	}
 	// The skew is the default, which WithClock alone would turn off.
-	p := uidplugin.New(uidplugin.WithLogger(c.logger()), uidplugin.WithClock(c.now), config.WithMaxSkew(c.Skew),
+	p := uidplugin.New(uidplugin.WithLogger(c.logger()), uidplugin.WithClock(c.now), plugintest.WithMaxSkew(c.Skew),
 		uidplugin.WithLead(chaosLead),
 		uidplugin.WithHost(workernode.Host{Port: filepath.Base(c.Files)}))
 	if err := db.Use(p); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
-	"github.com/uidplugin/uidplugin/internal/config"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/workernode"
 )
@@ -220,7 +220,7 @@ func TestSlot_ClockSetOverARestart(t *testing.T) {
 func TestSlot_WrongClocksAreRefused(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		skew, lead := config.WithMaxSkew(10*time.Minute), uidplugin.WithLead(time.Second) // soon used up
+		skew, lead := plugintest.WithMaxSkew(10*time.Minute), uidplugin.WithLead(time.Second) // soon used up
 		for _, off := range []time.Duration{-time.Hour, time.Hour, 3 * 365 * 24 * time.Hour} {
 			c := testkit.NewRunningClock(time.Now(), 1)
 			c.Add(off)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
-	"github.com/uidplugin/uidplugin/internal/config"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
@@ -71,7 +71,7 @@ func started(task startedTask) (err error) {
 	r.Open = time.Since(begin)
 	// The default options, but for the clock, which is within what may be.
 	options := []uidplugin.Option{harness.Quiet, uidplugin.WithModels(startedTables...),
-		config.WithMaxSkew(workernode.DefaultMaxSkew),
+		plugintest.WithMaxSkew(workernode.DefaultMaxSkew),
 		uidplugin.WithClock(func() time.Time { return time.Now().Add(task.Ahead) })}
 	if task.Database.Name == "sqlite" {
 		options = append(options, uidplugin.WithLead(workernode.DefaultLead)) // else the fences have not passed in time

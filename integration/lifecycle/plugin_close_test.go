@@ -12,7 +12,6 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
-	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
@@ -204,7 +203,7 @@ func TestPluginClose_APluginThatIsForgottenLeavesNothingBehind(t *testing.T) {
 		layout := plugintest.Plenty()
 		layout.Epoch = layout.Epoch.AddDate(-27, 0, 0)
 		db := plugintest.Nowhere(t)
-		must(t, db.Use(uidplugin.New(config.Alone, uidplugin.WithWorkerID(1), uidplugin.WithLayout(layout))))
+		must(t, db.Use(uidplugin.New(plugintest.Alone, uidplugin.WithWorkerID(1), uidplugin.WithLayout(layout))))
 		must(t, db.Create(&plugintest.Parcel{}).Error)
 		must(t, db.Create(make([]plugintest.Parcel, 10)).Error)
 	})

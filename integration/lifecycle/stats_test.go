@@ -13,7 +13,6 @@ import (
 	"github.com/DATA-DOG/go-sqlmock"
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
-	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/workernode"
@@ -134,7 +133,7 @@ func TestPluginHealth_AClockThatIsFarFromTheDatabasesIsRefused(t *testing.T) {
 		{"years ahead", plugintest.Noon.AddDate(-3, 0, 0), nil, true},
 		{"an hour", plugintest.Noon.Add(time.Hour), nil, true},
 		{"minutes", plugintest.Noon.Add(9 * time.Minute), nil, false},
-		{"an hour of two", plugintest.Noon.Add(time.Hour), []uidplugin.Option{config.WithMaxSkew(2 * time.Hour)}, false},
+		{"an hour of two", plugintest.Noon.Add(time.Hour), []uidplugin.Option{plugintest.WithMaxSkew(2 * time.Hour)}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -147,7 +146,7 @@ func TestPluginHealth_AClockThatIsFarFromTheDatabasesIsRefused(t *testing.T) {
 			if !tt.refused {
 				plugintest.Expect(mock, steps[last:]...)
 			}
-			options := append([]uidplugin.Option{uidplugin.WithLogger(nil), config.WithMaxSkew(workernode.DefaultMaxSkew)}, plugintest.OnMock...)
+			options := append([]uidplugin.Option{uidplugin.WithLogger(nil), plugintest.WithMaxSkew(workernode.DefaultMaxSkew)}, plugintest.OnMock...)
 			err := db.Use(uidplugin.New(append(options, tt.options...)...))
 			if errors.Is(err, workernode.ErrClock) != tt.refused {
 				t.Fatalf("db.Use: %v", err)

@@ -14,7 +14,7 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
-	"github.com/uidplugin/uidplugin/internal/config"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/migrations"
 	"github.com/uidplugin/uidplugin/segment"
@@ -263,7 +263,7 @@ func TestUse_CreatesNothingIfItIsRefused(t *testing.T) {
 		}
 		if d.Name != "sqlite" { // it has no clock of its own
 			refused["the clock"] = []uidplugin.Option{uidplugin.WithClock(func() time.Time { return time.Now().Add(time.Hour) }),
-				config.WithMaxSkew(time.Minute)}
+				plugintest.WithMaxSkew(time.Minute)}
 		}
 		for name, options := range refused {
 			if _, err := start(t, d, "", options...); err == nil {

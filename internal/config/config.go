@@ -261,10 +261,3 @@ func (c *Config) AddGenerator(option, name string, spec supply.Spec) {
 		c.Specs[name] = spec
 	}
 }
-
-// WithMaxSkew sets MaxSkew for tests with a clock of their own, because Skew would otherwise be 0.
-func WithMaxSkew(d time.Duration) func(*Config) { return func(c *Config) { c.MaxSkew = d } }
-
-// Alone makes a plugin with a fixed worker id share its generator with no other, as if each ran in a process of its
-// own. It is for tests.
-func Alone(c *Config) { c.Alone = true }

@@ -58,10 +58,19 @@ func Open(tb testing.TB, options ...uidplugin.Option) *gorm.DB {
 // Use gives db a quiet plugin. With a fixed worker id it is alone, because other tests use the same numbers.
 func Use(tb testing.TB, db *gorm.DB, options ...uidplugin.Option) *uidplugin.Plugin {
 	tb.Helper()
-	p := uidplugin.New(append([]uidplugin.Option{uidplugin.WithLogger(nil), config.Alone}, options...)...)
+	p := uidplugin.New(append([]uidplugin.Option{uidplugin.WithLogger(nil), Alone}, options...)...)
 	testkit.Must(tb, db.Use(p))
 	tb.Cleanup(func() { _ = p.Close(context.Background()) })
 	return p
+}
+
+// Alone makes a plugin with a fixed worker id share its generator with no other, as if each ran in a process of its own.
+func Alone(c *config.Config) { c.Alone = true }
+
+// WithMaxSkew sets how much the clocks of a plugin and its database may differ. With a clock of the test they are
+// otherwise not compared.
+func WithMaxSkew(d time.Duration) uidplugin.Option {
+	return func(c *config.Config) { c.MaxSkew = d }
 }
 
 // Migrate creates the tables of models through GORM, as an application does.

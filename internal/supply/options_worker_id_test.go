@@ -9,7 +9,6 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
-	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
@@ -30,7 +29,7 @@ func TestWithWorkerID_RestartAfterABurst(t *testing.T) {
 			plugintest.Migrate(t, setUp, &plugintest.Part{})
 			for process := range 3 { // which never calls Close
 				db := plugintest.File(t, path, &gorm.Config{})
-				must(t, db.Use(uidplugin.New(config.Alone, uidplugin.WithWorkerID(3), uidplugin.WithDefaultGenerator(kind))))
+				must(t, db.Use(uidplugin.New(plugintest.Alone, uidplugin.WithWorkerID(3), uidplugin.WithDefaultGenerator(kind))))
 				for range 20 {
 					if err := db.Create(&plugintest.Part{}).Error; err != nil {
 						t.Fatalf("process %d: %v", process, err)
@@ -61,7 +60,7 @@ func TestWithWorkerID_RestartWithinATick(t *testing.T) {
 				for _, pause := range []time.Duration{0, 1, 300 * time.Millisecond, 700 * time.Millisecond, 2 * time.Second, time.Minute} {
 					time.Sleep(pause)
 					db := plugintest.File(t, path, &gorm.Config{SkipDefaultTransaction: true, Logger: logger.Discard})
-					must(t, db.Use(uidplugin.New(config.Alone, uidplugin.WithWorkerID(1), uidplugin.WithLayout(l), uidplugin.WithDefaultGenerator(kind),
+					must(t, db.Use(uidplugin.New(plugintest.Alone, uidplugin.WithWorkerID(1), uidplugin.WithLayout(l), uidplugin.WithDefaultGenerator(kind),
 						uidplugin.WithLogger(slog.New(slog.DiscardHandler)))))
 					began := time.Now()
 					for i := range 300 {
