@@ -43,8 +43,8 @@ type BufferedConfig struct {
 	// 65,536. [boostPower: (maxSequence+1) << boostPower]
 	Size int64
 
-	// RefillBelow is the percentage of Size below which Source is called, from 1 to 100; 0
-	// means 50. [paddingFactor]
+	// RefillBelow is the percentage of Size below which Source is called, from 1 to 100; 0 means 50. UidGenerator calls
+	// it paddingFactor.
 	RefillBelow int
 
 	// Every is how often the buffer is filled up on a schedule. Use it if ids should not get old in a buffer that is

@@ -6,13 +6,11 @@ import (
 )
 
 const (
-	// clockEvery is the time between two visits of a Clock, and so how stale an id
-	// from a window can be.
+	// clockEvery is the time between two visits of a Clock, and so how stale an id from a window can be.
 	clockEvery = time.Millisecond
 	// clockIdle is the number of visits in a row that must find hardly any ids taken before a window closes.
 	clockIdle = 8
-	// hardlyAny is the number of ids since the last visit below which the visits of a window cost more than they
-	// save.
+	// hardlyAny is the number of ids since the last visit below which the visits of a window cost more than they save.
 	hardlyAny = 2
 
 	// A caller opens a window if it comes within soon of the call before it, and this has happened hurried times in a

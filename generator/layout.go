@@ -66,9 +66,8 @@ func JSSafeLayout() Layout {
 // ids for one per process and table: 37/13/3 bits and ticks of 10 ms, from 2018-01-01 until 2061-07-21 (UTC).
 //
 // With 50 tables, its 7,680 worker ids are enough for 153 processes at once, or for 76 if all of these may crash and
-// restart within 70 s. [JSSafeLayout] has 30 worker ids, too few for one such process. Processes must
-// reuse worker ids: if each start took new ones, 20 processes that restart 12 times a day would use up all of them in
-// 16 hours.
+// restart within 70 s. [JSSafeLayout] has 30 worker ids, too few for one such process. Processes must reuse worker ids:
+// if each start took new ones, 20 processes that restart 12 times a day would use up all of them in 16 hours.
 //
 // One worker id makes 800 ids a second, and 16 lanes, the maximum, make 12,800.
 func JSSafeTablesLayout() Layout {

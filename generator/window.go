@@ -70,8 +70,7 @@ func (m *mapping) fill(ids []int64, position uint64) {
 	}
 }
 
-// fill16 writes 16 consecutive ids, as many as a lane has in a tick of the default layout. A loop takes a tenth
-// longer.
+// fill16 writes 16 consecutive ids, as many as a lane has in a tick of the default layout. A loop takes a tenth longer.
 func fill16(ids *[16]int64, id int64) {
 	ids[0], ids[1], ids[2], ids[3] = id, id+1, id+2, id+3
 	ids[4], ids[5], ids[6], ids[7] = id+4, id+5, id+6, id+7

@@ -309,8 +309,7 @@ func (a *allocator) postpone(tables []Table, again time.Time) bool {
 }
 
 // limit makes generators use only the lanes that the slot has, until the time again, because the layout has no further
-// worker ids.
-// more reports whether that changes anything. used reports whether a generator has a worker id.
+// worker ids. more reports whether that changes anything. used reports whether a generator has a worker id.
 func (a *allocator) limit(why error, again time.Time) (more, used bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -58,9 +58,8 @@ func (d *DB) openRegistry(ctx context.Context, layout generator.Layout, lead tim
 	}
 }
 
-// MayChange returns an error if [NewManager] would refuse the registry, whose tables may be missing or of an
-// earlier version. Call it before they are created or extended, so that a process that cannot start leaves nothing
-// behind.
+// MayChange returns an error if [NewManager] would refuse the registry, whose tables may be missing or of an earlier
+// version. Call it before they are created or extended, so that a process that cannot start leaves nothing behind.
 func (d *DB) MayChange(ctx context.Context, layout generator.Layout, region Region) error {
 	if err := d.commits(ctx); err != nil {
 		return err

@@ -15,8 +15,7 @@ import (
 // them. A DB may be used concurrently.
 type DB struct{ sql *sqldb.DB }
 
-// Open returns a DB on the pool of db. Each statement gets at most timeout. It
-// fails if db is a transaction.
+// Open returns a DB on the pool of db. Each statement gets at most timeout. It fails if db is a transaction.
 func Open(db *gorm.DB, timeout time.Duration) (*DB, error) {
 	d, err := sqldb.Open(db, timeout)
 	if err != nil {
