@@ -46,6 +46,7 @@ func (n *Needs) Next(l *Slot, p Params, now int64) (Action, Step) {
 	return DoNothing, StepReady
 }
 
+// Sends reports whether an action sends a statement. s is the step of a DoSlot.
 func (a Action) Sends(s Step) bool {
 	return a != DoNothing && (a != DoSlot || s != StepWait && s != stepExhausted)
 }
