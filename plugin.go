@@ -143,6 +143,9 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	if p.shared == nil {
 		return fmt.Errorf("%w: create plugins with New", ErrNotRegistered)
 	}
+	if db == nil || db.Config == nil || db.Statement == nil {
+		return fmt.Errorf("%w: the database handle is not connected: gorm.Open has returned an error", ErrOption)
+	}
 	s := p.shared
 	s.initialize.Lock()
 	defer s.initialize.Unlock()
@@ -155,9 +158,6 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 			return nil
 		}
 		return fmt.Errorf("%w: this plugin is already in use by another database handle; each handle needs its own plugin from New (WithRegistry lets them share an id space)", ErrOption)
-	}
-	if db == nil || db.Config == nil || db.Statement == nil {
-		return fmt.Errorf("%w: the database handle is not connected: gorm.Open has returned an error", ErrOption)
 	}
 	if isTransaction(db) {
 		return fmt.Errorf("%w: the database handle is a transaction; use the handle that gorm.Open returned", ErrOption)

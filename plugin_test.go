@@ -59,6 +59,17 @@ func TestPluginInitialize_ATransactionIsNoHandleToRegisterWith(t *testing.T) {
 	}
 }
 
+// Without a handle there is an error, even if the plugin serves another handle already.
+func TestPluginInitialize_RefusesANilHandle(t *testing.T) {
+	t.Parallel()
+
+	for _, p := range []*uidplugin.Plugin{uidplugin.New(), plugintest.Use(t, plugintest.Bare(t))} {
+		for _, db := range []*gorm.DB{nil, {}} {
+			testkit.IsError(t, p.Initialize(db), uidplugin.ErrOption, "not connected")
+		}
+	}
+}
+
 // TestPluginInitialize_APluginInTheConfiguration is initialized by gorm.Open.
 func TestPluginInitialize_APluginInTheConfiguration(t *testing.T) {
 	t.Parallel()
