@@ -130,8 +130,8 @@ func (d *DB) Plugin(ctx context.Context) (*uidplugin.Plugin, error) {
 	return uidplugin.From(d.gorm), nil
 }
 
-// Clock returns the time of the database, or of this machine if the database does not have a clock.
-func (d *DB) Clock(ctx context.Context) (time.Time, error) {
+// clock returns the time of the database, or of this machine if the database does not have a clock.
+func (d *DB) clock(ctx context.Context) (time.Time, error) {
 	now, ok, err := d.Nodes.Clock(ctx)
 	if err != nil || !ok {
 		return d.Now(), err
@@ -139,13 +139,13 @@ func (d *DB) Clock(ctx context.Context) (time.Time, error) {
 	return now, nil
 }
 
-// TimeOf returns the start of a tick, limited to times that JSON can express.
-func (d *DB) TimeOf(tick int64) time.Time { return workernode.TimeOf(d.Layout, tick) }
+// timeOf returns the start of a tick, limited to times that JSON can express.
+func (d *DB) timeOf(tick int64) time.Time { return workernode.TimeOf(d.Layout, tick) }
 
 // tickFrom returns the first START_TICK of sessions to keep: a session's first tick is the one after START_TICK.
 func (d *DB) tickFrom(before time.Time) int64 {
 	tick := d.Layout.TickAt(before)
-	if tick >= 0 && !d.TimeOf(tick).Before(before) {
+	if tick >= 0 && !d.timeOf(tick).Before(before) {
 		tick--
 	}
 	return max(tick, 0)

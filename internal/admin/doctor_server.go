@@ -24,7 +24,7 @@ func (d *DB) checkClock(ctx context.Context) ([]Finding, error) {
 	if !errors.Is(err, workernode.ErrClock) {
 		return nil, err
 	}
-	theirs, err := d.Clock(ctx)
+	theirs, err := d.clock(ctx)
 	return []Finding{{
 		Code: CodeClock,
 		Text: fmt.Sprintf("the clock of this machine is at %s and the database's at %s, but they may differ by at most "+

@@ -31,7 +31,7 @@ func (d *DB) checkLayout(context.Context) (list []Finding, err error) {
 			Advice: "Begin a new id space, with a layout whose ids are above the present ones; see docs/migrating.md " +
 				"and generator.Layout.Above."})
 	}
-	given, all := d.Given()
+	given, all := d.given()
 	if given > all/2 {
 		ids := "worker ids"
 		if r := d.Region(); r.Divided() {
@@ -71,7 +71,7 @@ func standstill(states map[string]int64) []Finding {
 // checkSlots looks for a standstill of all processes, and for slots without a holder for a long time whose applications
 // hold no others.
 func (d *DB) checkSlots(ctx context.Context) (list []Finding, err error) {
-	now, err := d.Clock(ctx)
+	now, err := d.clock(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (d *DB) checkSlots(ctx context.Context) (list []Finding, err error) {
 			Code: CodeSlotUnheld,
 			Text: fmt.Sprintf("no process of the application %q has held its %s since %s UTC; other applications cannot use "+
 				"its %s until new ones run out",
-				name, Count(slots, "slot", "slots"), Time(d.TimeOf(fence)), Count(workers, "worker id", "worker ids")),
+				name, Count(slots, "slot", "slots"), Time(d.timeOf(fence)), Count(workers, "worker id", "worker ids")),
 			Advice: "If the application has a new name, run the statement with that name. If it no longer exists, do " +
 				"nothing until worker ids run out.",
 			Fix: d.SQL.Translate(`UPDATE "WORKER_SLOT" SET "APPLICATION" = 'NEW NAME' WHERE `+own+`"APPLICATION" = `) +

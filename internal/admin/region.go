@@ -51,10 +51,10 @@ func (d *DB) workerIDs(r workernode.Region, least int64) int64 {
 	return (last-first)/r.Of + 1
 }
 
-// Given returns how many worker ids of the region are used up, because they are below NEXT_ID, and how many the region
+// given returns how many worker ids of the region are used up, because they are below NEXT_ID, and how many the region
 // has. Those below FIRST_ID, which are given by hand, count as neither. Worker ids that the registry gave out before it
 // was divided count if they leave the region's remainder.
-func (d *DB) Given() (given, all int64) {
+func (d *DB) given() (given, all int64) {
 	r := d.Registry
 	all = d.workerIDs(r.Region, r.FirstID)
 	return all - d.workerIDs(r.Region, max(r.NextID, r.FirstID)), all

@@ -28,7 +28,7 @@ type Slot struct {
 
 // Slots returns up to limit slots above a slot. An empty state means all. The filter's time is Seen.
 func (d *DB) Slots(ctx context.Context, state string, f Filter, after int64, limit int) (list []Slot, err error) {
-	now, err := d.Clock(ctx)
+	now, err := d.clock(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (d *DB) eachSlot(ctx context.Context, f func(s workernode.Slot), where stri
 			&s.Port, &s.Region); err != nil {
 			return err
 		}
-		s.Held, s.Reusable, s.Fence, s.Seen = holder != "", reusable != 0, d.TimeOf(fence), d.TimeOf(seen)
+		s.Held, s.Reusable, s.Fence, s.Seen = holder != "", reusable != 0, d.timeOf(fence), d.timeOf(seen)
 		s.Remote = s.Region != d.Registry.Region.N
 		f(s)
 		return nil
@@ -125,7 +125,7 @@ func (d *DB) complete(ctx context.Context, list []Slot) error {
 		set          func(s *Slot, n int64)
 	}{
 		{"COUNT(*)", workernode.NodeTable, func(s *Slot, n int64) { s.WorkerIDs = n }},
-		{`MAX("START_TICK")`, workernode.SessionTable, func(s *Slot, n int64) { s.Since = d.TimeOf(n + 1) }},
+		{`MAX("START_TICK")`, workernode.SessionTable, func(s *Slot, n int64) { s.Since = d.timeOf(n + 1) }},
 	} {
 		err := d.SQL.Query(ctx, func(rows *sql.Rows) error {
 			var slot, n int64
@@ -155,7 +155,7 @@ func (d *DB) countSlots(ctx context.Context, now time.Time) (map[string]int64, e
 		var s workernode.Slot
 		var reusable, held, slots, fence, seen int64
 		err := rows.Scan(&reusable, &held, &s.Remote, &slots, &fence, &seen)
-		s.Reusable, s.Held, s.Fence, s.Seen = reusable != 0, held != 0, d.TimeOf(fence), d.TimeOf(seen)
+		s.Reusable, s.Held, s.Fence, s.Seen = reusable != 0, held != 0, d.timeOf(fence), d.timeOf(seen)
 		n[s.State(now)] += slots
 		return err
 	}, `SELECT "R", "H", "O", COUNT(*), MAX("F"), MAX("T") FROM (SELECT "FENCE" AS "F", "SEEN_TICK" AS "T",

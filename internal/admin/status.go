@@ -32,7 +32,7 @@ func (i Instant) MarshalJSON() ([]byte, error) {
 
 // Status returns the state of the id space, with the findings of the checks that are quick.
 func (d *DB) Status(ctx context.Context) (s Status, err error) {
-	now, err := d.Clock(ctx)
+	now, err := d.clock(ctx)
 	if err != nil {
 		return s, err
 	}
@@ -40,7 +40,7 @@ func (d *DB) Status(ctx context.Context) (s Status, err error) {
 		Layout: d.Layout.String(), Until: Instant{d.Layout.Expires()}, Region: d.Region(),
 		Databases: []string{}, Findings: []Finding{},
 	}
-	s.Given, s.All = d.Given()
+	s.Given, s.All = d.given()
 	if s.Slots, err = d.countSlots(ctx, now); err != nil {
 		return s, err
 	}

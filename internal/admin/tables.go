@@ -46,14 +46,14 @@ func (d *DB) Tables(ctx context.Context, f Filter, after *workernode.Table, limi
 		}
 		t := uses[of]
 		if t == nil {
-			t = &TableUse{Database: of.Database, Table: of.Name, Since: d.TimeOf(start + 1)}
+			t = &TableUse{Database: of.Database, Table: of.Name, Since: d.timeOf(start + 1)}
 			uses[of] = t
 		}
 		t.WorkerIDs++
-		if since := d.TimeOf(start + 1); since.Before(t.Since) {
+		if since := d.timeOf(start + 1); since.Before(t.Since) {
 			t.Since = since
 		}
-		if until := d.TimeOf(fence.Int64); fence.Valid && until.After(t.Until) {
+		if until := d.timeOf(fence.Int64); fence.Valid && until.After(t.Until) {
 			t.Until = until
 		}
 		if k := (key{t, slot}); !known[k] {
