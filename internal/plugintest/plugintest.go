@@ -6,8 +6,10 @@ package plugintest
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/uidplugin/uidplugin"
@@ -45,6 +47,14 @@ func Bare(tb testing.TB) *gorm.DB {
 func File(tb testing.TB, path string, config *gorm.Config) *gorm.DB {
 	tb.Helper()
 	return testkit.SQLite{Path: path, Config: config}.Open(tb)
+}
+
+// InBubble runs a parallel test in a bubble of synctest, with a handle, without the plugin, on a SQLite database.
+func InBubble(t *testing.T, test func(t *testing.T, db *gorm.DB)) {
+	t.Helper()
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "test.db")
+	synctest.Test(t, func(t *testing.T) { test(t, File(t, path, nil)) })
 }
 
 // Open returns a handle with the plugin on a SQLite database of its own.
@@ -91,15 +101,19 @@ func Count(tb testing.TB, db *gorm.DB, table string, where ...any) int64 {
 	return n
 }
 
+// Rows checks that a table has want rows, or that a condition selects so many.
+func Rows(tb testing.TB, want int64, db *gorm.DB, table string, where ...any) {
+	tb.Helper()
+	if n := Count(tb, db, table, where...); n != want {
+		tb.Errorf("%d rows in %s, want %d %v", n, table, want, where)
+	}
+}
+
 // Links checks that each of a table's foreign keys leads to a row.
 func Links(tb testing.TB, db *gorm.DB, table, column, to string, want int64) {
 	tb.Helper()
-	if n := Count(tb, db, table, column+" IN (SELECT id FROM "+to+")"); n != want {
-		tb.Errorf("%d rows of %s have a %s, want %d", n, table, column, want)
-	}
-	if n := Count(tb, db, table); n != want {
-		tb.Errorf("%d rows in %s, want %d", n, table, want)
-	}
+	Rows(tb, want, db, table, column+" IN (SELECT id FROM "+to+")")
+	Rows(tb, want, db, table)
 }
 
 // IsOurs checks that id was made by the plugin for a table.

@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"strings"
 	"sync"
@@ -52,3 +53,13 @@ func (l *Log) SaysOnce(tb testing.TB, text string) {
 		tb.Errorf("the log says %q %d times:\n%s", text, n, l)
 	}
 }
+
+// LogFunc returns a logger that calls f with each record.
+func LogFunc(f func(slog.Record)) *slog.Logger { return slog.New(handlerFunc(f)) }
+
+type handlerFunc func(slog.Record)
+
+func (f handlerFunc) Enabled(context.Context, slog.Level) bool      { return true }
+func (f handlerFunc) Handle(_ context.Context, r slog.Record) error { f(r); return nil }
+func (f handlerFunc) WithAttrs([]slog.Attr) slog.Handler            { return f }
+func (f handlerFunc) WithGroup(string) slog.Handler                 { return f }
