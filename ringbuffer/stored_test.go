@@ -64,8 +64,7 @@ func TestStored_IsAQueueOfRuns(t *testing.T) {
 }
 
 // Two takers read the last id, and the slot is written again before their swaps. The first taker must get neither the
-// id of the second nor a later one. The second half shows that UidGenerator's ring gives both the same id here
-// (baidu/uid-generator#105).
+// id of the second nor a later one. UidGenerator's ring gives both the same id here (baidu/uid-generator#105).
 func TestStored_GivesTheLastIDToOneOfTwoTakers(t *testing.T) {
 	t.Parallel()
 
@@ -87,61 +86,7 @@ func TestStored_GivesTheLastIDToOneOfTwoTakers(t *testing.T) {
 			t.Errorf("then %d ids from %d", n, first)
 		}
 	}
-
-	o := newOriginalRing(8)
-	o.put(42)
-	// Both have read the cursor, and both move it to the same position.
-	current := o.cursor.Load()
-	first, second := o.advance(), o.advance()
-	if o.empty(current, first) || o.empty(current, second) {
-		t.Fatal("the original ring is safe: this test shows nothing")
-	}
-	if !o.takeable(first) || !o.takeable(second) || o.slot(first) != o.slot(second) {
-		t.Fatal("the original ring does not give one id twice: this test shows nothing")
-	}
 }
-
-// originalRing is the published algorithm of UidGenerator's RingBuffer, in the steps of its take. The cursor is read,
-// then moved to at most the tail. If the two are equal, the ring is taken to be empty. Then the slot's flag is
-// checked, the slot is read, and the flag is set.
-type originalRing struct {
-	slots, flags []atomic.Int64
-	cursor, tail atomic.Int64
-}
-
-func newOriginalRing(size int) *originalRing {
-	r := &originalRing{slots: make([]atomic.Int64, size), flags: make([]atomic.Int64, size)}
-	r.cursor.Store(-1)
-	r.tail.Store(-1)
-	return r
-}
-
-func (r *originalRing) put(id int64) {
-	next := r.tail.Load() + 1
-	i := next % int64(len(r.slots))
-	r.slots[i].Store(id)
-	r.flags[i].Store(1)
-	r.tail.Store(next)
-}
-
-func (r *originalRing) advance() int64 {
-	for {
-		old := r.cursor.Load()
-		next := old
-		if old != r.tail.Load() {
-			next = old + 1
-		}
-		if r.cursor.CompareAndSwap(old, next) {
-			return next
-		}
-	}
-}
-
-func (r *originalRing) empty(current, next int64) bool { return current == next }
-func (r *originalRing) takeable(next int64) bool {
-	return r.flags[next%int64(len(r.slots))].Load() == 1
-}
-func (r *originalRing) slot(next int64) int64 { return r.slots[next%int64(len(r.slots))].Load() }
 
 // Runs of all sizes pass through rings of all sizes, to takers that want all numbers of ids. Every id is taken once,
 // in order.
@@ -156,7 +101,6 @@ func TestStored_HandsOutEachIDOnce(t *testing.T) {
 				t.Parallel()
 				r := ringbuffer.NewStored(slots)
 				taken := make([]atomic.Uint32, n)
-				var done atomic.Bool
 				var left atomic.Int64
 				left.Store(int64(n))
 				var all sync.WaitGroup
@@ -194,7 +138,6 @@ func TestStored_HandsOutEachIDOnce(t *testing.T) {
 					next += run
 				}
 				all.Wait()
-				done.Store(true)
 				for id := range taken {
 					if c := taken[id].Load(); c != 1 {
 						t.Fatalf("id %d was taken %d times", id, c)
