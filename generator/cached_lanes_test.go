@@ -1,7 +1,6 @@
 package generator_test
 
 import (
-	"errors"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -56,9 +55,7 @@ func TestCachedLanes_AreUsedUpInOrder(t *testing.T) {
 			if !slices.Equal(got, want) {
 				t.Errorf("%d lanes: got %v, want %v", lanes, got, want)
 			}
-			if _, err := g.Next(t.Context()); !errors.Is(err, generator.ErrLeaseExpired) {
-				t.Errorf("%d lanes: after the last id %v", lanes, err)
-			}
+			fails(t, g, generator.ErrLeaseExpired)
 		}
 	})
 }
@@ -99,41 +96,38 @@ func TestCachedLanes_MultiplyTheIDsUpToTheLimit(t *testing.T) {
 		now := lease(l, 1000)
 		g := cached(t, generator.CachedConfig{Layout: l, Lease: now, MaxBorrow: 10 * time.Second, NoWait: true})
 		lanes := func(n int) { renew(t, g, leases(now.From, now.Until, spread(n, 300-int64(n), 1)...)...) }
-		all := func(where string, n int) {
+		all := func(n int) {
 			t.Helper()
 			fill(t, g, n)
-			if _, err := g.Next(t.Context()); !errors.Is(err, generator.ErrBorrowLimit) {
-				t.Errorf("%s: after %d ids %v; Lead is %v", where, n, err, g.Lead())
-			}
+			refused(t, g)
 		}
 		fill(t, g, 5*16)
 		lanes(8) // 5 s were borrowed, 5 are left
-		all("eight lanes", 5*16*8)
+		all(5 * 16 * 8)
 		lanes(2)
-		all("two lanes at the limit", 0)
+		all(0) // at the limit
 		time.Sleep(500 * time.Millisecond)
-		all("half a second later", 16)
+		all(16)
 		time.Sleep(time.Second)
-		all("a second later", 32)
+		all(32)
 		lanes(4) // of this tick half was used
-		all("four lanes in the middle of a tick", 0)
+		all(0)
 		time.Sleep(time.Second)
-		all("a second later", 32)
+		all(32)
 		lanes(1)
 		time.Sleep(3500 * time.Millisecond)
-		all("one lane", 3*16)
+		all(3 * 16)
 		time.Sleep(time.Hour)
 		g.Suspend(nil)
 		renew(t, g, leases(now.From, now.Until+10000, spread(16, 100, 1)...)...)
-		all("16 lanes after an hour", 16*16*10)
+		all(16 * 16 * 10)
 		if got := g.Lead(); got != 10*time.Second {
 			t.Errorf("at the limit Lead is %v", got)
 		}
 	})
 }
 
-// TestCachedLanes_LimitOfTheWidestPositionsDoesNotOverflow: what may be borrowed and the time that passes may
-// each be more than the layout holds.
+// What may be borrowed, and the time that passes, may each be more than the layout holds.
 func TestCachedLanes_LimitOfTheWidestPositionsDoesNotOverflow(t *testing.T) {
 	t.Parallel()
 

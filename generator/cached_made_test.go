@@ -2,12 +2,12 @@ package generator_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // counts checks what a generator counts.
@@ -48,9 +48,7 @@ func TestCachedMade_CountsAcrossWindowsAndLanes(t *testing.T) {
 			take(50)
 		}
 		g.Close()
-		if _, err := g.Next(t.Context()); !errors.Is(err, generator.ErrClosed) {
-			t.Fatal(err)
-		}
+		fails(t, g, generator.ErrClosed)
 		counts(t, g, want, 0)
 	})
 }
@@ -76,9 +74,8 @@ func TestCachedWaits_CountsCallsThatWait(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		before := g.Waits()
-		if _, err := g.Next(ctx); !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
-		}
+		_, err := g.Next(ctx)
+		testkit.IsError(t, err, context.Canceled)
 		counts(t, g, 219, before)
 	})
 }

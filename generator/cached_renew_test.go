@@ -11,8 +11,8 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// TestCachedRenew_NeverWaits: while a caller waits at the head of the queue, the generator accepts a lease. Of several
-// the latest counts, but no end is lost.
+// While a caller waits at the head of the queue, the generator accepts a lease. Of several the latest counts, but no end
+// is lost.
 func TestCachedRenew_NeverWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := manyWorkers(4)

@@ -2,7 +2,6 @@ package generator_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"sync/atomic"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // An id has the present time: exactly after a pause of several visits, and at most one visit late while ids are taken
@@ -131,14 +131,10 @@ func TestNewCached_ChecksMaxBorrow(t *testing.T) {
 		} {
 			g, err := generator.NewCached(generator.CachedConfig{Layout: l, Lease: l.FullLease(9, time.Now()), MaxBorrow: borrow, NoWait: true})
 			if ids == 0 {
-				if !errors.Is(err, generator.ErrConfig) {
-					t.Errorf("MaxBorrow %v: got %v, want ErrConfig", borrow, err)
-				}
+				testkit.IsError(t, err, generator.ErrConfig, borrow.String())
 				continue
 			}
-			if err != nil {
-				t.Fatalf("MaxBorrow %v: %v", borrow, err)
-			}
+			testkit.Must(t, err)
 			fill(t, g, ids)
 			refused(t, g)
 			g.Close()

@@ -2,7 +2,6 @@ package generator_test
 
 import (
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,29 +17,19 @@ func TestCachedVisit_EndsWhenIdle(t *testing.T) {
 	for _, n := range []int{1, 2, 500} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				var mu sync.Mutex
-				var latest time.Time
-				var instants int
+				var latest, instants atomic.Int64
 				clock := generator.NewClock(func() time.Time {
-					mu.Lock()
-					defer mu.Unlock()
 					now := time.Now()
-					if !now.Equal(latest) {
-						latest = now
-						instants++
+					if latest.Swap(now.UnixNano()) != now.UnixNano() {
+						instants.Add(1)
 					}
 					return now
 				})
-				count := func() int {
-					mu.Lock()
-					defer mu.Unlock()
-					return instants
-				}
 				during := func(d time.Duration) int {
-					before := count()
+					before := instants.Load()
 					time.Sleep(d)
 					synctest.Wait()
-					return count() - before
+					return int(instants.Load() - before)
 				}
 				l := ticks(time.Second, 10)
 				all := make([]*generator.Cached, n)
@@ -57,14 +46,14 @@ func TestCachedVisit_EndsWhenIdle(t *testing.T) {
 						window(t, g)
 						time.Sleep(time.Microsecond) // timers of their own would be out of step
 					}
-					before := count()
+					before := instants.Load()
 					for range 20 {
 						for _, g := range all {
 							fill(t, g, 2)
 						}
 						time.Sleep(generator.ClockEvery)
 					}
-					if got := count() - before; got < 19 || got > 21 {
+					if got := instants.Load() - before; got < 19 || got > 21 {
 						t.Errorf("in use the clock was read at %d instants during 20 visits", got)
 					}
 					if got := during(time.Second); got < generator.ClockIdle-1 || got > generator.ClockIdle+1 {

@@ -2,7 +2,6 @@ package generator_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -142,9 +141,7 @@ func TestHammer_CloseEndsAllCalls(t *testing.T) {
 					h.meanwhile = append(h.meanwhile, visiting, parking)
 				}
 				h.run(t)
-				if _, err := g.Next(context.Background()); !errors.Is(err, generator.ErrClosed) {
-					t.Errorf("after Close: %v", err)
-				}
+				fails(t, g, generator.ErrClosed)
 			}
 		}
 	})
@@ -204,11 +201,7 @@ func TestHammer_ClockStepsRepeatNoID(t *testing.T) {
 						}
 						if e.name == "Cached" {
 							h.g = cached(t, generator.CachedConfig{Layout: l, MaxBorrow: 10 * time.Millisecond, Clock: generator.NewClock(c.now)})
-							h.meanwhile = append(h.meanwhile, parking, func(h *hammer) {
-								for h.wait(1) {
-									h.g.(*generator.Cached).Visit()
-								}
-							})
+							h.meanwhile = append(h.meanwhile, parking, visiting)
 							h.retry = nil
 						}
 						if got := h.run(t); got == 0 {

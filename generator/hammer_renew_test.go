@@ -27,10 +27,6 @@ type renewer struct {
 
 var lanesInTurn = []int{1, 2, 4, 8, 4, 1}
 
-func newRenewer(l generator.Layout) *renewer {
-	return &renewer{layout: l, low: make(chan struct{}, 1), all: grants{}, workers: []int64{9}}
-}
-
 // asked is an OnLow.
 func (a *renewer) asked() {
 	select {
@@ -112,12 +108,6 @@ func (a *renewer) replace(r *rand.Rand) {
 	}
 }
 
-// account checks that every id came once and was granted.
-func (a *renewer) account(t *testing.T, taken [][]int64) {
-	t.Helper()
-	once(t, a.layout, taken, func(id int64) bool { return a.all.allow(a.layout, id) })
-}
-
 // goroutines returns how many there are, when those that are about to end have.
 func goroutines(atMost int) int {
 	for range 1000 {
@@ -151,8 +141,7 @@ func TestHammer_RenewKeepsToTheLeases(t *testing.T) {
 			for _, ordered := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%s/ordered=%v", tt.name, ordered), func(t *testing.T) {
 					before := runtime.NumGoroutine()
-					a := newRenewer(millis(tt.bits))
-					a.wild = tt.wild
+					a := &renewer{layout: millis(tt.bits), low: make(chan struct{}, 1), all: grants{}, workers: []int64{9}, wild: tt.wild}
 					h := hammer{
 						layout: a.layout, ids: tt.ids, most: 20, ordered: ordered,
 						retry:     []error{errCause},
@@ -171,7 +160,7 @@ func TestHammer_RenewKeepsToTheLeases(t *testing.T) {
 						a.g = defaults(t, generator.SnowflakeConfig{Layout: a.layout, Lease: a.first(), OnLow: a.asked, MaxClockBackwards: time.Second})
 					}
 					h.g = a.g
-					a.account(t, h.takeAll(t))
+					once(t, a.layout, h.takeAll(t), func(id int64) bool { return a.all.allow(a.layout, id) })
 					if n := goroutines(before); n > before {
 						t.Errorf("%d goroutines are left", n-before)
 					}

@@ -219,8 +219,8 @@ func (s *sequence) take() {
 	case err == nil:
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, generator.ErrLeaseExpired),
 		errors.Is(err, generator.ErrBorrowLimit), errors.Is(err, generator.ErrClockBackwards):
-		if len(ids) > 1 { // some may have been made
-			s.skip()
+		if len(ids) > 1 { // some may have been made, and count, although nobody knows them
+			s.g.Usage()
 		}
 		return
 	default:
@@ -249,6 +249,3 @@ func (s *sequence) take() {
 		s.fatalf("Usage does not say that ids were taken")
 	}
 }
-
-// skip notes that a Fill failed after it had made some ids. They count as made, although nobody knows them.
-func (s *sequence) skip() { s.g.Usage() }

@@ -90,12 +90,10 @@ func TestGenerators_FillOfNothingCostsNoID(t *testing.T) {
 // blocked returns a generator with nothing to give for the next hour.
 func blocked(t *testing.T, e engine, l generator.Layout) generator.Generator {
 	t.Helper()
-	if e.name == "Cached" {
-		g := cached(t, generator.CachedConfig{Layout: l, MaxBorrow: l.Tick})
-		fill(t, g, int(l.MaxSequence())+1)
-		return g
-	}
 	g := e.must(t, l, l.FullLease(9, time.Now()), nil)
+	if e.name == "Cached" {
+		g = cached(t, generator.CachedConfig{Layout: l, MaxBorrow: l.Tick})
+	}
 	fill(t, g, int(l.MaxSequence())+1)
 	return g
 }

@@ -31,22 +31,23 @@ func anyLayout(tb testing.TB, timeBits, workerBits, sequenceBits uint8, tick, ep
 	return l
 }
 
-// addLayouts adds seeds that are layouts in use, each with two numbers.
-func addLayouts(f *testing.F, numbers ...[2]int64) {
+// fuzzLayouts fuzzes a test of layouts and two numbers. The seeds are the layouts in use, each with all pairs of numbers.
+func fuzzLayouts(f *testing.F, numbers [][2]int64, test func(t *testing.T, l generator.Layout, a, b int64)) {
 	for _, l := range layouts {
 		for _, n := range numbers {
 			f.Add(l.TimeBits-1, l.WorkerBits-1, l.SequenceBits-1, int64(l.Tick), l.Epoch.Unix(), uint32(l.Epoch.Nanosecond()), n[0], n[1])
 		}
 	}
+	f.Fuzz(func(t *testing.T, timeBits, workerBits, sequenceBits uint8, tick, epochSeconds int64, epochNano uint32, a, b int64) {
+		test(t, anyLayout(t, timeBits, workerBits, sequenceBits, tick, epochSeconds, epochNano), a, b)
+	})
 }
 
 // FuzzLayoutRoundTrip checks that Decompose accepts all ids of the layout's bits and no others, and that Compose
 // returns the same id.
 func FuzzLayoutRoundTrip(f *testing.F) {
-	addLayouts(f, [2]int64{0, 0}, [2]int64{1<<63 - 1, 0}, [2]int64{-1, 0}, [2]int64{1<<53 - 1, 0})
-
-	f.Fuzz(func(t *testing.T, timeBits, workerBits, sequenceBits uint8, tick, epochSeconds int64, epochNano uint32, id, _ int64) {
-		l := anyLayout(t, timeBits, workerBits, sequenceBits, tick, epochSeconds, epochNano)
+	seeds := [][2]int64{{0, 0}, {1<<63 - 1, 0}, {-1, 0}, {1<<53 - 1, 0}}
+	fuzzLayouts(f, seeds, func(t *testing.T, l generator.Layout, id, _ int64) {
 		parts, err := l.Decompose(id)
 		if fits := id >= 0 && id>>(l.TimeBits+l.WorkerBits+l.SequenceBits) == 0; fits != (err == nil) {
 			t.Fatalf("Decompose(%d) = %v, %v with %+v", id, parts, err, l)
@@ -62,10 +63,8 @@ func FuzzLayoutRoundTrip(f *testing.F) {
 
 // FuzzLayoutOrder checks that ids are ordered by time, then worker id, then sequence.
 func FuzzLayoutOrder(f *testing.F) {
-	addLayouts(f, [2]int64{0, 1}, [2]int64{1 << 35, 1<<35 - 1}, [2]int64{1 << 12, 1<<12 - 1})
-
-	f.Fuzz(func(t *testing.T, timeBits, workerBits, sequenceBits uint8, tick, epochSeconds int64, epochNano uint32, a, b int64) {
-		l := anyLayout(t, timeBits, workerBits, sequenceBits, tick, epochSeconds, epochNano)
+	seeds := [][2]int64{{0, 1}, {1 << 35, 1<<35 - 1}, {1 << 12, 1<<12 - 1}}
+	fuzzLayouts(f, seeds, func(t *testing.T, l generator.Layout, a, b int64) {
 		all := int64(1)<<(l.TimeBits+l.WorkerBits+l.SequenceBits) - 1
 		a, b = a&all, b&all
 		p, err := l.Decompose(a)
@@ -82,10 +81,8 @@ func FuzzLayoutOrder(f *testing.F) {
 // FuzzLayoutTicks checks TickAt against integers that cannot overflow: it is the floor of the time since the epoch
 // divided by the tick. TimeOf is its inverse.
 func FuzzLayoutTicks(f *testing.F) {
-	addLayouts(f, [2]int64{0, 0}, [2]int64{-1, 999999999}, [2]int64{1 << 28, 1}, [2]int64{1e15, 5e8})
-
-	f.Fuzz(func(t *testing.T, timeBits, workerBits, sequenceBits uint8, tick, epochSeconds int64, epochNano uint32, seconds, ns int64) {
-		l := anyLayout(t, timeBits, workerBits, sequenceBits, tick, epochSeconds, epochNano)
+	seeds := [][2]int64{{0, 0}, {-1, 999999999}, {1 << 28, 1}, {1e15, 5e8}}
+	fuzzLayouts(f, seeds, func(t *testing.T, l generator.Layout, seconds, ns int64) {
 		ns &= 1<<30 - 1
 		since := big.NewInt(seconds % (1 << 53)) // since the epoch
 		now := time.Unix(l.Epoch.Unix()+since.Int64(), int64(l.Epoch.Nanosecond())+ns)

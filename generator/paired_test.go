@@ -5,32 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
-
-// stopped is a clock that tests set.
-type stopped struct {
-	mu   sync.Mutex
-	time time.Time
-}
-
-func (c *stopped) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.time
-}
-
-func (c *stopped) set(t time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.time = t
-}
 
 func paired(t *testing.T, c generator.PairedConfig) *generator.Paired {
 	t.Helper()
@@ -41,39 +21,38 @@ func paired(t *testing.T, c generator.PairedConfig) *generator.Paired {
 }
 
 // pairOf configures worker id 3 of the 53-bit variant and its backup, 19.
-func pairOf(c *stopped) generator.PairedConfig {
+func pairOf(c *testkit.Clock) generator.PairedConfig {
 	l := generator.JSSafeLayout()
-	return generator.PairedConfig{Layout: l, Main: l.FullLease(3, c.now()), Backup: l.FullLease(l.BackupWorker(3), c.now()), Clock: generator.NewClock(c.now)}
+	return generator.PairedConfig{Layout: l, Main: l.FullLease(3, c.Now()), Backup: l.FullLease(l.BackupWorker(3), c.Now()), Clock: generator.NewClock(c.Now)}
 }
 
 // On a clock that stands still, the published code of the variant makes 65,535 ids on each lane, 65,535 more of the
 // next second, and one more: 196,606. Then it fails.
 func TestPaired_GoesOnWhereTheArticleStops(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := &stopped{time: date(2026, 1, 1)}
+		c := testkit.NewClock(date(2026, 1, 1))
 		config := pairOf(c)
 		g := paired(t, config)
 		l := config.Layout
-		seen := map[int64]bool{}
+		ledger := testkit.NewLedger(t)
 		of := map[int64]int{} // by worker id
 		var latest time.Time
 		for range 300_000 {
 			id := next(t, g)
 			p := decompose(t, l, id)
-			if seen[id] || id > 1<<53-1 || p.Time.Before(c.now()) {
+			if ledger.Add("pair", id); id > 1<<53-1 || p.Time.Before(c.Now()) {
 				t.Fatalf("id %d, of %v", id, p.Time)
 			}
-			if p.WorkerID == 3 && !p.Time.Equal(c.now()) {
+			if p.WorkerID == 3 && !p.Time.Equal(c.Now()) {
 				t.Fatalf("the main lane's id %d has %v", id, p.Time)
 			}
-			seen[id] = true
 			of[p.WorkerID]++
 			if p.Time.After(latest) {
 				latest = p.Time
 			}
 		}
-		if len(of) != 2 || of[3] != 65_536 || of[19] != 300_000-65_536 || latest.Sub(c.now()) != 3*time.Second {
-			t.Errorf("%v, the latest %v ahead", of, latest.Sub(c.now()))
+		if len(of) != 2 || of[3] != 65_536 || of[19] != 300_000-65_536 || latest.Sub(c.Now()) != 3*time.Second {
+			t.Errorf("%v, the latest %v ahead", of, latest.Sub(c.Now()))
 		}
 	})
 }
@@ -82,29 +61,29 @@ func TestPaired_GoesOnWhereTheArticleStops(t *testing.T) {
 func TestPaired_MakesIDsAfterARollback(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		noon := date(2026, 1, 1)
-		c := &stopped{time: noon}
+		c := testkit.NewClock(noon)
 		config := pairOf(c)
 		g := paired(t, config)
 		l := config.Layout
-		seen := map[int64]bool{}
+		ledger := testkit.NewLedger(t)
 		take := func(n int, worker int64) {
 			t.Helper()
 			for range n {
 				id := next(t, g)
-				if p := decompose(t, l, id); seen[id] || p.WorkerID != worker {
+				ledger.Add("pair", id)
+				if p := decompose(t, l, id); p.WorkerID != worker {
 					t.Fatalf("id %d of worker %d, want %d", id, p.WorkerID, worker)
 				}
-				seen[id] = true
 			}
 		}
 		take(10, 3)
-		c.set(noon.Add(-time.Minute))
+		c.Set(noon.Add(-time.Minute))
 		take(10, 19)
-		c.set(noon.Add(-2 * time.Minute))
+		c.Set(noon.Add(-2 * time.Minute))
 		take(100_000, 19)
-		c.set(noon)
+		c.Set(noon)
 		take(10, 3)
-		c.set(noon.Add(time.Second))
+		c.Set(noon.Add(time.Second))
 		take(65_536, 3)
 		take(10, 19)
 	})
@@ -118,9 +97,6 @@ func TestPaired_BorrowsUpToItsBound(t *testing.T) {
 		lease := l.FullLease(9, now)
 		backup := lease
 		backup.WorkerID = l.BackupWorker(9)
-		if backup.WorkerID != 25 {
-			t.Errorf("the backup of 9 of 32 is %d", backup.WorkerID)
-		}
 		g := paired(t, generator.PairedConfig{Layout: l, Main: lease, Backup: backup, MaxBorrow: 3 * time.Second})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
@@ -165,9 +141,7 @@ func TestPairedRenew_MovesBothLanes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 2)
 		from := l.TickAt(time.Now())
-		lease := func(worker, n int64) generator.Lease {
-			return generator.Lease{WorkerID: worker, From: from, Until: from + n - 1}
-		}
+		lease := func(worker, n int64) generator.Lease { return leases(from, from+n-1, worker)[0] }
 		asked := 0
 		g := paired(t, generator.PairedConfig{Layout: l, Main: lease(5, 5), Backup: lease(7, 5), OnLow: func() { asked++ }})
 		if u := g.Usage(); u.Lanes != 2 || u.MaxLanes != 2 || u.Left != 40 {
@@ -218,21 +192,18 @@ func TestNewPaired_RefusesBadSettings(t *testing.T) {
 	t.Parallel()
 	l := generator.JSSafeLayout()
 	now := date(2026, 1, 1)
-	c := &stopped{time: now}
+	c := testkit.NewClock(now)
 	for _, change := range []func(*generator.PairedConfig){
 		func(p *generator.PairedConfig) { p.Layout.TimeBits = 60 },
 		func(p *generator.PairedConfig) { p.Main.WorkerID = 32 },
 		func(p *generator.PairedConfig) { p.Backup.WorkerID = 32 },
 		func(p *generator.PairedConfig) { p.Backup = p.Main },
 		func(p *generator.PairedConfig) { p.Backup = generator.Lease{} },
-		func(p *generator.PairedConfig) { p.Main = generator.Lease{} },
+		func(p *generator.PairedConfig) { p.Main = generator.Lease{From: 1} },
 		func(p *generator.PairedConfig) { p.MaxBorrow = time.Millisecond },
 	} {
 		config := pairOf(c)
 		change(&config)
-		if config.Main == (generator.Lease{}) {
-			config.Main.From = 1
-		}
 		if _, err := generator.NewPaired(config); !errors.Is(err, generator.ErrConfig) && !errors.Is(err, generator.ErrLayout) {
 			t.Errorf("%+v: %v", config, err)
 		}
@@ -244,27 +215,22 @@ func TestNewPaired_RefusesBadSettings(t *testing.T) {
 
 // The main lane's worker id is lost, and replaced by a higher one: the backup's becomes the main's.
 func TestPairedRenew_ReplacesItsWorkerIDs(t *testing.T) {
-	c := &stopped{time: date(2026, 1, 1)}
+	c := testkit.NewClock(date(2026, 1, 1))
 	l := seconds(28, 22, 13)
-	tick := l.TickAt(c.now())
+	tick := l.TickAt(c.Now())
 	at := func(w int64) generator.Lease { return generator.Lease{WorkerID: w, From: tick, Until: tick + 60} }
-	g := paired(t, generator.PairedConfig{Layout: l, Main: at(5), Backup: at(9), Clock: generator.NewClock(c.now), OnLow: func() {}})
-	seen := map[int64]bool{}
+	g := paired(t, generator.PairedConfig{Layout: l, Main: at(5), Backup: at(9), Clock: generator.NewClock(c.Now), OnLow: func() {}})
+	ledger := testkit.NewLedger(t)
 	for range 8192 * 6 {
-		seen[next(t, g)] = true
+		ledger.Add("before Renew", next(t, g))
 	}
-	c.set(c.now().Add(2 * time.Second))
+	c.Add(2 * time.Second)
 	// guarded: the new lease of 12 begins later
 	n9, n12 := at(9), at(12)
 	n9.From, n12.From = tick+2, tick+2
 	testkit.Must(t, g.Renew(n9, n12))
-	for i := range 8192 * 3 {
-		id := next(t, g)
-		if seen[id] {
-			p, _ := l.Decompose(id)
-			t.Fatalf("twice: %d (%dth after Renew, %+v)", id, i, p)
-		}
-		seen[id] = true
+	for range 8192 * 3 {
+		ledger.Add("after Renew", next(t, g))
 	}
 }
 
@@ -299,14 +265,11 @@ func TestPairedFill_GoesOnWithTheMainLane(t *testing.T) {
 // Near the end of the layout the backup lane, which borrows, is used up before the main lane. Callers wait for that
 // one.
 func TestPaired_UsesUpItsMainLaneAtTheEndOfTheLayout(t *testing.T) {
-	t.Parallel()
-
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		l := generator.Layout{TimeBits: 8, WorkerBits: 4, SequenceBits: 1, Tick: time.Second, Epoch: time.Now().Add(-253 * time.Second)}
 		now := l.TickAt(time.Now()) // three ticks are left
-		g, err := generator.NewPaired(generator.PairedConfig{Layout: l,
+		g := paired(t, generator.PairedConfig{Layout: l,
 			Main: generator.Lease{WorkerID: 1, From: now, Until: l.MaxTick()}, Backup: generator.Lease{WorkerID: 9, From: now, Until: l.MaxTick()}})
-		testkit.Must(t, err)
 		seen := map[int64]bool{}
 		for len(seen) < 12 { // of both lanes
 			id, err := g.Next(t.Context())
@@ -315,8 +278,7 @@ func TestPaired_UsesUpItsMainLaneAtTheEndOfTheLayout(t *testing.T) {
 			}
 			seen[id] = true
 		}
-		if _, err := g.Next(t.Context()); !errors.Is(err, generator.ErrTimeExhausted) || !errors.Is(g.Health(), generator.ErrTimeExhausted) {
-			t.Errorf("%v; Health is %v", err, g.Health())
-		}
+		fails(t, g, generator.ErrTimeExhausted)
+		testkit.IsError(t, g.Health(), generator.ErrTimeExhausted)
 	})
 }

@@ -20,10 +20,8 @@ func exact(a uint64, b, c int64) (*big.Int, bool) {
 }
 
 func FuzzPositionAt(f *testing.F) {
-	addLayouts(f, [2]int64{0, 0}, [2]int64{-5, 3}, [2]int64{1e6, 1}, [2]int64{1 << 60, 1 << 40})
-
-	f.Fuzz(func(t *testing.T, timeBits, workerBits, sequenceBits uint8, tick, epochSeconds int64, epochNano uint32, a, b int64) {
-		l := anyLayout(t, timeBits, workerBits, sequenceBits, tick, epochSeconds, epochNano)
+	seeds := [][2]int64{{0, 0}, {-5, 3}, {1e6, 1}, {1 << 60, 1 << 40}}
+	fuzzLayouts(f, seeds, func(t *testing.T, l generator.Layout, a, b int64) {
 		k := uint8(b) % (min(l.WorkerBits, 6) + 1)
 		s := generator.NewScale(l).Lanes(k)
 
@@ -75,10 +73,8 @@ func FuzzPositionAt(f *testing.F) {
 }
 
 func FuzzPositionCount(f *testing.F) {
-	addLayouts(f, [2]int64{0, 0}, [2]int64{-1, 1}, [2]int64{1e9, 8192}, [2]int64{math.MaxInt64, -1}, [2]int64{math.MinInt64, 1 << 62})
-
-	f.Fuzz(func(t *testing.T, timeBits, workerBits, sequenceBits uint8, tick, epochSeconds int64, epochNano uint32, a, b int64) {
-		l := anyLayout(t, timeBits, workerBits, sequenceBits, tick, epochSeconds, epochNano)
+	seeds := [][2]int64{{0, 0}, {-1, 1}, {1e9, 8192}, {math.MaxInt64, -1}, {math.MinInt64, 1 << 62}}
+	fuzzLayouts(f, seeds, func(t *testing.T, l generator.Layout, a, b int64) {
 		k := uint8(b) % (min(l.WorkerBits, 6) + 1)
 		s := generator.NewScale(l).Lanes(k)
 

@@ -40,8 +40,7 @@ func TestRenewableRenew_MayBeCalledByOnLow(t *testing.T) {
 	})
 }
 
-// TestRenewableRenew_NothingComesAfterTheLastTick: at the end of the layout there is nothing to renew, nor to
-// wait for.
+// At the end of the layout there is nothing to renew, nor to wait for.
 func TestRenewableRenew_NothingComesAfterTheLastTick(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)
@@ -64,8 +63,7 @@ func TestRenewableRenew_NothingComesAfterTheLastTick(t *testing.T) {
 	})
 }
 
-// TestRenewableOnLow_IsCalledBelowHalfOfWhatLiesAhead: it is called when less is left than half of what there is from
-// the present to the end.
+// OnLow is called when less is left than half of what there is from the present to the end.
 func TestRenewableOnLow_IsCalledBelowHalfOfWhatLiesAhead(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)
@@ -141,9 +139,7 @@ func TestRenewableUsage_TellsWhatWasTakenAndWhatIsLeft(t *testing.T) {
 		g.Suspend(errCause)
 		fill(t, g, 32)
 		want("used up", 5, 0, true)
-		if _, err := g.Next(t.Context()); err == nil {
-			t.Error("an id of a lease that is used up")
-		}
+		fails(t, g, errCause)
 		want("after an error", 5, 0, false)
 		lease.Until = l.TickAt(time.Now()) + 1
 		renew(t, g, lease)

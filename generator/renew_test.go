@@ -19,8 +19,7 @@ func used(t *testing.T, e engine, low func()) (g generator.Renewable, l generato
 	return g, l, now, ascending(t, l, -1, fill(t, g, 16)...)
 }
 
-// TestRenewableRenew_RefusesWhatNoGeneratorCanHold: what no generator can hold is refused, and changes nothing, a
-// suspension included.
+// What no generator can hold is refused, and changes nothing, a suspension included.
 func TestRenewableRenew_RefusesWhatNoGeneratorCanHold(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)
@@ -28,12 +27,7 @@ func TestRenewableRenew_RefusesWhatNoGeneratorCanHold(t *testing.T) {
 		now := lease(l, 1)
 		now.WorkerID = 7
 		g := e.renewable(t, l, now, nobody, nil)
-		of := func(workers ...int64) (leases []generator.Lease) {
-			for _, w := range workers {
-				leases = append(leases, generator.Lease{WorkerID: w, From: now.From, Until: now.Until + 100})
-			}
-			return leases
-		}
+		of := func(workers ...int64) []generator.Lease { return leases(now.From, now.Until+100, workers...) }
 		but := func(leases []generator.Lease, change func(l *generator.Lease)) []generator.Lease {
 			change(&leases[len(leases)-1])
 			return leases
@@ -69,9 +63,7 @@ func TestRenewableRenew_RefusesWhatNoGeneratorCanHold(t *testing.T) {
 				t.Fatalf("an id is of %v", p)
 			}
 		}
-		if _, err := g.Next(t.Context()); !errors.Is(err, errCause) {
-			t.Errorf("a refused Renew has lifted the suspension: %v", err)
-		}
+		fails(t, g, errCause) // a refused Renew does not lift the suspension
 	})
 }
 
@@ -95,9 +87,7 @@ func TestRenewableRenew_MovesTheEnd(t *testing.T) {
 			}
 			want += 31 << l.SequenceBits
 		}
-		if _, err := g.Next(t.Context()); !errors.Is(err, generator.ErrLeaseExpired) {
-			t.Errorf("after the largest of all ends: %v", err)
-		}
+		fails(t, g, generator.ErrLeaseExpired) // after the largest of all ends
 	})
 }
 
@@ -158,14 +148,11 @@ func TestRenewableRenew_ReplacesTheWorker(t *testing.T) {
 		// The end may be a smaller one with another worker id.
 		renew(t, g, generator.Lease{WorkerID: 1, From: now, Until: now + 11})
 		fill(t, g, 16)
-		if id, err := g.Next(t.Context()); !errors.Is(err, generator.ErrLeaseExpired) {
-			t.Errorf("beyond the lease of another worker: %d, %v", id, err)
-		}
+		fails(t, g, generator.ErrLeaseExpired)
 	})
 }
 
-// TestRenewableRenew_BeforeUseBeginsWithTheFirstTick: a generator that has made no id begins its new lease with
-// its first tick.
+// A generator that has made no id begins its new lease with its first tick.
 func TestRenewableRenew_BeforeUseBeginsWithTheFirstTick(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)

@@ -3,7 +3,6 @@ package generator_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 // With OnLow, callers wait for the next lease for any time. When it arrives they get its ids at once, in the order in
@@ -86,9 +86,8 @@ func TestRenewableSuspend_FailsCallersWithItsCauseUntilItIsLifted(t *testing.T) 
 		fails := func(start time.Time) {
 			t.Helper()
 			_, err := g.Next(context.Background())
-			if !errors.Is(err, generator.ErrLeaseExpired) || !errors.Is(err, errCause) || !strings.Contains(err.Error(), "worker id 9") {
-				t.Errorf("suspended: %v", err)
-			}
+			testkit.IsError(t, err, generator.ErrLeaseExpired, "worker id 9")
+			testkit.IsError(t, err, errCause)
 			if err := g.Fill(context.Background(), make([]int64, 3)); !errors.Is(err, errCause) || !time.Now().Equal(start) {
 				t.Errorf("suspended: %v after %v", err, time.Since(start))
 			}

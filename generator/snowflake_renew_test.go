@@ -1,7 +1,6 @@
 package generator_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -75,8 +74,7 @@ func TestSnowflakeRenew_ALeaseAheadIsStampedAtOnce(t *testing.T) {
 	})
 }
 
-// TestSnowflakeRenew_ALeaseAheadNoticesAClockSetBack: of a lease ahead of the clock, too, what counts as going
-// back is how far the clock was set back.
+// Of a lease ahead of the clock, too, what counts as going back is how far the clock was set back.
 func TestSnowflakeRenew_ALeaseAheadNoticesAClockSetBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var c wall
@@ -93,22 +91,17 @@ func TestSnowflakeRenew_ALeaseAheadNoticesAClockSetBack(t *testing.T) {
 			t.Errorf("set back 5 s, an id of tick %d came after %v", tickOf(l, after)-now, got)
 		}
 		c.step(-6 * time.Second)
-		if _, err := g.Next(t.Context()); !errors.Is(err, generator.ErrClockBackwards) {
-			t.Errorf("set back 6 s: %v", err)
-		}
+		fails(t, g, generator.ErrClockBackwards)
 		lease.Until++
 		renew(t, g, lease) // the same beginning is no reason to be further ahead
-		if _, err := g.Next(t.Context()); !errors.Is(err, generator.ErrClockBackwards) {
-			t.Errorf("set back 6 s, and renewed: %v", err)
-		}
+		fails(t, g, generator.ErrClockBackwards)
 		lease.From += 50
 		renew(t, g, lease) // but another is
 		ascending(t, l, after, next(t, g))
 	})
 }
 
-// TestSnowflakeRenew_ALeaseAboveAWrongStepIsUsable: a clock that was set forward by mistake makes ids that it
-// cannot go behind; a lease above them can.
+// A clock that was set forward by mistake makes ids that it cannot go behind; a lease above them can.
 func TestSnowflakeRenew_ALeaseAboveAWrongStepIsUsable(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var c wall
@@ -118,9 +111,7 @@ func TestSnowflakeRenew_ALeaseAboveAWrongStepIsUsable(t *testing.T) {
 		c.step(50 * time.Second)
 		after := next(t, g)
 		c.step(-50 * time.Second)
-		if _, err := g.Next(t.Context()); !errors.Is(err, generator.ErrClockBackwards) {
-			t.Errorf("set back 50 s: %v", err)
-		}
+		fails(t, g, generator.ErrClockBackwards)
 		now.From += 51
 		renew(t, g, now)
 		after = ascending(t, l, after, fill(t, g, 16)...)

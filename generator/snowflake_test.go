@@ -2,7 +2,8 @@ package generator_test
 
 import (
 	"errors"
-	"strings"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -69,10 +70,7 @@ func TestSnowflake_TicksBeginBelowRandomStart(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 			}
-			most := int64(0)
-			for first := range seen {
-				most = max(most, first)
-			}
+			most := slices.Max(slices.Collect(maps.Keys(seen)))
 			// The odds of fewer are below 1e-12.
 			if want := max(start, 1); int64(len(seen)) != want || most != want-1 {
 				t.Errorf("with %d, ticks begin with %d different sequences up to %d", start, len(seen), most)
@@ -105,8 +103,7 @@ func TestNewSnowflake_RefusesBadSettings(t *testing.T) {
 	}
 }
 
-// TestSnowflake_WaitsForAClockSetBackWithinItsTolerance sets the clock back after an id was made, 250 ms into its
-// tick: waited for is only what is missing to the start of that tick.
+// The clock is set back after an id was made, 250 ms into its tick: waited for is only what is missing to its start.
 func TestSnowflake_WaitsForAClockSetBackWithinItsTolerance(t *testing.T) {
 	tests := []struct {
 		name      string
@@ -147,11 +144,7 @@ func TestSnowflake_WaitsForAClockSetBackWithinItsTolerance(t *testing.T) {
 				}
 				reached := "2000-01-01 00:00:00 UTC"
 				shown := c.now().UTC().Format("2006-01-02 15:04:05.999 MST")
-				for _, says := range []string{reached, shown, (tt.back - 250*time.Millisecond).String(), tt.tolerance.String()} {
-					if !strings.Contains(err.Error(), says) {
-						t.Errorf("%q does not say %q", err, says)
-					}
-				}
+				testkit.SaysAll(t, err.Error(), reached, shown, (tt.back - 250*time.Millisecond).String(), tt.tolerance.String())
 				// As soon as the clock is right again, so is the generator.
 				c.step(tt.back)
 				if got := next(t, g); got != id+1 {
@@ -175,9 +168,7 @@ func TestSnowflake_WaitsForTheEpochWithinItsTolerance(t *testing.T) {
 		}
 		refuses, waits := open(time.Minute-1), open(time.Minute)
 		c.step(-time.Minute)
-		if id, err := refuses.Next(t.Context()); id != 0 || !errors.Is(err, generator.ErrClockBackwards) {
-			t.Errorf("a minute before the epoch: %d, %v", id, err)
-		}
+		fails(t, refuses, generator.ErrClockBackwards)
 		if id := next(t, waits); id != 9<<4 || time.Since(l.Epoch) != time.Minute {
 			t.Errorf("after %v, the first id of the layout is %d", time.Since(l.Epoch), id)
 		}

@@ -58,8 +58,7 @@ func TestPlan_AgreesWithUidGeneratorsExamples(t *testing.T) {
 	}
 }
 
-// TestPlan_TablesUseUpWorkerIDs has what worker ids for each table do to 28 processes that restart
-// 12 times a day: for how many days the worker ids last.
+// For how many days worker ids for each table last, with 28 processes that restart 12 times a day.
 func TestPlan_TablesUseUpWorkerIDs(t *testing.T) {
 	t.Parallel()
 
@@ -131,8 +130,6 @@ func TestPlan_CountsLeasedWorkerIDs(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-
 			got := plan(t, generator.DefaultLayout(), tt.demand).Leased
 			perSlot := int64(tt.demand.Tables-tt.demand.Imports)*int64(max(tt.demand.Lanes, 1)) + 16*int64(tt.demand.Imports)
 			want := capacity.LeasedForecast{Slots: tt.held / perSlot, Held: tt.held, PerSecond: tt.rate, Fits: tt.held <= 261119, Processes: tt.processes}
@@ -147,9 +144,8 @@ func TestPlan_CountsLeasedWorkerIDs(t *testing.T) {
 func TestPlan_RefusesWhatMeansNothing(t *testing.T) {
 	t.Parallel()
 
-	if _, err := capacity.Plan(generator.Layout{}, capacity.Demand{}); !errors.Is(err, generator.ErrLayout) {
-		t.Errorf("the zero Layout: %v", err)
-	}
+	_, err := capacity.Plan(generator.Layout{}, capacity.Demand{})
+	testkit.IsError(t, err, generator.ErrLayout)
 	for _, d := range []capacity.Demand{
 		{Processes: -1}, {Tables: -1}, {Lanes: -1}, {Lanes: 17}, {Imports: -1}, {Tables: 2, Imports: 3}, {Reserved: -1}, {Grace: -1},
 		{RestartsPerDay: -1}, {RestartsPerDay: 86401}, {RestartsPerDay: math.NaN()}, {RestartsPerDay: math.Inf(1)},
@@ -251,8 +247,6 @@ func TestForecastCarrier_HasEnoughWorkerIDs(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-
 			f := plan(t, tt.layout, tt.demand)
 			got, ok := f.Carrier()
 			if got != tt.want || ok != (tt.want != generator.Layout{}) {

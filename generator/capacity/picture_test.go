@@ -82,8 +82,6 @@ time   2026-01-01 00:00:00 UTC
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-
 			got, err := capacity.Picture(tt.layout, tt.id)
 			if err != nil || got != tt.want[1:] {
 				t.Errorf("Picture(%d) = %v\n%s\nwant\n%s", tt.id, err, got, tt.want[1:])

@@ -3,7 +3,7 @@ package foreign_test
 import (
 	"errors"
 	"math"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,13 +12,15 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// foreignIDs are ids that the systems made, with parts that are known independently: from a publication, or from the
+// A foreignID is an id that a system made, with parts that are known independently: from a publication, or from the
 // system's own decoder.
-var foreignIDs = []struct {
+type foreignID struct {
 	system string
 	id     int64
 	want   generator.Parts
-}{
+}
+
+var foreignIDs = []foreignID{
 	// This tweet is in Twitter's documentation, with "created_at": "Wed Oct 10 20:19:24 +0000 2018". Milliseconds and
 	// worker are not known.
 	{"Twitter snowflake, Leaf", 1050118621198921728, generator.Parts{Time: time.Date(2018, 10, 10, 20, 19, 24, 211e6, time.UTC), WorkerID: 347}},
@@ -51,13 +53,12 @@ var foreignIDs = []struct {
 func system(t *testing.T, name string) foreign.System {
 	t.Helper()
 
-	for _, f := range foreign.Systems() {
-		if f.Name == name {
-			return f
-		}
+	systems := foreign.Systems()
+	i := slices.IndexFunc(systems, func(s foreign.System) bool { return s.Name == name })
+	if i < 0 {
+		t.Fatalf("no %s", name)
 	}
-	t.Fatalf("no %s", name)
-	return foreign.System{}
+	return systems[i]
 }
 
 // The parts of each id are known from elsewhere, so a wrong width, epoch or order of fields shows.
@@ -97,17 +98,11 @@ func TestSystems_AreLaidOutAsPublished(t *testing.T) {
 		"sonyflake v1":                       "1-39-16-8/10ms@1409529600 until 2188-11-16",
 	}
 	for _, f := range foreign.Systems() {
-		if err := f.Layout.Validate(); err != nil {
-			t.Errorf("%s: %v", f.Name, err)
-		}
+		testkit.Must(t, f.Layout.Validate())
 		if got := f.Layout.String() + " until " + f.Layout.Expires().Format(time.DateOnly); got != layouts[f.Name] {
 			t.Errorf("%s is %s, want %s", f.Name, got, layouts[f.Name])
 		}
-		found := false
-		for _, tt := range foreignIDs {
-			found = found || tt.system == f.Name
-		}
-		if !found {
+		if !slices.ContainsFunc(foreignIDs, func(of foreignID) bool { return of.system == f.Name }) {
 			t.Errorf("there is no id of %s", f.Name)
 		}
 		delete(layouts, f.Name)
@@ -126,9 +121,8 @@ func TestSystemDecode_RefusesWhatIsNoID(t *testing.T) {
 	t.Parallel()
 
 	var zero foreign.System
-	if _, err := zero.Decode(1); !errors.Is(err, generator.ErrLayout) {
-		t.Errorf("the zero Foreign: %v", err)
-	}
+	_, err := zero.Decode(1)
+	testkit.IsError(t, err, generator.ErrLayout)
 	for _, f := range foreign.Systems() {
 		for _, id := range []int64{-1, math.MinInt64} {
 			if p, err := f.Decode(id); p != (generator.Parts{}) || !errors.Is(err, generator.ErrLayout) {
@@ -282,12 +276,9 @@ func TestSystems_HaveTheNumbersOfMigrating(t *testing.T) {
 		}
 	}
 	sample := newest(foreign.UidGeneratorSampleLayout(), date(2026, 3, 1))
-	if err := own.Above(sample, date(2026, 3, 1)); err == nil || !strings.Contains(err.Error(), "2056-09-06") {
-		t.Errorf("UidGenerator's sample configuration on 2026-03-01, %d: %v", sample, err)
-	}
-	if err := own.Above(newest(foreign.UidGeneratorLayout(), date(2024, 11, 20)), date(2026, 3, 1)); err == nil || !strings.Contains(err.Error(), "2087-09-03") {
-		t.Errorf("UidGenerator's default on its last day: %v", err)
-	}
+	testkit.IsError(t, own.Above(sample, date(2026, 3, 1)), generator.ErrLayout, "2056-09-06")
+	lastDay := newest(foreign.UidGeneratorLayout(), date(2024, 11, 20))
+	testkit.IsError(t, own.Above(lastDay, date(2026, 3, 1)), generator.ErrLayout, "2087-09-03")
 	if _, last, err := system(t, "yitter IdGenerator").Layout.Range(date(2021, 1, 1), date(2089, 10, 26)); err != nil || last > 1<<53 {
 		t.Errorf("yitter's ids have 53 bits until %d, %v", last, err)
 	}
