@@ -1,8 +1,8 @@
 package segment_test
 
 import (
-	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"log/slog"
 	"runtime"
@@ -17,27 +17,23 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/segment"
 	"github.com/uidplugin/uidplugin/workernode"
+	"gorm.io/gorm"
 )
 
 // While the database is unreachable, the remaining ids are handed out. Then callers get the error. When it is back,
 // ids are made without further action. The log reports the outage and its end once each.
 func TestGenerator_GoesOnWhenTheDatabaseIsBack(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		db, p := meddled(handle(t, file(t)))
-		g := open(t, db, segment.Config{Step: 100, MaxStep: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
-		last := next(t, g)
-		synctest.Wait()
+	bubble(t, func(t *testing.T) {
+		log := &testkit.Log{}
+		g, _, wire := begun(t, segment.Config{Step: 100, MaxStep: 1, Log: log.Logger()})
 		away := errors.New("connection refused")
-		p.set(func(string, func() error) error { return away })
-		for range 99 { // what is left
-			last = next(t, g)
+		wire.Set(func(*testkit.Crossing) error { return away })
+		for id := int64(2); id <= 100; id++ { // what is left
+			gapless(t, id, next(t, g))
 		}
 		for range 3 {
-			if id, err := g.Next(t.Context()); id != 0 || !errors.Is(err, away) || !errors.Is(err, generator.ErrSource) {
-				t.Fatalf("%d, %v", id, err)
-			}
+			fails(t, g, away)
+			fails(t, g, generator.ErrSource)
 		}
 		if s := g.State(); s.Failed < 3 || !errors.Is(s.LastError, away) || s.Left != 0 {
 			t.Errorf("%+v", s)
@@ -45,33 +41,27 @@ func TestGenerator_GoesOnWhenTheDatabaseIsBack(t *testing.T) {
 		testkit.IsError(t, g.Fill(t.Context(), make([]int64, 10)), away)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if _, err := g.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("with a context of its own: %v", err)
-		}
-		p.set(nil)
+		_, err := g.Next(ctx)
+		testkit.IsError(t, err, context.DeadlineExceeded)
+		wire.Set(nil)
 		begin := time.Now()
-		if id := next(t, g); id != last+1 || time.Since(begin) > 2*time.Second {
-			t.Errorf("id %d after %d and %v", id, last, time.Since(begin))
+		if id := next(t, g); id != 101 || time.Since(begin) > 2*time.Second {
+			t.Errorf("id %d after 100 and %v", id, time.Since(begin))
 		}
 		if s := g.State(); s.LastError != nil {
 			t.Errorf("%+v", s)
 		}
-		if text := log.String(); strings.Count(text, "cannot be fetched") != 1 || strings.Count(text, "fetched again") != 1 {
-			t.Errorf("logged\n%s", text)
-		}
+		log.SaysOnce(t, "cannot be fetched")
+		log.SaysOnce(t, "fetched again")
 	})
 }
 
 // While ids remain, no caller notices an unreachable database, and not every id sends a statement to it.
 func TestGenerator_HidesAShortOutage(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		db, p := meddled(handle(t, file(t)))
-		g := open(t, db, segment.Config{Step: 10_000, MaxStep: 1})
-		next(t, g)
-		synctest.Wait()
+	bubble(t, func(t *testing.T) {
+		g, _, wire := begun(t, segment.Config{Step: 10_000, MaxStep: 1})
 		var asked atomic.Int64
-		p.set(func(string, func() error) error { asked.Add(1); return errors.New("connection refused") })
+		wire.Set(func(*testkit.Crossing) error { asked.Add(1); return errors.New("connection refused") })
 		for range 9000 {
 			next(t, g)
 			time.Sleep(time.Millisecond)
@@ -79,51 +69,53 @@ func TestGenerator_HidesAShortOutage(t *testing.T) {
 		if n := asked.Load(); n < 5 || n > 30 {
 			t.Errorf("the database was asked %d times in 9 s", n)
 		}
-		p.set(nil)
-		last := next(t, g)
-		for _, id := range fill(t, g, 20_000) {
-			if id != last+1 {
-				t.Fatalf("id %d after %d", id, last)
-			}
-			last = id
-		}
+		wire.Set(nil)
+		gapless(t, next(t, g)+1, fill(t, g, 20_000)...)
 	})
 }
 
+// A buggyPool calls bug before and after each statement.
+type buggyPool struct {
+	gorm.ConnPool
+	bug func(query string, ran bool)
+}
+
+func (p *buggyPool) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	p.bug(query, false)
+	defer p.bug(query, true)
+	return p.ConnPool.ExecContext(ctx, query, args...)
+}
+
+func (p *buggyPool) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	p.bug(query, false)
+	defer p.bug(query, true)
+	return p.ConnPool.QueryContext(ctx, query, args...)
+}
+
 func TestGenerator_SurvivesADriverThatPanics(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		db, p := meddled(handle(t, file(t)))
-		var panicked atomic.Bool
+	bubble(t, func(t *testing.T) {
+		type statement struct {
+			begins string
+			ran    bool
+		}
+		var armed atomic.Pointer[statement]
+		db := handle(t, file(t))
+		db.Config.ConnPool = &buggyPool{db.Config.ConnPool, func(query string, ran bool) {
+			if s := armed.Load(); s != nil && strings.HasPrefix(query, s.begins) && ran == s.ran && armed.CompareAndSwap(s, nil) {
+				panic("a bug in the driver")
+			}
+		}}
 		g := open(t, db, segment.Config{Step: 10, MaxStep: 1})
 		last := next(t, g)
-		synctest.Wait()
-		for _, part := range []string{"SELECT", "UPDATE"} {
-			for _, before := range []bool{true, false} {
-				panicked.Store(false)
-				p.set(func(query string, run func() error) error {
-					if strings.HasPrefix(query, part) && panicked.CompareAndSwap(false, true) {
-						if !before {
-							_ = run()
-						}
-						panic("a bug in the driver")
-					}
-					return run()
-				})
-				for failed := 0; ; {
-					id, err := g.Next(t.Context())
-					if err != nil {
-						if failed++; failed > 1 || !strings.Contains(err.Error(), "a bug in the driver") {
-							t.Fatal(err)
-						}
-						continue
-					}
-					if id <= last {
-						t.Fatalf("id %d after %d", id, last)
-					}
-					if last = id; panicked.Load() && g.State().LastError == nil {
-						break
-					}
+		for _, s := range []statement{{"SELECT", false}, {"SELECT", true}, {"UPDATE", false}, {"UPDATE", true}} {
+			synctest.Wait()
+			armed.Store(&s)
+			for failed := 0; armed.Load() != nil || g.State().LastError != nil; {
+				id, err := g.Next(t.Context())
+				if err == nil {
+					last = above(t, last, id)
+				} else if failed++; failed > 1 || !strings.Contains(err.Error(), "a bug in the driver") {
+					t.Fatal(err)
 				}
 			}
 		}
@@ -132,20 +124,18 @@ func TestGenerator_SurvivesADriverThatPanics(t *testing.T) {
 
 // A log that panics costs a range, not the generator.
 func TestGenerator_SurvivesALogThatPanics(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		db := handle(t, file(t))
 		leaf(t, db, 1, 10)
-		g := open(t, db, segment.Config{MaxStep: 1, Log: slog.New(&panicking{Handler: slog.DiscardHandler})})
+		log := testkit.LogFunc(func(slog.Record) { panic("a bug in the log") })
+		g := open(t, db, segment.Config{MaxStep: 1, Log: log})
 		last := next(t, g)
 		for i := range 20 {
 			run(t, db, "UPDATE leaf_alloc SET max_id = 1") // it says so
 			for range 10 {
-				id, err := g.Next(t.Context())
-				if err == nil && id <= last {
-					t.Fatalf("id %d after %d", id, last)
+				if id, err := g.Next(t.Context()); err == nil {
+					last = above(t, last, id)
 				}
-				last = max(last, id)
 			}
 			if i == 19 && g.State().Failed == 0 {
 				t.Error("it did not panic")
@@ -154,26 +144,20 @@ func TestGenerator_SurvivesALogThatPanics(t *testing.T) {
 	})
 }
 
-type panicking struct{ slog.Handler }
-
-func (*panicking) Enabled(context.Context, slog.Level) bool  { return true }
-func (*panicking) Handle(context.Context, slog.Record) error { panic("a bug in the log") }
-func (p *panicking) WithAttrs([]slog.Attr) slog.Handler      { return p }
-func (p *panicking) WithGroup(string) slog.Handler           { return p }
-
 // The UPDATE is executed and its answer is lost: the range is a hole.
 func TestGenerator_LostAnswersLeaveHoles(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		db, p := meddled(handle(t, file(t)))
+	bubble(t, func(t *testing.T) {
+		db, wire := wired(t)
 		g := open(t, db, segment.Config{Step: 10, MaxStep: 1})
 		var lost atomic.Int64
-		failed := 0
-		p.set(func(query string, run func() error) error {
-			err := run()
-			if strings.HasPrefix(query, "UPDATE") && p.updates()%3 == 0 {
-				lost.Add(1)
-				return errors.New("invalid connection")
+		updates, failed := 0, 0
+		wire.Set(func(c *testkit.Crossing) error {
+			err := c.Run()
+			if c.Is("UPDATE") {
+				if updates++; updates%3 == 0 {
+					lost.Add(1)
+					return errors.New("invalid connection")
+				}
 			}
 			return err
 		})
@@ -184,13 +168,10 @@ func TestGenerator_LostAnswersLeaveHoles(t *testing.T) {
 				failed++
 				continue
 			}
-			if id <= last {
-				t.Fatalf("id %d after %d", id, last)
-			}
 			if id != last+1 {
 				holes++
 			}
-			last = id
+			last = above(t, last, id)
 		}
 		synctest.Wait()
 		if n := int(lost.Load()); holes == 0 || n-holes > 1 || failed > n {
@@ -199,39 +180,25 @@ func TestGenerator_LostAnswersLeaveHoles(t *testing.T) {
 	})
 }
 
-// coded is an error of SQLite's driver, stated one of PostgreSQL's.
-type (
-	coded  int
-	stated string
-)
-
-func (c coded) Error() string     { return "database error" }
-func (c coded) Code() int         { return int(c) }
-func (s stated) Error() string    { return "ERROR" }
-func (s stated) SQLState() string { return string(s) }
-
 // Errors that pass, and conflicts with other processes, reach no caller.
 func TestGenerator_RepeatsErrorsThatPass(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		db, p := meddled(handle(t, file(t)))
-		g := open(t, db, segment.Config{Step: 10, MaxStep: 1})
-		next(t, g)
-		synctest.Wait()
+	bubble(t, func(t *testing.T) {
+		g, db, wire := begun(t, segment.Config{Step: 10, MaxStep: 1})
 		for _, passing := range []error{
-			coded(5), coded(6 | 1<<8), stated("40001"), stated("40P01"), stated("55P03"),
+			testkit.SQLiteCode(5), testkit.SQLiteCode(6 | 1<<8),
+			testkit.SQLState("40001"), testkit.SQLState("40P01"), testkit.SQLState("55P03"),
 			errors.New("Error 1213 (40001): Deadlock found when trying to get lock"), errors.New("Error 1205 (HY000): Lock wait timeout exceeded"),
 			errors.New("Error 1020 (HY000): Record has changed since last read"), errors.New("database is locked"),
 			nil, // another process was faster
 		} {
 			n, before := 0, g.State()
-			p.set(func(query string, run func() error) error {
-				if n++; n > 60 || passing == nil && !strings.HasPrefix(query, "UPDATE") {
-					return run()
+			wire.Set(func(c *testkit.Crossing) error {
+				if n++; n > 90 || passing == nil && !c.Is("UPDATE") {
+					return c.Run()
 				}
 				if passing == nil {
 					must(t, db.Exec("update leaf_alloc set max_id = max_id + 3").Error)
-					return run()
+					return c.Run()
 				}
 				return passing
 			})
@@ -242,12 +209,11 @@ func TestGenerator_RepeatsErrorsThatPass(t *testing.T) {
 			}
 		}
 		// Not forever, however.
-		p.set(func(string, func() error) error { return coded(5) })
+		busy := testkit.SQLiteCode(5)
+		wire.Set(func(*testkit.Crossing) error { return busy })
 		for range 21 {
 			if _, err := g.Next(t.Context()); err != nil {
-				if !errors.Is(err, coded(5)) {
-					t.Error(err)
-				}
+				testkit.IsError(t, err, busy)
 				return
 			}
 		}
@@ -268,9 +234,7 @@ func TestGenerator_RefusesAMaxIDThatIsNotKept(t *testing.T) {
 		t.Errorf("id %d", last)
 	}
 	for range 2 {
-		if id, err := g.Next(t.Context()); !errors.Is(err, workernode.ErrTable) || !strings.Contains(err.Error(), "did not keep max_id = 31") {
-			t.Errorf("%d, %v", id, err)
-		}
+		fails(t, g, workernode.ErrTable, "did not keep max_id = 31")
 	}
 	testkit.IsError(t, g.Health(), workernode.ErrTable, "max_id")
 	run(t, db, "DROP TRIGGER lowers")
@@ -280,21 +244,17 @@ func TestGenerator_RefusesAMaxIDThatIsNotKept(t *testing.T) {
 // Close ends a fetch in progress. Callers that wait for it get ErrClosed, and no goroutine remains, because otherwise
 // the bubble would fail.
 func TestGeneratorClose_EndsAFetch(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		for _, stuck := range []string{"SELECT", "UPDATE", "nothing"} {
-			db, p := meddled(handle(t, file(t)))
-			g := open(t, db, segment.Config{Step: 1, MaxStep: 1})
-			next(t, g)
-			synctest.Wait()
+			g, _, wire := begun(t, segment.Config{Step: 1, MaxStep: 1})
 			entered, closing := make(chan struct{}, 100), make(chan struct{})
-			p.set(func(query string, run func() error) error {
-				if strings.HasPrefix(query, stuck) {
+			wire.Set(func(c *testkit.Crossing) error {
+				if c.Is(stuck) {
 					entered <- struct{}{}
 					<-closing
 					return context.Canceled
 				}
-				return run()
+				return c.Run()
 			})
 			var wg sync.WaitGroup
 			if stuck != "nothing" {
@@ -312,9 +272,7 @@ func TestGeneratorClose_EndsAFetch(t *testing.T) {
 			}
 			g.Close()
 			wg.Wait()
-			if id, err := g.Next(t.Context()); !errors.Is(err, generator.ErrClosed) {
-				t.Errorf("%d, %v", id, err)
-			}
+			fails(t, g, generator.ErrClosed)
 		}
 	})
 }
@@ -357,17 +315,8 @@ func TestGenerator_FetchesOutsideOfTransactions(t *testing.T) {
 	tx := db.Begin() // takes SQLite's lock
 	run(t, tx, "CREATE TABLE things (id INT)")
 	for range 18 { // of both ranges, and the third one has to wait
-		id := next(t, g)
-		if id <= last {
-			t.Fatalf("id %d after %d", id, last)
-		}
-		last = id
+		last = above(t, last, next(t, g))
 	}
 	must(t, tx.Rollback().Error)
-	for _, id := range fill(t, g, 50) {
-		if id <= last {
-			t.Fatalf("id %d after %d", id, last)
-		}
-		last = id
-	}
+	above(t, last, fill(t, g, 50)...)
 }

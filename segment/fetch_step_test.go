@@ -1,11 +1,7 @@
 package segment_test
 
 import (
-	"bytes"
-	"errors"
-	"log/slog"
 	"math"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,8 +25,7 @@ func use(t *testing.T, g *segment.Generator) segment.State {
 
 // Ranges are as large as the time that the one before has lasted says: Leaf's rule.
 func TestGeneratorStep_FollowsUse(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		c := testkit.NewClock(time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC))
 		db := handle(t, file(t))
 		leaf(t, db, 1, 100)
@@ -72,8 +67,7 @@ func TestGeneratorStep_FollowsUse(t *testing.T) {
 // A step that an operator writes into the row is used from the next fetch on, whether it is larger or smaller. Ranges
 // grow from there.
 func TestGeneratorStep_FollowsTheOperator(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		db := handle(t, file(t))
 		g := open(t, db, segment.Config{Step: 100, MaxStep: 4000})
 		synctest.Wait()
@@ -100,22 +94,17 @@ func TestGeneratorNext_HandsOutTheLastIDs(t *testing.T) {
 	leaf(t, db, math.MaxInt64-25, 10)
 	g := open(t, db, segment.Config{MaxStep: 1})
 	for want := int64(math.MaxInt64 - 25); want < math.MaxInt64; want++ {
-		if id := next(t, g); id != want {
-			t.Fatalf("id %d, want %d", id, want)
-		}
+		gapless(t, want, next(t, g))
 	}
 	for range 2 {
-		if id, err := g.Next(t.Context()); id != 0 || !errors.Is(err, segment.ErrExhausted) {
-			t.Fatalf("%d, %v", id, err)
-		}
+		fails(t, g, segment.ErrExhausted)
 	}
 	if maxID, _ := stored(t, db); maxID != math.MaxInt64 {
 		t.Errorf("max_id %d", maxID)
 	}
 	g.Close()
-	if _, err := segment.Open(t.Context(), db, tag, segment.Config{Start: 7, Log: quiet}); !errors.Is(err, segment.ErrExhausted) {
-		t.Errorf("Open: %v", err)
-	}
+	_, err := segment.Open(t.Context(), db, tag, segment.Config{Start: 7, Log: quiet})
+	testkit.IsError(t, err, segment.ErrExhausted)
 }
 
 // A row with invalid values is reported, and ids continue once it is repaired.
@@ -134,9 +123,7 @@ func TestGeneratorNext_TellsOfSpoiltRows(t *testing.T) {
 		for {
 			id, err := g.Next(t.Context())
 			if err != nil {
-				if !errors.Is(err, segment.ErrRow) || !strings.Contains(err.Error(), tt.says) {
-					t.Errorf("after %s: %v", tt.spoil, err)
-				}
+				testkit.IsError(t, err, segment.ErrRow, tt.says)
 				break
 			}
 			last = id
@@ -152,26 +139,18 @@ func TestGeneratorNext_TellsOfSpoiltRows(t *testing.T) {
 // max_id goes back, as after the restore of a backup. The process continues above its own ids, raises max_id, and
 // logs it once.
 func TestGenerator_GoesOnAboveItsIDsWhenMaxIDWentBack(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
+	bubble(t, func(t *testing.T) {
+		log := &testkit.Log{}
 		db := handle(t, file(t))
-		g := open(t, db, segment.Config{Step: 10, MaxStep: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		g := open(t, db, segment.Config{Step: 10, MaxStep: 1, Log: log.Logger()})
 		last := fill(t, g, 100)[99]
 		synctest.Wait()
 		run(t, db, "UPDATE leaf_alloc SET max_id = 5")
-		for _, id := range fill(t, g, 100) {
-			if id <= last {
-				t.Fatalf("id %d after %d", id, last)
-			}
-			last = id
-		}
+		last = above(t, last, fill(t, g, 100)...)
 		synctest.Wait()
 		if maxID, _ := stored(t, db); maxID <= last {
 			t.Errorf("max_id is %d, after %d", maxID, last)
 		}
-		if n := strings.Count(log.String(), "went back"); n != 1 {
-			t.Errorf("%d times in the log:\n%s", n, &log)
-		}
+		log.SaysOnce(t, "went back")
 	})
 }

@@ -4,7 +4,9 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/segment"
 )
 
@@ -17,8 +19,7 @@ func TestHammer_HandsOutEachIDOnce(t *testing.T) {
 	const generators, callers, calls = 4, 4, 400
 	path := file(t)
 	handle(t, path) // makes the file
-	var mu sync.Mutex
-	seen := map[int64]int{}
+	ledger := testkit.NewLedger(t)
 	var wg sync.WaitGroup
 	var all []*segment.Generator
 	for i := range generators {
@@ -44,15 +45,13 @@ func TestHammer_HandsOutEachIDOnce(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					mu.Lock()
+					ledger.Add(tag, ids...)
 					for _, id := range ids {
 						if id <= last {
 							t.Errorf("id %d after %d", id, last)
 						}
 						last = id
-						seen[id]++
 					}
-					mu.Unlock()
 				}
 			})
 		}
@@ -66,15 +65,10 @@ func TestHammer_HandsOutEachIDOnce(t *testing.T) {
 			t.Errorf("%d ranges, want 10 at least: %+v", s.Ranges, s)
 		}
 	}
-	for id, n := range seen {
-		if n > 1 {
-			t.Errorf("id %d was handed out %d times", id, n)
-		}
-	}
 	maxID, _ := stored(t, handle(t, path))
 	// Close may have ended a fetch whose range is then lost.
-	if lost := maxID - 1 - int64(len(seen)) - left; lost < 0 || lost > 50*(1+4+16+64) {
-		t.Errorf("max_id %d, %d ids handed out, %d left", maxID, len(seen), left)
+	if lost := maxID - 1 - int64(ledger.Len()) - left; lost < 0 || lost > 50*(1+4+16+64) {
+		t.Errorf("max_id %d, %d ids handed out, %d left", maxID, ledger.Len(), left)
 	}
 }
 
@@ -83,14 +77,13 @@ func TestHammer_HandsOutEachIDOnce(t *testing.T) {
 func TestGeneratorNext_WaitsForTheNextRange(t *testing.T) {
 	t.Parallel()
 
-	db, p := meddled(handle(t, file(t)))
+	db, wire := wired(t)
 	g := open(t, db, segment.Config{Step: 10, MaxStep: 10})
-	p.set(func(_ string, run func() error) error {
-		pause() // a round trip to a database in another town
-		return run()
+	wire.Set(func(c *testkit.Crossing) error {
+		time.Sleep(5 * time.Millisecond) // a round trip to a database in another town
+		return c.Run()
 	})
-	var mu sync.Mutex
-	seen := map[int64]bool{}
+	ledger := testkit.NewLedger(t)
 	var wg sync.WaitGroup
 	for range 64 {
 		wg.Go(func() {
@@ -100,17 +93,12 @@ func TestGeneratorNext_WaitsForTheNextRange(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				mu.Lock()
-				if seen[id] {
-					t.Errorf("id %d twice", id)
-				}
-				seen[id] = true
-				mu.Unlock()
+				ledger.Add(tag, id)
 			}
 		})
 	}
 	wg.Wait()
-	if len(seen) != 640 {
-		t.Errorf("%d ids, want 640", len(seen))
+	if ledger.Len() != 640 {
+		t.Errorf("%d ids, want 640", ledger.Len())
 	}
 }

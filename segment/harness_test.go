@@ -1,12 +1,9 @@
 package segment_test
 
 import (
-	"context"
-	"database/sql"
 	"log/slog"
-	"strings"
-	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/uidplugin/uidplugin/internal/testkit"
@@ -47,6 +44,37 @@ func next(tb testing.TB, g *segment.Generator) int64 {
 	return id
 }
 
+// fails checks that there is no id, for the reason want.
+func fails(tb testing.TB, g *segment.Generator, want error, words ...string) {
+	tb.Helper()
+	id, err := g.Next(tb.Context())
+	if testkit.IsError(tb, err, want, words...); id != 0 {
+		tb.Errorf("next to the error there is the id %d", id)
+	}
+}
+
+// above checks that ids ascend from last on, and returns the largest.
+func above(tb testing.TB, last int64, ids ...int64) int64 {
+	tb.Helper()
+	for _, id := range ids {
+		if id <= last {
+			tb.Fatalf("id %d after %d", id, last)
+		}
+		last = id
+	}
+	return last
+}
+
+// gapless checks that ids are first and those that follow it.
+func gapless(tb testing.TB, first int64, ids ...int64) {
+	tb.Helper()
+	for i, id := range ids {
+		if want := first + int64(i); id != want {
+			tb.Fatalf("id %d, want %d", id, want)
+		}
+	}
+}
+
 // fill takes n ids.
 func fill(tb testing.TB, g *segment.Generator, n int64) []int64 {
 	tb.Helper()
@@ -76,78 +104,32 @@ func leaf(tb testing.TB, db *gorm.DB, maxID, step int64) {
 	run(tb, db, "insert into leaf_alloc(biz_tag, max_id, step, description) values(?, ?, ?, 'Test leaf Segment Mode Get Id')", tag, maxID, step)
 }
 
-// pause is the time of a slow statement.
-func pause() { time.Sleep(5 * time.Millisecond) }
-
 // eventually waits until f is true.
 func eventually(tb testing.TB, what string, f func() bool) {
 	tb.Helper()
 	testkit.Eventually(tb, what, 20*time.Second, f)
 }
 
-// A pool is a connection pool whose statements a test can meddle with.
-type pool struct {
-	gorm.ConnPool
-	mu   sync.Mutex
-	meet func(query string, run func() error) error // nil runs it
-	sent []string
+// bubble runs a test in a bubble of synctest.
+func bubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, test)
 }
 
-func (p *pool) set(meet func(query string, run func() error) error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.meet = meet
+// wired returns a handle on a new SQLite file, and the wire that its statements pass.
+func wired(tb testing.TB) (*gorm.DB, *testkit.Wire) {
+	tb.Helper()
+	wire := &testkit.Wire{}
+	return wire.Open(tb, testkit.SQLite{Params: []string{"_txlock=immediate"}}), wire
 }
 
-func (p *pool) on(query string, run func() error) error {
-	p.mu.Lock()
-	meet := p.meet
-	p.sent = append(p.sent, query)
-	p.mu.Unlock()
-	if meet == nil {
-		return run()
-	}
-	return meet(query, run)
-}
-
-// updates returns how many times ids were to be fetched.
-func (p *pool) updates() (n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, q := range p.sent {
-		if strings.HasPrefix(q, "UPDATE") {
-			n++
-		}
-	}
-	return n
-}
-
-func (p *pool) ExecContext(ctx context.Context, query string, args ...any) (r sql.Result, err error) {
-	err = p.on(query, func() (err error) {
-		r, err = p.ConnPool.ExecContext(ctx, query, args...)
-		return err
-	})
-	return r, err
-}
-
-func (p *pool) QueryContext(ctx context.Context, query string, args ...any) (r *sql.Rows, err error) {
-	err = p.on(query, func() (err error) {
-		r, err = p.ConnPool.QueryContext(ctx, query, args...)
-		return err
-	})
-	if err != nil && r != nil {
-		_ = r.Close()
-		r = nil
-	}
-	return r, err
-}
-
-// meddled returns a handle on the database of db with a pool of its own.
-func meddled(db *gorm.DB) (*gorm.DB, *pool) {
-	p := &pool{ConnPool: db.Config.ConnPool}
-	config := *db.Config
-	config.ConnPool = p
-	copied := *db
-	copied.Config = &config
-	return &copied, p
+// begun returns a generator on a wire that has made an id, and fetched its second range.
+func begun(t *testing.T, c segment.Config) (*segment.Generator, *gorm.DB, *testkit.Wire) {
+	t.Helper()
+	db, wire := wired(t)
+	g := open(t, db, c)
+	next(t, g)
+	synctest.Wait()
+	return g, db, wire
 }

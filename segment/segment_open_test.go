@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/segment"
@@ -46,9 +45,6 @@ func TestOpen_RefusesSettingsThatMakeNoSense(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if has := db.Migrator().HasTable("leaf_alloc"); has {
-		t.Error("the table was created all the same")
-	}
 	g, err := segment.Open(t.Context(), db, strings.Repeat("ö", 128), segment.Config{Table: "main.Other_Alloc", Log: quiet})
 	must(t, err)
 	defer g.Close()
@@ -62,33 +58,30 @@ func TestOpen_RefusesSettingsThatMakeNoSense(t *testing.T) {
 func TestOpen_ReturnsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 
+	refused := func(ctx context.Context, db *gorm.DB, want error, words ...string) {
+		t.Helper()
+		_, err := segment.Open(ctx, db, tag, segment.Config{Log: quiet})
+		testkit.IsError(t, err, want, words...)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := segment.Open(ctx, handle(t, file(t)), tag, segment.Config{Log: quiet}); !errors.Is(err, context.Canceled) {
-		t.Errorf("with a context that has ended: %v", err)
-	}
+	refused(ctx, handle(t, file(t)), context.Canceled)
 	// A table of this name without its columns.
 	db := handle(t, file(t))
 	run(t, db, "CREATE TABLE leaf_alloc (id INT)")
-	if _, err := segment.Open(t.Context(), db, tag, segment.Config{Log: quiet}); err == nil || !strings.Contains(err.Error(), "biz_tag") && !strings.Contains(err.Error(), "max_id") {
-		t.Errorf("with another table: %v", err)
-	}
+	refused(t.Context(), db, nil, "max_id")
 	// A file that may only be read.
 	path := file(t)
 	handle(t, path)
 	readOnly := testkit.SQLite{Path: path, Params: []string{"mode=ro"}}.Open(t)
-	if _, err := segment.Open(t.Context(), readOnly, tag, segment.Config{Log: quiet}); !errors.Is(err, workernode.ErrTable) || !strings.Contains(err.Error(), "segment/sqlite.sql") {
-		t.Errorf("where no table can be created: %v", err)
-	}
+	refused(t.Context(), readOnly, workernode.ErrTable, "segment/sqlite.sql")
 	// The row exists twice.
 	db = handle(t, file(t))
 	run(t, db, "CREATE TABLE leaf_alloc (biz_tag TEXT, max_id INT, step INT, description TEXT, update_time TIMESTAMP)")
 	for range 2 {
 		run(t, db, "INSERT INTO leaf_alloc VALUES (?, 1, 10, NULL, NULL)", tag)
 	}
-	if _, err := segment.Open(t.Context(), db, tag, segment.Config{Log: quiet}); !errors.Is(err, segment.ErrRow) {
-		t.Errorf("with two rows: %v", err)
-	}
+	refused(t.Context(), db, segment.ErrRow)
 }
 
 // Any number of generators open an empty database at once.
@@ -102,12 +95,11 @@ func TestOpen_WorksForManyAtOnce(t *testing.T) {
 		db := handle(t, path)
 		wg.Go(func() {
 			g, err := segment.Open(t.Context(), db, tag, segment.Config{Log: quiet})
-			if err != nil {
-				t.Error(err)
-				return
+			if err == nil {
+				defer g.Close()
+				_, err = g.Next(t.Context())
 			}
-			defer g.Close()
-			if _, err := g.Next(t.Context()); err != nil {
+			if err != nil {
 				t.Error(err)
 			}
 		})
@@ -121,75 +113,58 @@ func TestOpen_WorksForManyAtOnce(t *testing.T) {
 // Formerly, without a first range, the first create in a transaction on a pool of one waited for a connection that
 // could not come.
 func TestOpen_FetchesTheFirstRange(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		db, p := meddled(handle(t, file(t)))
+	bubble(t, func(t *testing.T) {
+		db, wire := wired(t)
 		g := open(t, db, segment.Config{Step: 10, MaxStep: 1})
-		p.set(func(string, func() error) error { return errors.New("connection refused") })
+		wire.Set(func(*testkit.Crossing) error { return errors.New("connection refused") })
 		for want := int64(1); want <= 10; want++ {
-			if id := next(t, g); id != want {
-				t.Fatalf("id %d, want %d", id, want)
-			}
+			gapless(t, want, next(t, g))
 		}
 	})
 }
 
-// A new tag began with the largest number plus one. A Leaf service that numbers the column by another tag holds numbers
-// above that one in memory.
-func TestOpen_RefusesANewTagOfAColumnWithNumbers(t *testing.T) {
+// A new tag began with the largest number plus one, and one with a max_id below the column's numbers above the largest of
+// them. A Leaf service that numbers the column by another tag holds larger numbers in memory.
+func TestOpen_RefusesATagThatIsNewToTheColumnOrBehindIt(t *testing.T) {
 	t.Parallel()
 
 	const used = 70_000
-	for name, make := range map[string]func(db *gorm.DB){
-		"no row":                  func(*gorm.DB) {},
-		"a row as Leaf's example": func(db *gorm.DB) { leaf(t, db, 1, 500) },
+	isNew := []string{`the tag "orders" of leaf_alloc is new`, "70000", "docs/from-leaf.md", "set Start"}
+	for name, tt := range map[string]struct {
+		maxID int64 // of the row; 0 is none
+		start int64 // which is of no help
+		says  []string
+	}{
+		"no row":                  {0, used, isNew},
+		"a row as Leaf's example": {1, used, isNew},
+		"a row behind the column": {used, used + 1, []string{
+			`the tag "orders" of leaf_alloc`, "has max_id 70000", "numbers up to 70000", "Correct the tag", "stop all programs",
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := handle(t, file(t))
-			make(db)
-			_, err := segment.Open(t.Context(), db, tag, segment.Config{Used: used, Log: quiet})
-			testkit.IsError(t, err, segment.ErrRow, `the tag "orders" of leaf_alloc is new`, "70000", "docs/from-leaf.md", "set Start")
-			_, err = segment.Open(t.Context(), db, tag, segment.Config{Used: used, Start: used, Log: quiet})
-			testkit.IsError(t, err, segment.ErrRow)
-
-			// The error advises this.
-			_, statement, _ := strings.Cut(err.Error(), "or run ")
-			if statement == "" {
-				t.Fatal(err)
+			if tt.maxID > 0 {
+				leaf(t, db, tt.maxID, 500)
 			}
+			var err error
+			for _, start := range []int64{0, tt.start} {
+				_, err = segment.Open(t.Context(), db, tag, segment.Config{Used: used, Start: start, Log: quiet})
+				testkit.IsError(t, err, segment.ErrRow, tt.says...)
+			}
+			if tt.maxID > 0 {
+				if maxID, _ := stored(t, db); maxID != tt.maxID {
+					t.Errorf("the refused row has max_id %d", maxID)
+				}
+			}
+			// The error advises this.
+			_, statement, _ := strings.Cut(err.Error(), " run ")
 			run(t, db, statement)
 			if id := next(t, open(t, db, segment.Config{Used: used})); id != used+1 {
 				t.Errorf("after %s the first id is %d", statement, id)
 			}
 		})
 	}
-	db := handle(t, file(t))
-	if id := next(t, open(t, db, segment.Config{Used: used, Start: used + 1})); id != used+1 {
-		t.Errorf("with Start the first id is %d", id)
-	}
-}
-
-// A named tag with a max_id below the column's numbers began above the largest of them. That is a range which a Leaf
-// service may hold in memory, because it numbers the column by another tag, or leaf_alloc was restored.
-func TestOpen_RefusesATagThatIsBehindTheColumn(t *testing.T) {
-	t.Parallel()
-
-	const used = 70_000
-	db := handle(t, file(t))
-	leaf(t, db, used, 500)
-	for _, c := range []segment.Config{{Used: used, Log: quiet}, {Used: used, Start: used + 1, Log: quiet}} {
-		_, err := segment.Open(t.Context(), db, tag, c)
-		testkit.IsError(t, err, segment.ErrRow, `the tag "orders" of leaf_alloc`, "has max_id 70000", "numbers up to 70000", "Correct the tag", "stop all programs")
-		if maxID, _ := stored(t, db); maxID != used {
-			t.Errorf("the refused row has max_id %d", maxID)
-		}
-	}
-	_, err := segment.Open(t.Context(), db, tag, segment.Config{Used: used, Log: quiet})
-	_, statement, _ := strings.Cut(err.Error(), "then run ")
-	run(t, db, statement)
-	if id := next(t, open(t, db, segment.Config{Used: used})); id != used+1 {
-		t.Errorf("after %s the first id is %d", statement, id)
-	}
+	gapless(t, used+1, next(t, open(t, handle(t, file(t)), segment.Config{Used: used, Start: used + 1})))
 }
 
 // With Lift a row that somebody has fetched from is lifted above numbers that came from elsewhere, such as one that an

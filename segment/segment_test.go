@@ -1,10 +1,8 @@
 package segment_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,23 +17,14 @@ import (
 func TestGenerator_IDsBeginAtStartAndAscend(t *testing.T) {
 	t.Parallel()
 
-	var log bytes.Buffer
+	log := &testkit.Log{}
 	db := handle(t, file(t))
-	g := open(t, db, segment.Config{Start: 5001, Step: 10, MaxStep: 10, Description: "what is ordered", Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if !strings.Contains(log.String(), "tag inserted") {
-		t.Errorf("logged %q", &log)
-	}
+	g := open(t, db, segment.Config{Start: 5001, Step: 10, MaxStep: 10, Description: "what is ordered", Log: log.Logger()})
+	log.SaysOnce(t, "tag inserted")
 	for want := int64(5001); want < 5100; want++ {
-		if id := next(t, g); id != want {
-			t.Fatalf("id %d, want %d", id, want)
-		}
+		gapless(t, want, next(t, g))
 	}
-	// Over several ranges.
-	for i, id := range fill(t, g, 1000) {
-		if want := int64(5100 + i); id != want {
-			t.Fatalf("id %d, want %d", id, want)
-		}
-	}
+	gapless(t, 5100, fill(t, g, 1000)...) // over several ranges
 	var description string
 	must(t, db.Raw("SELECT description FROM leaf_alloc").Row().Scan(&description))
 	if description != "what is ordered" {
@@ -43,16 +32,11 @@ func TestGenerator_IDsBeginAtStartAndAscend(t *testing.T) {
 	}
 	g.Close()
 	g.Close()
-	if _, err := g.Next(t.Context()); !errors.Is(err, generator.ErrClosed) {
-		t.Errorf("after Close: %v", err)
-	}
+	fails(t, g, generator.ErrClosed)
 	testkit.IsError(t, g.Fill(t.Context(), make([]int64, 3)), generator.ErrClosed)
 	// The next process leaves a hole.
 	last := g.State().Last
-	h := open(t, db, segment.Config{})
-	if id := next(t, h); id != last+1 {
-		t.Errorf("the next process begins with %d, after %d", id, last)
-	}
+	gapless(t, last+1, next(t, open(t, db, segment.Config{})))
 }
 
 // If Leaf has made the row, its step is used and not the configured one. The ids are those that Leaf would hand out,
@@ -81,7 +65,8 @@ func TestGenerator_RespectsLeafsRow(t *testing.T) {
 	}
 }
 
-// A row whose max_id is below Start, zero or negative is lifted: 0 is no id to GORM.
+// A row whose max_id is below Start, zero or negative is lifted: 0 is no id to GORM. The log has no warning, because the
+// column is empty.
 func TestOpen_LiftsRowsBelowStart(t *testing.T) {
 	t.Parallel()
 
@@ -90,9 +75,10 @@ func TestOpen_LiftsRowsBelowStart(t *testing.T) {
 	} {
 		db := handle(t, file(t))
 		leaf(t, db, tt.maxID, 10)
-		g := open(t, db, segment.Config{Start: tt.start})
-		if id := next(t, g); id != tt.want {
-			t.Errorf("%+v: the first id is %d", tt, id)
+		log := &testkit.Log{}
+		g := open(t, db, segment.Config{Start: tt.start, Log: log.Logger()})
+		if id := next(t, g); id != tt.want || len(log.Lines("another program")) > 0 {
+			t.Errorf("%+v: the first id is %d, logged\n%s", tt, id, log)
 		}
 		g.Close()
 		if maxID, _ := stored(t, db); maxID < tt.want+10 {
@@ -104,8 +90,7 @@ func TestOpen_LiftsRowsBelowStart(t *testing.T) {
 // The next range is fetched when a tenth of the present one is used up, and not before, however large ranges have
 // become.
 func TestGenerator_FetchesTheNextRangeAtATenth(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		db := handle(t, file(t))
 		g := open(t, db, segment.Config{Step: 100, MaxStep: 1600})
 		synctest.Wait()
@@ -135,11 +120,7 @@ func TestGeneratorFill_WorksWithTheSmallestStep(t *testing.T) {
 	t.Parallel()
 
 	g := open(t, handle(t, file(t)), segment.Config{Step: 1, MaxStep: 1})
-	for i, id := range fill(t, g, 300) {
-		if id != int64(i+1) {
-			t.Fatalf("id %d is %d", i, id)
-		}
-	}
+	gapless(t, 1, fill(t, g, 300)...)
 }
 
 // An id from memory must cost no memory, or a busy application pays for it in garbage collections.
@@ -154,11 +135,7 @@ func TestGeneratorNext_DoesNotAllocate(t *testing.T) {
 		"Next": func() error { _, err := g.Next(ctx); return err },
 		"Fill": func() error { return g.Fill(ctx, ids) },
 	} {
-		if n := testing.AllocsPerRun(1000, func() {
-			if err := f(); err != nil {
-				t.Error(err)
-			}
-		}); n != 0 {
+		if n := testing.AllocsPerRun(1000, func() { must(t, f()) }); n != 0 {
 			t.Errorf("%s allocates %v times", name, n)
 		}
 	}
@@ -166,17 +143,13 @@ func TestGeneratorNext_DoesNotAllocate(t *testing.T) {
 
 // A caller without a deadline waited as long as a driver that does not answer.
 func TestGeneratorNext_GivesUpAfterMaxWait(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		db, p := meddled(handle(t, file(t)))
-		g := open(t, db, segment.Config{Step: 1, MaxStep: 1, MaxWait: 3 * time.Second})
-		next(t, g)
-		synctest.Wait()
+	bubble(t, func(t *testing.T) {
+		g, _, wire := begun(t, segment.Config{Step: 1, MaxStep: 1, MaxWait: 3 * time.Second})
 		hang := func() (answer func()) {
 			answered := make(chan struct{})
-			p.set(func(string, func() error) error {
+			wire.Set(func(*testkit.Crossing) error {
 				<-answered
-				return coded(5) // an error that passes
+				return testkit.SQLiteCode(5) // an error that passes
 			})
 			return func() { close(answered) }
 		}
@@ -207,12 +180,12 @@ func TestGeneratorNext_GivesUpAfterMaxWait(t *testing.T) {
 		first()
 		synctest.Wait()
 		time.Sleep(time.Second)
-		late(context.Background(), 3*time.Second, "database error")
+		late(context.Background(), 3*time.Second, "constraint failed: 5")
 		third, cancelThird := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancelThird()
-		late(third, 5*time.Second, "database error")
+		late(third, 5*time.Second, "constraint failed: 5")
 
-		p.set(nil)
+		wire.Set(nil)
 		answer()
 		eventually(t, "id", func() bool { _, err := g.Next(t.Context()); return err == nil })
 	})
@@ -220,37 +193,27 @@ func TestGeneratorNext_GivesUpAfterMaxWait(t *testing.T) {
 
 // Formerly nobody noticed a failed fetch until the ids were used up, and on an idle table it was not sent again.
 func TestGeneratorHealth_TellsOfFetchesThatFail(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		db, p := meddled(handle(t, file(t)))
+	bubble(t, func(t *testing.T) {
+		db, wire := wired(t)
 		g := open(t, db, segment.Config{Step: 100, MaxStep: 1})
 		fill(t, g, 5)
-		if err := g.Health(); err != nil {
-			t.Errorf("at first: %v", err)
-		}
+		must(t, g.Health())
 		time.Sleep(time.Hour)
 		refused, since := errors.New("connection refused"), time.Now()
-		p.set(func(string, func() error) error { return refused })
+		wire.Set(func(*testkit.Crossing) error { return refused })
 		fill(t, g, 10)
 		synctest.Wait()
 		for range 3 {
-			err := g.Health()
-			testkit.IsError(t, err, refused)
-			for _, says := range []string{`"orders"`, "leaf_alloc", since.UTC().Format(time.DateTime), "85 are left"} {
-				if !strings.Contains(err.Error(), says) {
-					t.Errorf("%v does not say %s", err, says)
-				}
-			}
+			testkit.IsError(t, g.Health(), refused, `"orders"`, "leaf_alloc", since.UTC().Format(time.DateTime), "85 are left")
 			if s := g.State(); !s.FailingSince.Equal(since) {
 				t.Errorf("%+v", s)
 			}
 			time.Sleep(time.Minute)
 		}
-		failed := g.State().Failed
-		if failed < 10 {
+		if failed := g.State().Failed; failed < 10 {
 			t.Errorf("%d fetches in 3 minutes", failed)
 		}
-		p.set(nil)
+		wire.Set(nil)
 		time.Sleep(10 * time.Second) // and no caller
 		if err := g.Health(); err != nil || !g.State().FailingSince.IsZero() || g.State().Ranges != 2 {
 			t.Errorf("after the database's return: %v, %+v", err, g.State())
@@ -274,17 +237,5 @@ func TestGeneratorStep_AppliesToARowWithASmallerOne(t *testing.T) {
 		run(t, db, "UPDATE leaf_alloc SET step = 7")
 		fill(t, g, tt.want+1)
 		eventually(t, "a range with the new step", func() bool { return g.State().Step == 7 })
-	}
-}
-
-// A tag whose max_id is 0 is as good as new if the column is empty.
-func TestOpen_DoesNotWarnOfAnEmptyColumn(t *testing.T) {
-	t.Parallel()
-	var log bytes.Buffer
-	db := handle(t, file(t))
-	leaf(t, db, 0, 10)
-	g := open(t, db, segment.Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if id := next(t, g); id != 1 || strings.Contains(log.String(), "another program") {
-		t.Errorf("id %d, logged %s", id, &log)
 	}
 }
