@@ -35,11 +35,6 @@ func fewConnections(tb testing.TB, most, taken int) func(*Config) {
 	}
 }
 
-// onMySQL replaces the handle by one on a mock.
-func onMySQL(tb testing.TB) func(*Config) {
-	return func(c *Config) { c.DB, _ = testkit.Mock(tb, testkit.OnMySQL) }
-}
-
 // A create inside a transaction may wait for a connection that only the end of the transaction gives back.
 func TestSupplyTransactionWait_IsShortWhereTheTransactionIsInTheWay(t *testing.T) {
 	t.Parallel()
@@ -62,7 +57,7 @@ func TestSupplyTransactionWait_IsShortWhereTheTransactionIsInTheWay(t *testing.T
 	} {
 		s := supplying(t, hangs, func(c *Config) {
 			if c.Timeout = tt.timeout; tt.mysql {
-				onMySQL(t)(c)
+				c.DB, _ = testkit.Mock(t, testkit.OnMySQL)
 			}
 			fewConnections(t, tt.most, tt.taken)(c)
 		})
@@ -103,7 +98,6 @@ func TestSupplyEnsure_WaitsForABoundedTime(t *testing.T) {
 				t.Errorf("%s: after %v", tt.name, took)
 			}
 			testkit.IsError(t, err, tt.is, tt.says)
-			testkit.Must(t, closePool(s))
 		})
 	}
 }
@@ -130,48 +124,38 @@ func TestSupplyEnsure_InATransactionTellsLastingErrorsFromOthers(t *testing.T) {
 	}
 }
 
-// A fixed worker id needs no connection, so a transaction does not matter.
-func TestSupplyEnsure_OfAFixedWorkerIDWaitsInATransaction(t *testing.T) {
+// A fixed worker id needs no connection, nor does an opener that sends no statement. So a transaction waits for them,
+// even if it has the only connection.
+func TestSupplyEnsure_WaitsInATransactionForWhatNeedsNoConnection(t *testing.T) {
 	t.Parallel()
 
-	synctest.Test(t, func(t *testing.T) {
-		s := supplying(t, hangs, func(c *Config) {
+	const takes = 3 * time.Second
+	slowly := func(context.Context, string) (generator.Generator, error) {
+		time.Sleep(takes)
+		return &counting{}, nil
+	}
+	for source, change := range map[string]func(*Config){
+		"": func(c *Config) {
 			c.Layout.Tick = 4 * time.Second
 			c.Layout.Epoch = time.Now().Add(-time.Second)
 			c.Now, c.Time, c.Clock = time.Now, time.Now, generator.NewClock(time.Now)
 			c.Fixed = NewFixed(c.Layout, 7, time.Second, time.Now)
-		})
-		begin := time.Now()
-		testkit.Must(t, s.Ensure(t.Context(), &sql.Tx{}, []*Source{s.source(t, "orders", "")}))
-		if took := time.Since(begin); took != 3*time.Second {
-			t.Errorf("after %v", took)
-		}
-		testkit.Must(t, closePool(s))
-	})
-}
-
-// An opener that sends no statement needs no connection, so a transaction that has the only one waits for it.
-func TestSupplyEnsure_OfALocalSourceWaitsInATransaction(t *testing.T) {
-	t.Parallel()
-
-	synctest.Test(t, func(t *testing.T) {
-		const takes = 3 * time.Second
-		slowly := func(context.Context, string) (generator.Generator, error) {
-			time.Sleep(takes)
-			return &counting{}, nil
-		}
-		s := supplying(t, slowly, fewConnections(t, 1, 0), func(c *Config) {
+		},
+		"mine": func(c *Config) {
 			spec := c.Specs["mine"]
 			spec.Local = true
 			c.Specs["mine"] = spec
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := supplying(t, slowly, fewConnections(t, 1, 0), change)
+			begin := time.Now()
+			testkit.Must(t, s.Ensure(t.Context(), &sql.Conn{}, []*Source{s.source(t, "orders", source)}))
+			if took := time.Since(begin); took != takes {
+				t.Errorf("%q: after %v", source, took)
+			}
 		})
-		begin := time.Now()
-		testkit.Must(t, s.Ensure(t.Context(), &sql.Conn{}, []*Source{s.source(t, "orders", "mine")}))
-		if took := time.Since(begin); took != takes {
-			t.Errorf("after %v", took)
-		}
-		testkit.Must(t, closePool(s))
-	})
+	}
 }
 
 // A source whose generator can be made must not wait for one whose generator cannot.

@@ -62,22 +62,6 @@ func TestFixedWait_EndsWhenTheWorkerIDMayBeUsedOrWithItsContext(t *testing.T) {
 	})
 }
 
-func TestFixedLeases_GiveTheSecondLaneTheBackup(t *testing.T) {
-	t.Parallel()
-
-	l := generator.DefaultLayout()
-	f := NewFixed(l, 7, time.Second, func() time.Time { return instant })
-	one, two := f.leases(1), f.leases(2)
-	if len(one) != 1 || len(two) != 2 || one[0] != two[0] || two[0].WorkerID != 7 {
-		t.Fatalf("%+v, %+v", one, two)
-	}
-	want := two[0]
-	want.WorkerID = l.BackupWorker(7)
-	if two[1] != want {
-		t.Errorf("the backup has %+v", two[1])
-	}
-}
-
 // Rows of an import with WithWorkerID sort after those of other processes for up to Lead; the log is the only sign of it.
 func TestNoteFar_LogsOnceThatIDsRunFarAhead(t *testing.T) {
 	t.Parallel()

@@ -2,8 +2,6 @@ package supply_test
 
 import (
 	"context"
-	"errors"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -75,37 +73,22 @@ func TestWithGenerator_AFactoryThatFailsUsesUpNoWorkerIDs(t *testing.T) {
 	p := uidplugin.From(db)
 	inside := func(tx *gorm.DB) error { return tx.Create(&mine{}).Error }
 	for range 20 {
-		for name, err := range map[string]error{
-			"create": db.Create(&mine{}).Error, "in a transaction": db.Transaction(inside),
-		} {
-			if !errors.Is(err, plugintest.ErrBroken) {
-				t.Fatalf("%s: %v", name, err)
-			}
-		}
+		testkit.IsError(t, db.Create(&mine{}).Error, plugintest.ErrBroken)
+		testkit.IsError(t, db.Transaction(inside), plugintest.ErrBroken)
 	}
 	testkit.IsError(t, p.Health(), plugintest.ErrBroken)
 	works.Store(true)
 	must(t, db.Create(&mine{}).Error)
 	must(t, db.Create(&plugintest.Part{}).Error)
-	if err := p.Health(); err != nil {
-		t.Errorf("Health: %v", err)
-	}
-	if n := plugintest.Count(t, db, "WORKER_NODE", `"TABLE_NAME" = 'mines'`); n != 1 {
-		t.Errorf("%d worker ids", n)
-	}
-	if n := plugintest.Count(t, db, "WORKER_NODE"); n != 2 { // mines and parts
-		t.Errorf("%d worker ids of all tables", n)
-	}
+	must(t, p.Health())
+	plugintest.Rows(t, 1, db, "WORKER_NODE", `"TABLE_NAME" = 'mines'`)
+	plugintest.Rows(t, 2, db, "WORKER_NODE") // mines and parts
 }
 
 // A factory is called while the plugin makes generators. One that asked the plugin how it is waited for itself, and
 // everything else with it.
 func TestWithGenerator_ItsFactoryMayAskThePlugin(t *testing.T) {
-	t.Parallel()
-
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		db := plugintest.File(t, filepath.Join(dir, "test.db"), &gorm.Config{})
+	plugintest.InBubble(t, func(t *testing.T, db *gorm.DB) {
 		var p *uidplugin.Plugin
 		asked := 0
 		p = plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithClock(plugintest.AtNoon), uidplugin.WithDefaultGenerator("mine"), uidplugin.WithGenerator("mine", func(c generator.Config) (generator.Renewable, error) {
@@ -143,34 +126,27 @@ func TestWithSource_ItsGeneratorMayHangWhenItIsClosed(t *testing.T) {
 		"hangs":           func(_ *uidplugin.Plugin, hang chan struct{}) { <-hang },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			synctest.Test(t, func(t *testing.T) {
-				db := plugintest.File(t, filepath.Join(dir, "test.db"), &gorm.Config{})
-				plugintest.Migrate(t, db, &slowRow{})
+			plugintest.InBubble(t, func(t *testing.T, db *gorm.DB) {
+				plugintest.Migrate(t, db, &ticket{})
 				release, hang := make(chan struct{}), make(chan struct{})
 				var p *uidplugin.Plugin
 				p = uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithTimeout(time.Second), uidplugin.WithWorkerID(1), uidplugin.WithClock(plugintest.AtNoon),
-					uidplugin.WithSource("src", func(context.Context, *gorm.DB, string) (generator.Generator, error) {
+					uidplugin.WithSource("tickets", func(context.Context, *gorm.DB, string) (generator.Generator, error) {
 						<-release
 						return closing{close: func() { inClose(p, hang) }}, nil
 					}))
 				must(t, db.Use(p))
-				if err := db.Create(&slowRow{}).Error; err == nil {
-					t.Fatal("a row without a generator")
-				}
+				testkit.IsError(t, db.Create(&ticket{}).Error, nil)
 				bounded := func() context.Context {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 					t.Cleanup(cancel)
 					return ctx
 				}
-				if err := p.Close(bounded()); err == nil {
-					t.Error("Close has not waited for the opener")
-				}
+				testkit.IsError(t, p.Close(bounded()), nil) // it has waited for the opener
 				close(release)
 				synctest.Wait()
 				testkit.IsError(t, p.Health(), uidplugin.ErrClosed)
-				testkit.IsError(t, db.Create(&slowRow{}).Error, uidplugin.ErrClosed)
+				testkit.IsError(t, db.Create(&ticket{}).Error, uidplugin.ErrClosed)
 				_ = p.Close(bounded())
 				close(hang)
 				synctest.Wait()
@@ -178,10 +154,6 @@ func TestWithSource_ItsGeneratorMayHangWhenItIsClosed(t *testing.T) {
 			})
 		})
 	}
-}
-
-type sluggish struct {
-	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:slow"`
 }
 
 // A slot that is lost while the generator of a table is being made: the generator has what was granted, and the
@@ -203,14 +175,14 @@ func TestWithGenerator_ASlotIsLostWhileAGeneratorIsMade(t *testing.T) {
 		}
 		return nil
 	})
-	plugintest.Use(t, db, uidplugin.WithLead(time.Second), uidplugin.WithGenerator("slow", func(c generator.Config) (generator.Renewable, error) {
+	plugintest.Use(t, db, uidplugin.WithLead(time.Second), uidplugin.WithGenerator("mine", func(c generator.Config) (generator.Renewable, error) {
 		close(making)
 		<-goOn
 		return generator.NewCached(c.Cached())
 	}))
-	plugintest.Migrate(t, db, &sluggish{})
+	plugintest.Migrate(t, db, &mine{})
 	done := make(chan error)
-	go func() { done <- db.Create(&sluggish{}).Error }()
+	go func() { done <- db.Create(&mine{}).Error }()
 	<-making
 	taken.Store(true)
 	must(t, db.Exec(`UPDATE "WORKER_SLOT" SET "HOLDER" = 'another', "VERSION" = "VERSION" + 1`).Error)
@@ -218,7 +190,7 @@ func TestWithGenerator_ASlotIsLostWhileAGeneratorIsMade(t *testing.T) {
 	close(goOn)
 	must(t, <-done)
 	close(again)
-	must(t, db.Create(&sluggish{}).Error)
+	must(t, db.Create(&mine{}).Error)
 }
 
 // A refusing generator takes no other lease than what it was made of.
@@ -231,16 +203,16 @@ func TestWithGenerator_AGeneratorRefusesItsLease(t *testing.T) {
 	t.Parallel()
 
 	var j plugintest.Journal
-	db := plugintest.Open(t, j.Option(), uidplugin.WithGenerator("slow", func(c generator.Config) (generator.Renewable, error) {
+	db := plugintest.Open(t, j.Option(), uidplugin.WithGenerator("mine", func(c generator.Config) (generator.Renewable, error) {
 		g, err := generator.NewCached(c.Cached())
 		return refusing{g}, err
 	}))
-	plugintest.Migrate(t, db, &sluggish{})
-	must(t, db.Create(&sluggish{}).Error)
+	plugintest.Migrate(t, db, &mine{})
+	must(t, db.Create(&mine{}).Error)
 	if s := uidplugin.From(db).Stats().Tables; len(s) != 1 || len(s[0].WorkerIDs) != 1 {
 		t.Errorf("%+v", s)
 	}
-	for len(j.Lines("a generator refuses its lease")) == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "a line in the log", time.Minute, func() bool {
+		return len(j.Lines("a generator refuses its lease")) > 0
+	})
 }

@@ -3,10 +3,8 @@ package supply_test
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/uidplugin/uidplugin"
@@ -30,23 +28,18 @@ func TestOpener_MayUseThePluginAndCreateRows(t *testing.T) {
 	plugin := plugintest.Use(t, db, uidplugin.WithModels(&ticket{}, &plugintest.Part{}),
 		uidplugin.WithSource("tickets", func(ctx context.Context, db *gorm.DB, _ string) (generator.Generator, error) {
 			_, err := uidplugin.From(db).NextID(ctx, &plugintest.Part{})
-			return &even{}, errors.Join(err, db.Create(&plugintest.Part{}).Error, db.Create(&plugintest.Article{}).Error)
+			return &plugintest.Numbers{Step: 2}, errors.Join(err, db.Create(&plugintest.Part{}).Error, db.Create(&plugintest.Article{}).Error)
 		}))
 	must(t, plugin.Health())
 	must(t, db.Create(&ticket{}).Error)
-	if plugintest.Count(t, db, "parts") != 1 || plugintest.Count(t, db, "articles") != 1 {
-		t.Error("the rows of the opener are missing")
-	}
+	plugintest.Rows(t, 1, db, "parts") // of the opener
+	plugintest.Rows(t, 1, db, "articles")
 }
 
 // A goroutine that calls an opener again ends with the plugin: a bubble waits for all of them.
 func TestClose_EndsTheCallsOfOpeners(t *testing.T) {
-	t.Parallel()
-
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
+	plugintest.InBubble(t, func(t *testing.T, db *gorm.DB) {
 		var calls atomic.Int64
-		db := plugintest.File(t, filepath.Join(dir, "test.db"), &gorm.Config{})
 		plugin := plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithClock(plugintest.AtNoon), uidplugin.WithModels(&ticket{}),
 			uidplugin.WithSource("tickets", func(context.Context, *gorm.DB, string) (generator.Generator, error) {
 				calls.Add(1)

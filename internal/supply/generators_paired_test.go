@@ -88,9 +88,7 @@ func TestPaired_ReclaimsBothWorkerIDs(t *testing.T) {
 		clock.Add(time.Hour)
 	}
 	db := plugintest.File(t, name, nil)
-	if n := plugintest.Count(t, db, "WORKER_NODE", `"TABLE_NAME" = 'twins'`); n != 2 {
-		t.Errorf("%d worker ids of the table", n)
-	}
+	plugintest.Rows(t, 2, db, "WORKER_NODE", `"TABLE_NAME" = 'twins'`)
 }
 
 // With a fixed worker id the pair makes ids with a second one, which Locate once did not know.
@@ -152,12 +150,4 @@ func TestPaired_FifteenProcessesOfTheJSSafeLayout(t *testing.T) {
 			t.Errorf("the number %d has the worker ids %v", n, got)
 		}
 	}
-}
-
-// A tag that names the variant was refused without a way out.
-func TestPaired_TheErrorOfATagNamesTheOption(t *testing.T) {
-	t.Parallel()
-
-	err := plugintest.Bare(t).Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithWorkerID(3), uidplugin.WithModels(&plugintest.Twin{})))
-	testkit.IsError(t, err, uidplugin.ErrField, `WithDefaultGenerator("paired")`)
 }

@@ -11,17 +11,10 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 )
-
-// A handlerFunc handles what is logged.
-type handlerFunc func(slog.Record)
-
-func (f handlerFunc) Enabled(context.Context, slog.Level) bool      { return true }
-func (f handlerFunc) Handle(_ context.Context, r slog.Record) error { f(r); return nil }
-func (f handlerFunc) WithAttrs([]slog.Attr) slog.Handler            { return f }
-func (f handlerFunc) WithGroup(string) slog.Handler                 { return f }
 
 // A handler that hangs, or closes the plugin, or panics, is the application's affair. The first create waited for it.
 func TestWithLogger_ItsHandlerMayHang(t *testing.T) {
@@ -39,11 +32,11 @@ func TestWithLogger_ItsHandlerMayHang(t *testing.T) {
 			db := plugintest.Bare(t)
 			var on atomic.Bool
 			var p *uidplugin.Plugin
-			p = uidplugin.New(uidplugin.WithLogger(slog.New(handlerFunc(func(slog.Record) {
+			p = uidplugin.New(uidplugin.WithLogger(testkit.LogFunc(func(slog.Record) {
 				if on.Load() {
 					handle(p)
 				}
-			}))))
+			})))
 			must(t, db.Use(p))
 			plugintest.Migrate(t, db, &plugintest.Part{}, &plugintest.Article{})
 			on.Store(true)
@@ -59,18 +52,12 @@ func TestWithLogger_ItsHandlerMayHang(t *testing.T) {
 			}()
 			select {
 			case err := <-done:
-				if err != nil {
-					t.Error(err)
-				}
+				must(t, err)
 			case <-time.After(time.Minute):
 				t.Fatal("a create, or Close, hangs")
 			}
 		})
 	}
-}
-
-type slowRow struct {
-	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:src"`
 }
 
 // A source of the application ignores its context. Close, and creates of other tables, return when their own ends.
@@ -91,10 +78,10 @@ func TestPluginClose_ReturnsAlthoughASourceHangs(t *testing.T) {
 	open := func(context.Context, *gorm.DB, string) (generator.Generator, error) {
 		return generator.NewBuffered(generator.BufferedConfig{Size: 10, Source: fetch})
 	}
-	p := uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithSource("src", open))
+	p := uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithSource("tickets", open))
 	must(t, db.Use(p))
-	plugintest.Migrate(t, db, &slowRow{}, &plugintest.Part{})
-	must(t, db.Create(&slowRow{}).Error)
+	plugintest.Migrate(t, db, &ticket{}, &plugintest.Part{})
+	must(t, db.Create(&ticket{}).Error)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	done := make(chan error, 1)
@@ -102,9 +89,7 @@ func TestPluginClose_ReturnsAlthoughASourceHangs(t *testing.T) {
 	for _, want := range []error{context.DeadlineExceeded, uidplugin.ErrClosed} {
 		select {
 		case err := <-done:
-			if !errors.Is(err, want) {
-				t.Errorf("%v, want %v", err, want)
-			}
+			testkit.IsError(t, err, want)
 		case <-time.After(time.Minute):
 			t.Fatalf("no %v a minute later", want)
 		}
@@ -112,21 +97,8 @@ func TestPluginClose_ReturnsAlthoughASourceHangs(t *testing.T) {
 	}
 }
 
-// A descending source makes ids in no order that upserts could rely on.
-type descending struct{ last atomic.Int64 }
-
-func (d *descending) Next(context.Context) (int64, error) { return d.last.Add(-1), nil }
-
-func (d *descending) Fill(_ context.Context, ids []int64) error {
-	for i := range ids {
-		ids[i] = d.last.Add(-1)
-	}
-	return nil
-}
-
-func (d *descending) Close() {}
-
-// A source may make any numbers in any order. After a conflict, the structs have the ids of the rows nevertheless.
+// A source may make any numbers in any order. This one descends, so upserts cannot rely on an order. After a conflict, the
+// structs have the ids of the rows nevertheless.
 func TestSource_IDsOfAnyOrderSurviveUpserts(t *testing.T) {
 	t.Parallel()
 
@@ -136,9 +108,9 @@ func TestSource_IDsOfAnyOrderSurviveUpserts(t *testing.T) {
 		Name  string `gorm:"uniqueIndex"`
 	}
 	db := plugintest.Open(t, uidplugin.WithSource("any", func(context.Context, *gorm.DB, string) (generator.Generator, error) {
-		d := &descending{}
-		d.last.Store(1000)
-		return d, nil
+		descending := &plugintest.Numbers{Step: -1}
+		descending.Last.Store(1000)
+		return descending, nil
 	}))
 	plugintest.Migrate(t, db, &stamp{})
 	old := []stamp{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}

@@ -2,8 +2,6 @@ package supply_test
 
 import (
 	"context"
-	"errors"
-	"sync"
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
@@ -26,34 +24,10 @@ type sheet struct {
 	Even    int64 `gorm:"uid:even"`
 }
 
-// even makes even numbers.
-type even struct {
-	generator.Generator
-	mu     sync.Mutex
-	last   int64
-	closed bool
-}
-
-func (e *even) Next(context.Context) (int64, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.last += 2
-	return e.last, nil
-}
-
-func (e *even) Fill(ctx context.Context, ids []int64) error {
-	for i := range ids {
-		ids[i], _ = e.Next(ctx)
-	}
-	return nil
-}
-
-func (e *even) Close() { e.closed = true }
-
 func TestGenerators_InOneModel(t *testing.T) {
 	t.Parallel()
 
-	evens := map[string]*even{}
+	evens := map[string]*plugintest.Numbers{}
 	made := 0
 	options := []uidplugin.Option{
 		uidplugin.WithGenerator("Mine", func(c generator.Config) (generator.Renewable, error) {
@@ -67,7 +41,7 @@ func TestGenerators_InOneModel(t *testing.T) {
 			if err := db.Exec("SELECT 1").Error; err != nil {
 				return nil, err
 			}
-			evens[table] = &even{}
+			evens[table] = &plugintest.Numbers{Step: 2}
 			return evens[table], nil
 		}),
 		uidplugin.WithSegments(segment.Config{Step: 10}), // wing: segment
@@ -77,8 +51,8 @@ func TestGenerators_InOneModel(t *testing.T) {
 	p := uidplugin.From(db)
 	sheets := make([]sheet, 25)
 	must(t, db.Create(&sheets).Error)
-	workers := map[string]map[int64]bool{}
-	seen := map[int64]bool{}
+	workers := map[int64]string{}
+	ledger := testkit.NewLedger(t)
 	isNumber := func(got, want int) {
 		t.Helper()
 		if got != want {
@@ -89,34 +63,22 @@ func TestGenerators_InOneModel(t *testing.T) {
 		isNumber(int(s.Segment), i+1) // wing: segment
 		isNumber(int(s.Even), 2*i+2)
 		for name, id := range map[string]int64{"ID": s.ID, "Reads": s.Reads, "Paired": s.Paired, "Mine": s.Mine} {
-			if seen[id] {
-				t.Errorf("id %d twice", id)
-			}
-			seen[id] = true
+			ledger.Add(name, id)
 			l, err := p.Locate(t.Context(), uidplugin.ID(id))
 			if err != nil || l.Table != "sheets" {
 				t.Errorf("%s: %+v, %v", name, l, err)
 			}
-			if workers[name] == nil {
-				workers[name] = map[int64]bool{}
+			if other, known := workers[l.WorkerID]; known && other != name {
+				t.Errorf("%s and %s have the worker id %d", name, other, l.WorkerID)
 			}
-			workers[name][l.WorkerID] = true
-			for other, w := range workers {
-				if other != name && w[l.WorkerID] {
-					t.Errorf("%s and %s have the worker id %d", name, other, l.WorkerID)
-				}
-			}
+			workers[l.WorkerID] = name
 		}
 		for _, id := range []int64{
 			s.Segment, // wing: segment
 			s.Even,
 		} {
-			if _, err := p.Decode(uidplugin.ID(id)); !errors.Is(err, uidplugin.ErrNotDecodable) {
-				t.Errorf("Decode(%d): %v", id, err)
-			}
-			if _, err := p.Locate(t.Context(), uidplugin.ID(id)); !errors.Is(err, uidplugin.ErrNotDecodable) {
-				t.Errorf("Locate(%d): %v", id, err)
-			}
+			testkit.IsError(t, plugintest.Second(p.Decode(uidplugin.ID(id))), uidplugin.ErrNotDecodable)
+			testkit.IsError(t, plugintest.Second(p.Locate(t.Context(), uidplugin.ID(id))), uidplugin.ErrNotDecodable)
 		}
 	}
 	if made != 1 || len(evens) != 1 {
@@ -128,7 +90,7 @@ func TestGenerators_InOneModel(t *testing.T) {
 		}
 	}
 	must(t, p.Close(t.Context()))
-	if !evens["sheets"].closed {
+	if !evens["sheets"].Closed.Load() {
 		t.Error("a source was not closed")
 	}
 	testkit.IsError(t, db.Create(&sheet{}).Error, uidplugin.ErrClosed)
@@ -155,28 +117,4 @@ func TestGenerators_OneWorkerIDServesAllTables(t *testing.T) {
 	if s := p.Stats().Tables; len(s) != 1 || s[0].Table != "*" {
 		t.Errorf("%+v", s)
 	}
-}
-
-// An error of the application's function is reported, and the function is called again.
-func TestGenerators_ErrorsOfTheApplicationsFunctions(t *testing.T) {
-	t.Parallel()
-
-	type odd struct {
-		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:odd"`
-	}
-	type none struct {
-		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:none"`
-	}
-	fails := true
-	db := plugintest.Open(t, uidplugin.WithSource("odd", func(context.Context, *gorm.DB, string) (generator.Generator, error) {
-		if fails {
-			return nil, plugintest.ErrBroken
-		}
-		return &even{}, nil
-	}), uidplugin.WithGenerator("none", func(generator.Config) (generator.Renewable, error) { return nil, nil }))
-	plugintest.Migrate(t, db, &odd{}, &none{})
-	testkit.IsError(t, db.Create(&odd{}).Error, plugintest.ErrBroken)
-	fails = false
-	must(t, db.Create(&odd{}).Error)
-	testkit.IsError(t, db.Create(&none{}).Error, uidplugin.ErrOption)
 }

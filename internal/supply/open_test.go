@@ -83,7 +83,6 @@ func TestSupplyStart_OpensWhatIsNotOpenAndTriesAgain(t *testing.T) {
 		}
 		log.SaysOnce(t, "a generator cannot be opened; trying again until it can")
 		log.SaysOnce(t, "a generator that could not be opened is open now")
-		testkit.Must(t, closePool(s))
 	})
 }
 
@@ -124,7 +123,6 @@ func TestSupplyOpenAll_UsesAGeneratorThatComesLate(t *testing.T) {
 			if !src.Ready() {
 				t.Errorf("%s: it is not open", tt.name)
 			}
-			testkit.Must(t, closePool(s))
 		})
 	}
 }

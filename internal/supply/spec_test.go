@@ -1,7 +1,6 @@
 package supply
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -60,30 +59,24 @@ func TestBuiltin_MakesGeneratorsOfAsManyLeasesAsItsSpecsSay(t *testing.T) {
 func TestSpecsGenerator_SurvivesFactories(t *testing.T) {
 	t.Parallel()
 
-	broken := errors.New("broken")
-	specs := Specs{
-		"panics":  {Make: func(generator.Config) (generator.Renewable, error) { panic("boom") }},
-		"none":    {Make: func(generator.Config) (generator.Renewable, error) { return nil, nil }},
-		"pointer": {Make: func(generator.Config) (generator.Renewable, error) { return (*generator.Cached)(nil), nil }},
-		"fails":   {Make: func(generator.Config) (generator.Renewable, error) { return nil, broken }},
-		"leases": {Make: func(c generator.Config) (generator.Renewable, error) {
-			return generator.NewPaired(c.Paired()) // which needs two leases
-		}},
-	}
-	for name, want := range map[string]struct {
-		is   error
-		says string
+	type made = generator.Renewable
+	const factory = `the factory of the generator "mine" `
+	for _, tt := range []struct {
+		makes func(generator.Config) (made, error)
+		is    error
+		says  string
 	}{
-		"panics":  {ErrOption, `the factory of the generator "panics" panicked: boom`},
-		"none":    {ErrOption, `the factory of the generator "none" returned nil`},
-		"pointer": {ErrOption, `the factory of the generator "pointer" returned nil`},
-		"fails":   {broken, "broken"},
-		"leases":  {ErrOption, `the factory of the generator "leases" panicked`},
+		{func(generator.Config) (made, error) { panic("boom") }, ErrOption, factory + "panicked: boom"},
+		{func(generator.Config) (made, error) { return nil, nil }, ErrOption, factory + "returned nil"},
+		{func(generator.Config) (made, error) { return (*generator.Cached)(nil), nil }, ErrOption, factory + "returned nil"},
+		{func(generator.Config) (made, error) { return nil, errBroken }, errBroken, ""},
+		// A pair needs two leases.
+		{func(c generator.Config) (made, error) { return generator.NewPaired(c.Paired()) }, ErrOption, factory + "panicked"},
 	} {
-		g, err := specs.Generator(name, configOf(1))
-		testkit.IsError(t, err, want.is, want.says)
+		g, err := Specs{"mine": {Make: tt.makes}}.Generator("mine", configOf(1))
+		testkit.IsError(t, err, tt.is, tt.says)
 		if g != nil {
-			t.Errorf("%s: there is a generator all the same", name)
+			t.Errorf("next to %v there is a generator", err)
 		}
 	}
 }

@@ -149,9 +149,9 @@ func TestSupplySource_RefusesGeneratorsThatThereAreNot(t *testing.T) {
 		`gorm:"uid" means cached`)
 	_, err = s.Source("orders", Column{Name: "id"}, "default") // UidGenerator's name for snowflake is none of ours
 	testkit.IsError(t, err, nil, `names the generator "default"`, `but only these exist: cached`)
-	_, err = s.Source("orders", Column{Name: "id"}, "snowflake")
+	_, err = s.Source("orders", Column{Name: "id"}, "snowflake") // this was refused without a way out
 	testkit.IsError(t, err, nil, `names the generator "snowflake"`,
-		`but with WithWorkerID there is one for all tables, "cached": set it with WithDefaultGenerator("`)
+		`but with WithWorkerID there is one for all tables, "cached": set it with WithDefaultGenerator("snowflake")`)
 	if len(s.sources) != 0 {
 		t.Errorf("%d sources", len(s.sources))
 	}
@@ -181,14 +181,7 @@ func TestSupplyEnsure_MakesEachGeneratorOnce(t *testing.T) {
 		if testkit.Must(t, s.Ensure(t.Context(), nil, []*Source{src})); calls != 1 {
 			t.Errorf("the opener was called %d times", calls)
 		}
-		testkit.Must(t, closePool(s))
 	})
-}
-
-// closePool closes the pool before a bubble of synctest ends, and what s does in the background.
-func closePool(s *Supply) error {
-	s.Close(context.Background())
-	return testkit.Close(s.DB)
 }
 
 func TestSupplyClose_ClosesAllGeneratorsAndRefusesMore(t *testing.T) {
@@ -232,7 +225,7 @@ func TestSupplyClose_DoesNotWaitForAnOpenerThatHangs(t *testing.T) {
 		}
 		testkit.IsError(t, <-waits, ErrClosed, "no generator mine for table orders")
 		close(end)
-		testkit.Must(t, closePool(s))
+		s.Close(context.Background())
 		if !late.closed || src.Ready() {
 			t.Error("a generator that came after Close is used")
 		}

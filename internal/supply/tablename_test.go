@@ -6,49 +6,38 @@ import (
 	"github.com/glebarez/sqlite"
 	"gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
-	"gorm.io/gorm"
 )
 
 // Two spellings of one table had two counters, and each handed out the same ids.
 func TestCanonicalTable_IsOneForAllSpellings(t *testing.T) {
 	t.Parallel()
 
+	mysqls, postgreses := mysql.Dialector{}, postgres.Dialector{Config: &postgres.Config{}}
+	unquoted := postgres.Dialector{Config: &postgres.Config{WithoutQuotingCheck: true}}
 	for _, tt := range []struct {
-		dialect          gorm.Dialector
-		current, catalog string
-		fold             bool
-		name, want       string
+		of    naming
+		names map[string]string
 	}{
-		{mysql.Dialector{}, "shop", "", false, "orders", "orders"},
-		{mysql.Dialector{}, "shop", "", false, "shop.orders", "orders"},
-		{mysql.Dialector{}, "shop", "", false, "`orders`", "orders"},
-		{mysql.Dialector{}, "shop", "", false, "`shop`.`orders`", "orders"},
-		{mysql.Dialector{}, "shop", "", false, "`shop`.orders", "orders"},
-		{mysql.Dialector{}, "shop", "", false, "Orders", "Orders"},
-		{mysql.Dialector{}, "shop", "", false, "Shop.orders", "Shop.orders"},
-		{mysql.Dialector{}, "shop", "", false, "`crm`.`Orders`", "crm.Orders"},
-		{mysql.Dialector{}, "shop", "", true, "Shop.ORDERS", "orders"},
-		{mysql.Dialector{}, "Shop", "", true, "`shop`.`Orders`", "orders"},
-		{mysql.Dialector{}, "shop", "", true, "CRM.Orders", "crm.orders"},
-		{mysql.Dialector{}, "", "", false, "shop.orders", "shop.orders"},
-		{postgres.Dialector{Config: &postgres.Config{}}, "public", "db", false, "orders", "orders"},
-		{postgres.Dialector{Config: &postgres.Config{}}, "public", "db", false, "public.orders", "orders"},
-		{postgres.Dialector{Config: &postgres.Config{}}, "public", "db", false, `"public"."orders"`, "orders"},
-		{postgres.Dialector{Config: &postgres.Config{}}, "public", "db", false, "db.public.orders", "orders"},
-		{postgres.Dialector{Config: &postgres.Config{}}, "public", "db", false, "Orders", "Orders"},
-		{postgres.Dialector{Config: &postgres.Config{}}, "public", "db", false, "Public.orders", "Public.orders"},
-		{postgres.Dialector{Config: &postgres.Config{}}, "public", "db", false, "crm.orders", "crm.orders"},
-		{postgres.Dialector{Config: &postgres.Config{}}, "public", "db", false, "db.crm.orders", "crm.orders"},
-		{postgres.Dialector{Config: &postgres.Config{WithoutQuotingCheck: true}}, "public", "db", false, "Public.Orders", "orders"},
-		{sqlite.Dialector{}, "main", "", true, "orders", "orders"},
-		{sqlite.Dialector{}, "main", "", true, "ORDERS", "orders"},
-		{sqlite.Dialector{}, "main", "", true, "Main.`Orders`", "orders"},
-		{sqlite.Dialector{}, "main", "", true, "other.Orders", "other.orders"},
-		{sqlite.Dialector{}, "main", "", true, "", ""},
+		{naming{dialector: mysqls, current: "shop"}, map[string]string{
+			"orders": "orders", "shop.orders": "orders", "`orders`": "orders", "`shop`.`orders`": "orders", "`shop`.orders": "orders",
+			"Orders": "Orders", "Shop.orders": "Shop.orders", "`crm`.`Orders`": "crm.Orders",
+		}},
+		{naming{dialector: mysqls, current: "shop", fold: true}, map[string]string{"Shop.ORDERS": "orders", "CRM.Orders": "crm.orders"}},
+		{naming{dialector: mysqls, current: "Shop", fold: true}, map[string]string{"`shop`.`Orders`": "orders"}},
+		{naming{dialector: mysqls}, map[string]string{"shop.orders": "shop.orders"}},
+		{naming{dialector: postgreses, current: "public", catalog: "db"}, map[string]string{
+			"orders": "orders", "public.orders": "orders", `"public"."orders"`: "orders", "db.public.orders": "orders",
+			"Orders": "Orders", "Public.orders": "Public.orders", "crm.orders": "crm.orders", "db.crm.orders": "crm.orders",
+		}},
+		{naming{dialector: unquoted, current: "public", catalog: "db"}, map[string]string{"Public.Orders": "orders"}},
+		{naming{dialector: sqlite.Dialector{}, current: "main", fold: true}, map[string]string{
+			"orders": "orders", "ORDERS": "orders", "Main.`Orders`": "orders", "other.Orders": "other.orders", "": "",
+		}},
 	} {
-		got := naming{dialector: tt.dialect, current: tt.current, catalog: tt.catalog, fold: tt.fold}.table(tt.name)
-		if got != tt.want {
-			t.Errorf("%s, current %q, case ignored %t: %s is %q, want %q", tt.dialect.Name(), tt.current, tt.fold, tt.name, got, tt.want)
+		for name, want := range tt.names {
+			if got := tt.of.table(name); got != want {
+				t.Errorf("%+v: %s is %q, want %q", tt.of, name, got, want)
+			}
 		}
 	}
 }
