@@ -5,8 +5,8 @@ package segments_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -26,31 +26,24 @@ import (
 func TestUse_SegmentsNeedNoConnectionAfterIt(t *testing.T) {
 	t.Parallel()
 
-	for _, tt := range []struct {
-		name string
-		open func(db *gorm.DB) error
-	}{
-		{"WithModels", func(db *gorm.DB) error {
-			return db.Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(&voucher{})))
-		}},
-		{"Register", func(db *gorm.DB) error {
-			return errors.Join(db.Use(uidplugin.New(uidplugin.WithLogger(nil))), uidplugin.From(db).Register(t.Context(), &voucher{}))
-		}},
-		{"AutoMigrate", func(db *gorm.DB) error {
-			return errors.Join(db.Use(uidplugin.New(uidplugin.WithLogger(nil))), uidplugin.From(db).AutoMigrate(&voucher{}))
-		}},
-		{"a create before", func(db *gorm.DB) error {
-			return errors.Join(db.Use(uidplugin.New(uidplugin.WithLogger(nil))), db.Create(&voucher{}).Error)
-		}},
+	for name, list := range map[string]func(db *gorm.DB, p *uidplugin.Plugin) error{
+		"WithModels":      nil,
+		"Register":        func(_ *gorm.DB, p *uidplugin.Plugin) error { return p.Register(t.Context(), &voucher{}) },
+		"AutoMigrate":     func(_ *gorm.DB, p *uidplugin.Plugin) error { return p.AutoMigrate(&voucher{}) },
+		"a create before": func(db *gorm.DB, _ *uidplugin.Plugin) error { return db.Create(&voucher{}).Error },
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
 			for range 20 {
 				db := plugintest.Bare(t)
 				plugintest.Migrate(t, db, &voucher{})
 				plugintest.Single(t, db)
-				must(t, tt.open(db))
+				if list == nil {
+					plugintest.Use(t, db, uidplugin.WithModels(&voucher{}))
+				} else {
+					must(t, list(db, plugintest.Use(t, db)))
+				}
 				must(t, db.Transaction(func(tx *gorm.DB) error {
 					return errors.Join(tx.Create(&voucher{}).Error, tx.Create(&[]voucher{{}, {}}).Error)
 				}))
@@ -70,11 +63,8 @@ func TestCreate_ErrorsOfSegmentsAreAboutSegments(t *testing.T) {
 	plugintest.Single(t, db)
 	about := func(err, is error, says string) {
 		t.Helper()
-		if !errors.Is(err, is) {
-			t.Fatalf("%v, want %v", err, is)
-		}
-		saysAll(t, err.Error(), "the generator segment of table vouchers", says)
-		if strings.Contains(err.Error(), "worker id") {
+		testkit.IsError(t, err, is, "the generator segment of table vouchers", says)
+		if strings.Contains(fmt.Sprint(err), "worker id") {
 			t.Errorf("%v\nspeaks of worker ids", err)
 		}
 	}
@@ -82,8 +72,7 @@ func TestCreate_ErrorsOfSegmentsAreAboutSegments(t *testing.T) {
 	about(tx.Create(&voucher{}).Error, uidplugin.ErrInTransaction, "WithModels")
 	must(t, tx.Rollback().Error)
 	tx = db.Begin()
-	err := tx.Create(&plugintest.Part{}).Error
-	testkit.IsError(t, err, uidplugin.ErrInTransaction, "a worker id for parts")
+	testkit.IsError(t, tx.Create(&plugintest.Part{}).Error, uidplugin.ErrInTransaction, "a worker id for parts")
 	must(t, tx.Rollback().Error)
 
 	other := plugintest.Bare(t)
@@ -131,11 +120,7 @@ func TestUse_FailsIfASegmentIsNotUsable(t *testing.T) {
 			db = plugintest.File(t, plugintest.FileOf(t, db), &gorm.Config{})
 			log := &plugintest.Journal{}
 			p := uidplugin.New(log.Option(), uidplugin.WithModels(&voucher{}, &plugintest.Part{}))
-			err := db.Use(p)
-			if err == nil || tt.want != nil && !errors.Is(err, tt.want) {
-				t.Fatalf("db.Use: %v", err)
-			}
-			saysAll(t, err.Error(), "the generator segment of table vouchers", tt.says)
+			testkit.IsError(t, db.Use(p), tt.want, "the generator segment of table vouchers", tt.says)
 			plugintest.Unregistered(t, db)
 
 			must(t, db.Exec(tt.fix).Error)
@@ -151,27 +136,20 @@ func TestUse_FailsIfASegmentIsNotUsable(t *testing.T) {
 
 // A segment that could not be reached at db.Use was opened again by the next create only, and each create failed.
 func TestUse_OpensASegmentAgainWhenTheDatabaseIsBack(t *testing.T) {
-	t.Parallel()
-
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		db := plugintest.File(t, filepath.Join(dir, "test.db"), &gorm.Config{})
+	plugintest.InBubble(t, func(t *testing.T, db *gorm.DB) {
 		plugintest.Migrate(t, db, &voucher{})
 		p := leafy(db)
 		p.fails(func(context.Context) error { return errUnreachable })
 		log := &plugintest.Journal{}
 		plugin := plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithClock(plugintest.AtNoon), log.Option(), uidplugin.WithModels(&voucher{}))
 		for range 3 {
-			err := plugin.Health()
-			testkit.IsError(t, err, errUnreachable, "the generator segment of table vouchers", "since 2026-06-01 12:00:00")
+			testkit.IsError(t, plugin.Health(), errUnreachable, "the generator segment of table vouchers", "since 2026-06-01 12:00:00")
 			testkit.IsError(t, db.Create(&voucher{}).Error, errUnreachable)
 			time.Sleep(time.Minute)
 		}
 		p.passes()
 		time.Sleep(time.Minute)
-		if err := plugin.Health(); err != nil {
-			t.Errorf("Health after the database's return: %v", err)
-		}
+		must(t, plugin.Health())
 		must(t, db.Transaction(func(tx *gorm.DB) error { return tx.Create(&voucher{}).Error }))
 		synctest.Wait()
 		if failed, open := log.Lines("cannot be opened"), log.Lines("is open now"); len(failed) != 1 || len(open) != 1 {
@@ -198,11 +176,7 @@ func TestCreate_InATransactionTellsWhyASegmentIsNotUsable(t *testing.T) {
 
 // A db.Use that failed left the segments of other models open.
 func TestUse_ThatFailsLeavesNoSegmentOpen(t *testing.T) {
-	t.Parallel()
-
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		db := plugintest.File(t, filepath.Join(dir, "test.db"), &gorm.Config{})
+	plugintest.InBubble(t, func(t *testing.T, db *gorm.DB) {
 		must(t, db.Exec("CREATE TABLE slips (id BIGINT, ref TEXT)").Error)
 		must(t, db.Exec("INSERT INTO slips VALUES (9223372036854775807, 1)").Error)
 		err := db.Use(uidplugin.New(uidplugin.WithWorkerID(1), uidplugin.WithClock(plugintest.AtNoon), uidplugin.WithLogger(nil),
@@ -213,11 +187,7 @@ func TestUse_ThatFailsLeavesNoSegmentOpen(t *testing.T) {
 
 // A create without a deadline waited for a segment as long as the driver did not answer.
 func TestCreate_WaitsForASegmentForABoundedTime(t *testing.T) {
-	t.Parallel()
-
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		db := plugintest.File(t, filepath.Join(dir, "test.db"), &gorm.Config{})
+	plugintest.InBubble(t, func(t *testing.T, db *gorm.DB) {
 		plugintest.Migrate(t, db, &voucher{})
 		p := leafy(db)
 		plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithClock(plugintest.AtNoon), uidplugin.WithTimeout(3*time.Second),
@@ -249,7 +219,7 @@ func TestUse_LogOfASegmentComesAfterIt(t *testing.T) {
 	db := plugintest.Bare(t)
 	plugintest.Migrate(t, db, &voucher{})
 	logged, used := make(chan error, 100), atomic.Bool{}
-	h := handlerFunc(func(r slog.Record) {
+	log := testkit.LogFunc(func(r slog.Record) {
 		if strings.Contains(r.Message, "tag inserted") {
 			if !used.Load() {
 				t.Error("it was logged during db.Use")
@@ -257,17 +227,13 @@ func TestUse_LogOfASegmentComesAfterIt(t *testing.T) {
 			logged <- db.Create(&voucher{}).Error
 		}
 	})
-	p := uidplugin.New(uidplugin.WithLogger(slog.New(h)), uidplugin.WithModels(&voucher{}),
-		uidplugin.WithSource("slow", func(context.Context, *gorm.DB, string) (generator.Generator, error) {
+	p := uidplugin.New(uidplugin.WithLogger(log), uidplugin.WithModels(&voucher{}),
+		uidplugin.WithSource("tickets", func(context.Context, *gorm.DB, string) (generator.Generator, error) {
 			time.Sleep(20 * time.Millisecond)
 			used.Store(true) // db.Use is about to return
-			return &even{}, nil
-		}), uidplugin.WithModels(&slowly{}))
+			return &plugintest.Numbers{Step: 1}, nil
+		}), uidplugin.WithModels(&ticket{}))
 	must(t, db.Use(p))
 	must(t, <-logged)
 	must(t, p.Close(t.Context()))
-}
-
-type slowly struct {
-	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:slow"`
 }

@@ -25,7 +25,7 @@ import (
 	"gorm.io/gorm/logger"
 )
 
-var must, saysAll = testkit.Must, testkit.SaysAll
+var must = testkit.Must
 
 // voucher has the ids of a segment, ticket those of a source.
 type (
@@ -67,14 +67,10 @@ func (p *leafPool) answer(ctx context.Context, query string) error {
 
 // Formerly Health did not report a segment whose ranges could not be fetched, or sources of the application.
 func TestPluginHealth_CoversSegmentsAndSources(t *testing.T) {
-	t.Parallel()
-
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		db := plugintest.File(t, filepath.Join(dir, "test.db"), &gorm.Config{})
+	plugintest.InBubble(t, func(t *testing.T, db *gorm.DB) {
 		plugintest.Migrate(t, db, &voucher{}, &ticket{})
 		p := leafy(db)
-		source := &troubled{}
+		source := &troubled{Numbers: plugintest.Numbers{Step: 1}}
 		plugin := plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithClock(plugintest.AtNoon), uidplugin.WithSegments(segment.Config{Step: 10}),
 			uidplugin.WithModels(&voucher{}, &ticket{}),
 			uidplugin.WithSource("tickets", func(context.Context, *gorm.DB, string) (generator.Generator, error) { return source, nil }))
@@ -83,22 +79,18 @@ func TestPluginHealth_CoversSegmentsAndSources(t *testing.T) {
 		p.fails(func(context.Context) error { return errUnreachable })
 		must(t, db.Create(&[]voucher{{}, {}, {}}).Error)
 		synctest.Wait()
-		err := plugin.Health()
-		testkit.IsError(t, err, errUnreachable, "the generator segment of table vouchers", "since 2026-06-01 12:00:00", "7 are left", "connection refused")
+		testkit.IsError(t, plugin.Health(), errUnreachable,
+			"the generator segment of table vouchers", "since 2026-06-01 12:00:00", "7 are left", "connection refused")
 		trouble := plugintest.ErrBroken
 		source.trouble.Store(&trouble)
-		if err := plugin.Health(); !errors.Is(err, errUnreachable) || !errors.Is(err, plugintest.ErrBroken) {
-			t.Errorf("Health of two: %v", err)
-		}
+		testkit.IsError(t, plugin.Health(), errUnreachable, trouble.Error())
 		p.passes()
 		time.Sleep(10 * time.Second)
 		if err := plugin.Health(); errors.Is(err, errUnreachable) || !errors.Is(err, plugintest.ErrBroken) {
 			t.Errorf("Health after the database's return: %v", err)
 		}
 		source.panics.Store(true)
-		if err := plugin.Health(); err == nil || !strings.Contains(err.Error(), "a bug in it") {
-			t.Errorf("Health of a source that panics: %v", err)
-		}
+		testkit.IsError(t, plugin.Health(), nil, "a bug in it")
 		// Stats is also called in goroutines that collect metrics, where a panic ends the process.
 		if s := plugin.Stats().Tables; len(s) != 2 || s[0].Made != 0 {
 			t.Errorf("Stats of a source that panics: %+v", s)
@@ -115,14 +107,6 @@ type entry struct {
 	Text string
 }
 
-// A handlerFunc handles what is logged.
-type handlerFunc func(slog.Record)
-
-func (f handlerFunc) Enabled(context.Context, slog.Level) bool      { return true }
-func (f handlerFunc) Handle(_ context.Context, r slog.Record) error { f(r); return nil }
-func (f handlerFunc) WithAttrs([]slog.Attr) slog.Handler            { return f }
-func (f handlerFunc) WithGroup(string) slog.Handler                 { return f }
-
 // A log handler writes rows, whose ids the plugin makes. What is logged while such an id is being made once waited for
 // itself.
 func TestWithLogger_ItsHandlerMayCreateRows(t *testing.T) {
@@ -130,12 +114,12 @@ func TestWithLogger_ItsHandlerMayCreateRows(t *testing.T) {
 
 	db := plugintest.Bare(t)
 	var on atomic.Bool
-	handler := handlerFunc(func(r slog.Record) {
+	log := testkit.LogFunc(func(r slog.Record) {
 		if on.Load() {
 			_ = db.Create(&entry{Text: r.Message}).Error
 		}
 	})
-	p := uidplugin.New(uidplugin.WithLogger(slog.New(handler)), uidplugin.WithTimeout(time.Second))
+	p := uidplugin.New(uidplugin.WithLogger(log), uidplugin.WithTimeout(time.Second))
 	must(t, db.Use(p))
 	plugintest.Migrate(t, db, &entry{}, &plugintest.Part{})
 	on.Store(true)
@@ -149,9 +133,7 @@ func TestWithLogger_ItsHandlerMayCreateRows(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("a create, or Close, hangs, although WithTimeout is a second")
 	}
-	if n := plugintest.Count(t, db, "entries", "text = 'first'"); n != 1 {
-		t.Errorf("%d rows", n)
-	}
+	plugintest.Rows(t, 1, db, "entries", "text = 'first'")
 }
 
 // The options of segments are checked with all others. They once failed at the first create.
@@ -214,15 +196,11 @@ func TestGenerators_ANewSegmentOfATableWithRowsIsRefused(t *testing.T) {
 		db := plugintest.File(t, plugintest.FileOf(t, first), &gorm.Config{})
 		wg.Go(func() {
 			err := db.Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(&slip{})))
-			if !errors.Is(err, segment.ErrRow) || !strings.Contains(err.Error(), `the tag "slips" of leaf_alloc is new`) {
-				t.Errorf("db.Use: %v", err)
-			}
+			testkit.IsError(t, err, segment.ErrRow, `the tag "slips" of leaf_alloc is new`)
 		})
 	}
 	wg.Wait()
-	if n := plugintest.Count(t, first, "leaf_alloc"); n != 0 {
-		t.Errorf("leaf_alloc has %d rows", n)
-	}
+	plugintest.Rows(t, 0, first, "leaf_alloc")
 	for want, start := range []int64{701, 0} {
 		db := plugintest.File(t, plugintest.FileOf(t, first), &gorm.Config{})
 		plugintest.Use(t, db, uidplugin.WithModels(&slip{}), uidplugin.WithSegments(segment.Config{Start: start, Step: 10, MaxStep: 1}))
@@ -266,10 +244,7 @@ func TestGenerators_ATagNamesTheRowOfASegment(t *testing.T) {
 		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:cached:other"`
 	}
 	for want, m := range map[string]any{`after the generator cached`: &cachedSlip{}, `name the tags "Order-Service:v1" and "other"`: &otherSlip{}} {
-		err := p.Register(t.Context(), m)
-		if !errors.Is(err, uidplugin.ErrField) || !strings.Contains(err.Error(), want) {
-			t.Errorf("Register: %v", err)
-		}
+		testkit.IsError(t, p.Register(t.Context(), m), uidplugin.ErrField, want)
 	}
 }
 
@@ -306,33 +281,15 @@ func TestNew_GORMsLoggerMayCreateRows(t *testing.T) {
 	w.db.Store(db.Session(&gorm.Session{Logger: logger.Discard}))
 	must(t, db.Create(&entry{Text: "first"}).Error)
 	must(t, db.Create(&plugintest.Part{Name: "second"}).Error)
-	for plugintest.Count(t, db, "parts", "name LIKE '%WORKER_SLOT%'") == 0 { // the logger runs next to
-		must(t, t.Context().Err())
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "a row of the logger, which runs next to", time.Minute, func() bool {
+		return plugintest.Count(t, db, "parts", "name LIKE '%WORKER_SLOT%'") > 0
+	})
 	must(t, p.Close(t.Context()))
 }
 
-// even makes even numbers.
-type even struct {
-	generator.Generator
-	last atomic.Int64
-}
-
-func (e *even) Next(context.Context) (int64, error) { return e.last.Add(2), nil }
-
-func (e *even) Fill(_ context.Context, ids []int64) error {
-	for i := range ids {
-		ids[i] = e.last.Add(2)
-	}
-	return nil
-}
-
-func (e *even) Close() {}
-
 // troubled is a generator that is not well.
 type troubled struct {
-	even
+	plugintest.Numbers
 	trouble atomic.Pointer[error]
 	panics  atomic.Bool
 }
