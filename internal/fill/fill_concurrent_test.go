@@ -1,31 +1,27 @@
 package fill_test
 
 import (
-	"fmt"
+	"errors"
+	"slices"
 	"sync"
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
-
-// sharing are the ways in which goroutines use one handle.
-var sharing = []struct {
-	name    string
-	session func(*gorm.DB) *gorm.DB
-}{
-	{"one handle", func(db *gorm.DB) *gorm.DB { return db }},
-	{"a session each", func(db *gorm.DB) *gorm.DB { return db.Session(&gorm.Session{NewDB: true, PrepareStmt: true}) }},
-}
 
 // Many goroutines create rows of new models at once, in different orders, and with associations. Each table gets one
 // worker id, and each row gets an id.
 func TestCreate_ManyGoroutinesSeeModelsForTheFirstTime(t *testing.T) {
 	t.Parallel()
 
-	for _, s := range sharing {
-		t.Run(s.name, func(t *testing.T) {
+	for name, session := range map[string]func(*gorm.DB) *gorm.DB{
+		"one handle":     func(db *gorm.DB) *gorm.DB { return db },
+		"a session each": func(db *gorm.DB) *gorm.DB { return db.Session(&gorm.Session{NewDB: true, PrepareStmt: true}) },
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
 			db := plugintest.Open(t)
@@ -60,7 +56,7 @@ func TestCreate_ManyGoroutinesSeeModelsForTheFirstTime(t *testing.T) {
 			for g := range 64 {
 				group.Go(func() {
 					<-start
-					db := s.session(db)
+					db := session(db)
 					for i := range creates {
 						if err := creates[(g+i)%len(creates)](db); err != nil {
 							t.Error(err)
@@ -82,18 +78,15 @@ func TestCreate_ManyGoroutinesSeeModelsForTheFirstTime(t *testing.T) {
 			if len(workers) != len(want) {
 				t.Errorf("worker ids: %v", workers)
 			}
-			ids := map[int64]string{}
+			ledger := testkit.NewLedger(t)
 			for table, n := range want {
 				var stored []int64
 				must(t, db.Table(table).Pluck("id", &stored).Error)
 				if int64(len(stored)) != n {
 					t.Errorf("%d rows in %s, want %d", len(stored), table, n)
 				}
+				ledger.Add(table, stored...)
 				for _, id := range stored {
-					if other, taken := ids[id]; taken {
-						t.Errorf("%d is in %s and in %s", id, table, other)
-					}
-					ids[id] = table
 					parts, err := uidplugin.From(db).Decode(uidplugin.ID(id))
 					if err != nil || workers[parts.WorkerID] != table {
 						t.Fatalf("%d in %s is of %q, %v", id, table, workers[parts.WorkerID], err)
@@ -109,47 +102,35 @@ func TestCreate_ManyGoroutinesCreateWithoutDuplicates(t *testing.T) {
 	t.Parallel()
 
 	const goroutines, rounds = 64, 20
-	for _, s := range sharing[:1] { // PrepareStmt would need a real pool
-		db := plugintest.Nowhere(t, uidplugin.WithWorkerID(1))
-		made := make([][]int64, goroutines)
-		var group sync.WaitGroup
-		for g := range goroutines {
-			group.Go(func() {
-				db := s.session(db)
-				for r := range rounds {
-					one, list := plugintest.Parcel{}, make([]*plugintest.Parcel, 1+(g*r)%300)
-					for i := range list {
-						list[i] = &plugintest.Parcel{}
-					}
-					m := map[string]any{}
-					for _, err := range []error{db.Create(&one).Error, db.Create(&list).Error, db.Model(&plugintest.Parcel{}).Create(m).Error} {
-						if err != nil {
-							t.Error(err)
-							return
-						}
-					}
-					made[g] = append(made[g], one.ID)
-					for _, p := range list {
-						made[g] = append(made[g], p.ID)
-					}
-					made[g] = append(made[g], plugintest.IDIn(t, m))
+	db, ledger := plugintest.Nowhere(t, uidplugin.WithWorkerID(1)), testkit.NewLedger(t)
+	var group sync.WaitGroup
+	for g := range goroutines {
+		group.Go(func() {
+			var made []int64
+			for r := range rounds {
+				one, list := plugintest.Parcel{}, make([]*plugintest.Parcel, 1+(g*r)%300)
+				for i := range list {
+					list[i] = &plugintest.Parcel{}
 				}
-			})
-		}
-		group.Wait()
-		seen := map[int64]bool{}
-		for g, ids := range made {
-			for i, id := range ids {
-				if seen[id] {
-					t.Fatalf("%d was given out twice", id)
+				m := map[string]any{}
+				err := errors.Join(db.Create(&one).Error, db.Create(&list).Error, db.Model(&plugintest.Parcel{}).Create(m).Error)
+				if err != nil {
+					t.Error(err)
+					return
 				}
-				seen[id] = true
-				if i > 0 && id <= ids[i-1] {
-					t.Fatalf("goroutine %d got %d after %d", g, id, ids[i-1])
+				made = append(made, one.ID)
+				for _, p := range list {
+					made = append(made, p.ID)
 				}
+				made = append(made, plugintest.IDIn(t, m))
 			}
-		}
+			if !slices.IsSorted(made) {
+				t.Errorf("goroutine %d got ids that do not ascend", g)
+			}
+			ledger.Add("parcels", made...)
+		})
 	}
+	group.Wait()
 }
 
 func TestCreate_ManyHandlesStartOnAnEmptyDatabaseAtOnce(t *testing.T) {
@@ -171,16 +152,16 @@ func TestCreate_ManyHandlesStartOnAnEmptyDatabaseAtOnce(t *testing.T) {
 	}
 	close(start)
 	group.Wait()
-	workers := map[int64]bool{}
+	workers := testkit.NewLedger(t)
 	for _, db := range handles {
 		for _, s := range uidplugin.From(db).Stats().Tables {
-			if workers[s.WorkerIDs[0]] {
-				t.Errorf("the worker id %d was given out twice", s.WorkerIDs[0])
-			}
-			workers[s.WorkerIDs[0]] = true
+			workers.Add(s.Table, s.WorkerIDs[0])
 		}
 	}
-	if got := fmt.Sprint(len(workers), plugintest.Count(t, first, "WORKER_NODE"), plugintest.Count(t, first, "WORKER_SLOT"), plugintest.Count(t, first, "WORKER_REGISTRY")); got != "16 16 8 1" {
-		t.Errorf("worker ids, rows of WORKER_NODE, WORKER_SLOT and WORKER_REGISTRY: %s", got)
+	if workers.Len() != 16 {
+		t.Errorf("%d worker ids", workers.Len())
+	}
+	for table, n := range map[string]int64{"WORKER_NODE": 16, "WORKER_SLOT": 8, "WORKER_REGISTRY": 1} {
+		plugintest.Rows(t, n, first, table)
 	}
 }

@@ -1,6 +1,7 @@
 package fill_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,11 +47,15 @@ var writes = []struct {
 			clause.Returning{Columns: []clause.Column{{Name: "n"}}}).Create(a).Error
 	}},
 	{"save", func(db *gorm.DB, a *address) error { a.ID = 12; return db.Save(a).Error }},
+	{"update of all", func(db *gorm.DB, a *address) error {
+		a.ID = 12
+		return errors.Join(db.Exec("INSERT OR IGNORE INTO addresses (id) VALUES (12)").Error, db.Select("*").Updates(a).Error)
+	}},
 }
 
-// A callback of another plugin that copies the statement changes nothing for the create, wherever it is, and sends what
-// it sends without this plugin. Run it with -race.
-func TestFill_CopiesByOtherPluginsAreStatementsOfTheirOwn(t *testing.T) {
+// A hook that copies the statement, or a callback of another plugin wherever it is, changes nothing for the create, and
+// sends what it sends without this plugin. Run it with -race.
+func TestFill_CopiesSendWhatTheApplicationWrote(t *testing.T) {
 	t.Parallel()
 
 	for _, w := range writes {
@@ -58,11 +63,11 @@ func TestFill_CopiesByOtherPluginsAreStatementsOfTheirOwn(t *testing.T) {
 			t.Parallel()
 
 			with, without := copiedStatements(t, w.write, true), copiedStatements(t, w.write, false)
-			if len(without) < 100 {
-				t.Errorf("only %d", len(without))
+			if len(without) < 100 || len(with) < 100 {
+				t.Errorf("only %d and %d", len(without), len(with))
 			}
 			for name, want := range without {
-				if got, ok := with[name]; ok && !slices.Equal(got, want) {
+				if got, ok := with[name]; (ok || strings.HasPrefix(name, "hook")) && !slices.Equal(got, want) {
 					t.Errorf("%s:\nwith    %s\nwithout %s", name, got, want)
 				}
 			}
@@ -70,8 +75,8 @@ func TestFill_CopiesByOtherPluginsAreStatementsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// copiedStatements returns what callbacks of other plugins send on copies, by callback, way and statement. Without the
-// plugin the application sets the keys.
+// copiedStatements returns what hooks and callbacks of other plugins send on copies, by place, way and statement. Without
+// the plugin the application sets the keys.
 func copiedStatements(t *testing.T, write func(db *gorm.DB, a *address) error, withPlugin bool) map[string][]string {
 	t.Helper()
 	db, sent := copying(t, 0, false), map[string][]string{}
@@ -90,6 +95,7 @@ func copiedStatements(t *testing.T, write func(db *gorm.DB, a *address) error, w
 	for i, c := range copies {
 		for j, s := range sends {
 			a := address{Name: c.name + s.name, Lines: []addressLine{{Text: "a"}}}
+			a.Hook = func(tx *gorm.DB, hook string) error { call(tx, "hook "+hook); return nil }
 			if !withPlugin {
 				n := int64(i*100 + j)
 				a.ID, a.Ref, a.Lines[0].ID = 1e15+n, 2e15+n, 3e15+n

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -226,68 +225,4 @@ func TestFill_CopiesLeaveOtherCreates(t *testing.T) {
 		})
 	}
 	all.Wait()
-}
-
-// What a hook sends on a copy is what it sends without the plugin.
-func TestFill_CopiesSendWhatTheApplicationWrote(t *testing.T) {
-	t.Parallel()
-
-	run := func(t *testing.T, write func(db *gorm.DB, a *address) error, withPlugin bool) (sent map[string][]string) {
-		db := testkit.SQLite{}.Open(t)
-		if withPlugin {
-			plugintest.Use(t, db, uidplugin.WithWorkerID(1))
-		}
-		plugintest.Migrate(t, db, &address{}, &addressLine{}, &visit{})
-		sent = map[string][]string{}
-		for _, c := range copies {
-			for _, s := range sends {
-				if slices.Contains([]string{"create", "creates", "map", "upsert", "with associations"}, s.name) {
-					continue // the plugin sets their keys
-				}
-				a := address{Name: c.name + s.name}
-				if !withPlugin {
-					a.ID = int64(1e15) + int64(len(sent))
-				}
-				a.Hook = func(tx *gorm.DB, name string) error {
-					recorder := &plugintest.Statements{}
-					if name == "BeforeSave" || name == "BeforeCreate" || name == "BeforeUpdate" {
-						_ = s.send(c.of(tx.Session(&gorm.Session{Logger: recorder})))
-						key := c.name + ", " + s.name + ", " + name
-						for _, query := range recorder.Take() {
-							sent[key] = append(sent[key], strings.ReplaceAll(query, fmt.Sprint(a.ID), "key"))
-						}
-					}
-					return nil
-				}
-				_ = write(db, &a)
-			}
-		}
-		return sent
-	}
-	for _, tt := range []struct {
-		name  string
-		write func(db *gorm.DB, a *address) error
-	}{
-		{"create", func(db *gorm.DB, a *address) error { return db.Create(a).Error }},
-		{"create with Select", func(db *gorm.DB, a *address) error { return db.Select("Name", "Lines").Create(a).Error }},
-		{"upsert", func(db *gorm.DB, a *address) error {
-			return db.Clauses(clause.OnConflict{Columns: []clause.Column{{Name: "name"}}, UpdateAll: true}).Create(a).Error
-		}},
-		{"save", func(db *gorm.DB, a *address) error { a.ID = 12; return db.Save(a).Error }},
-		{"update of all", func(db *gorm.DB, a *address) error { a.ID = 12; return db.Select("*").Updates(a).Error }},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-
-			with, without := run(t, tt.write, true), run(t, tt.write, false)
-			for name, want := range without {
-				if !slices.Equal(with[name], want) {
-					t.Errorf("%s:\nwith    %s\nwithout %s", name, with[name], want)
-				}
-			}
-			if len(without) < 50 || len(with) != len(without) {
-				t.Errorf("%d and %d", len(with), len(without))
-			}
-		})
-	}
 }

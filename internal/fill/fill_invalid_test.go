@@ -1,12 +1,12 @@
 package fill_test
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
 
@@ -37,14 +37,9 @@ func TestCreate_OfWhatCannotBeCreatedIsAnError(t *testing.T) {
 			db := plugintest.Open(t, uidplugin.WithModels(&plugintest.Part{}))
 			plugintest.Migrate(t, db, &plugintest.Part{})
 			plugintest.Single(t, db)
-			err := db.Create(tt.dest).Error
-			if err == nil || tt.is != nil && !errors.Is(err, tt.is) {
-				t.Errorf("the error is %v", err)
-			}
+			testkit.IsError(t, db.Create(tt.dest).Error, tt.is)
 			must(t, db.Create(&plugintest.Part{Name: "b"}).Error)
-			if n := plugintest.Count(t, db, "parts"); n != 1 {
-				t.Errorf("%d rows", n)
-			}
+			plugintest.Rows(t, 1, db, "parts")
 		})
 	}
 }
@@ -101,14 +96,8 @@ func TestCreate_RowsThatCannotBeGivenAnIDAreRefused(t *testing.T) {
 
 			db := plugintest.Open(t)
 			plugintest.Migrate(t, db, &plugintest.Part{})
-			err := db.Model(&plugintest.Part{}).Create(dest).Error
-			plugintest.Only(t, err, gorm.ErrInvalidValue)
-			saysAll(t, err.Error(), "cannot be given an id in")
-			var n int64
-			must(t, db.Model(&plugintest.Part{}).Count(&n).Error)
-			if n != 0 {
-				t.Errorf("%d rows", n)
-			}
+			plugintest.Only(t, db.Model(&plugintest.Part{}).Create(dest).Error, gorm.ErrInvalidValue, "cannot be given an id in")
+			plugintest.Rows(t, 0, db, "parts")
 		})
 	}
 }

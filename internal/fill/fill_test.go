@@ -9,7 +9,7 @@ import (
 	"gorm.io/gorm"
 )
 
-var must, saysAll = testkit.Must, testkit.SaysAll
+var must = testkit.Must
 
 // The ways to create rows are in integration/paths; these are not.
 func TestCreate_APointerToANilPointerIsMadeByGORM(t *testing.T) {
@@ -30,7 +30,8 @@ func TestCreate_KeysThatAreSetStay(t *testing.T) {
 	c := plugintest.Counter{ID: -6}
 	must(t, db.Create(&c).Error)
 	must(t, db.Create(plugintest.Part{ID: 4}).Error) // by value: nothing has to be set
-	if c.ID != -6 || plugintest.Count(t, db, "parts", "id = 4") != 1 || plugintest.Count(t, db, "counters", "id = -6") != 1 {
+	plugintest.Rows(t, 1, db, "parts", "id = 4")
+	if plugintest.Rows(t, 1, db, "counters", "id = -6"); c.ID != -6 {
 		t.Errorf("%v", c)
 	}
 }
@@ -91,8 +92,8 @@ func TestCreateMaps_OfAModelWithOtherDefaults(t *testing.T) {
 		r := ranked{Name: "b"}
 		must(t, db.Create(&r).Error)
 		plugintest.IsOurs(t, db, "rankeds", r.ID)
-		if n := plugintest.Count(t, db, "rankeds", "id IN ? AND rank = 7", []int64{id, r.ID}); n != 2 || r.Rank != 7 {
-			t.Errorf("%d rows, %+v", n, r)
+		if plugintest.Rows(t, 2, db, "rankeds", "id IN ? AND rank = 7", []int64{id, r.ID}); r.Rank != 7 {
+			t.Errorf("%+v", r)
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/DATA-DOG/go-sqlmock"
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/internal/testkit"
@@ -36,19 +35,6 @@ func TestTransaction_WithModelsATransactionNeedsNoOtherConnection(t *testing.T) 
 		return tx.Create(&plugintest.Customer{Purchases: []plugintest.Purchase{{Items: []*plugintest.Item{{}}}}}).Error
 	}))
 	plugintest.Links(t, db, "items", "purchase_id", "purchases", 1)
-}
-
-// bothConnections begins two transactions on a pool of two, so that no other connection is left.
-func bothConnections(t *testing.T, db *gorm.DB, mock sqlmock.Sqlmock) (one, two *gorm.DB) {
-	t.Helper()
-	pool, err := db.DB()
-	must(t, err)
-	pool.SetMaxOpenConns(2)
-	plugintest.Expect(mock, plugintest.Begin, plugintest.Begin)
-	one, two = db.Begin(), db.Begin()
-	must(t, one.Error)
-	must(t, two.Error)
-	return one, two
 }
 
 // Statements that create no id take no worker id. Otherwise a process that only updates, or whose rows have keys,
@@ -82,9 +68,7 @@ func TestTransaction_WhatCreatesNoIDTakesNoWorkerID(t *testing.T) {
 			must(t, db.Exec("INSERT INTO customers (id) VALUES (5)").Error)
 			must(t, tt.run(db))
 			must(t, p.Close(t.Context())) // which writes the tables of all worker ids that are in use
-			if n := plugintest.Count(t, db, "WORKER_NODE", "TABLE_NAME <> ''"); n != 0 {
-				t.Errorf("%d worker ids have a table", n)
-			}
+			plugintest.Rows(t, 0, db, "WORKER_NODE", "TABLE_NAME <> ''")
 		})
 	}
 }
@@ -95,7 +79,11 @@ func TestTransaction_AnUpdateInATransactionWaitsForNothing(t *testing.T) {
 
 	synctest.Test(t, func(t *testing.T) {
 		db, mock := plugintest.MockedUse(t)
-		other, tx := bothConnections(t, db, mock)
+		pool, err := db.DB()
+		must(t, err)
+		pool.SetMaxOpenConns(2)
+		plugintest.Expect(mock, plugintest.Begin, plugintest.Begin)
+		other, tx := db.Begin(), db.Begin()
 		plugintest.Expect(mock, plugintest.Step{Do: "exec", SQL: "UPDATE `invoices` SET `total`=? WHERE `id` = ?", Args: []driver.Value{2, 5}, N: 1})
 		started := time.Now()
 		must(t, tx.Model(&plugintest.Invoice{ID: 5}).Update("total", 2).Error)

@@ -2,10 +2,7 @@ package fill_test
 
 import (
 	"context"
-	"errors"
-	"path/filepath"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/uidplugin/uidplugin"
@@ -23,33 +20,27 @@ func TestCreate_ACreateStopsWaitingForAWorkerIDWhenItsContextEnds(t *testing.T) 
 	go func() { done <- db.WithContext(ctx).Create(&plugintest.Part{}).Error }()
 	<-g.Arrived
 	cancel()
-	err := <-done
-	testkit.IsError(t, err, context.Canceled, "uidplugin: waiting for a worker id")
+	testkit.IsError(t, <-done, context.Canceled, "uidplugin: waiting for a worker id")
 
 	// The wait of the source continues, and serves the next create.
 	go func() { done <- db.Create(&plugintest.Part{}).Error }()
 	close(g.Opened)
 	must(t, <-done)
-	if plugintest.Count(t, db, "WORKER_NODE") != 1 || plugintest.Count(t, db, "parts") != 1 {
-		t.Errorf("%d worker ids, %d rows", plugintest.Count(t, db, "WORKER_NODE"), plugintest.Count(t, db, "parts"))
-	}
+	plugintest.Rows(t, 1, db, "WORKER_NODE")
+	plugintest.Rows(t, 1, db, "parts")
 }
 
 // If a worker id does not come in time, db.Use and the first create return an error that names the tables and the
 // limit.
 func TestCreate_AWorkerIDThatDoesNotComeInTimeIsAnError(t *testing.T) {
-	t.Parallel()
-
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		db := plugintest.File(t, filepath.Join(dir, "test.db"), &gorm.Config{})
+	plugintest.InBubble(t, func(t *testing.T, db *gorm.DB) {
 		plugintest.Gated(db)
 		late := func(started time.Time, err error, says ...string) {
 			t.Helper()
-			if !errors.Is(err, context.DeadlineExceeded) || time.Since(started) != 3*time.Second {
-				t.Fatalf("after %v: %v", time.Since(started), err)
+			testkit.IsError(t, err, context.DeadlineExceeded, append(says, "uidplugin: ", "3s", "WithTimeout")...)
+			if took := time.Since(started); took != 3*time.Second {
+				t.Errorf("after %v", took)
 			}
-			saysAll(t, err.Error(), append(says, "uidplugin: ", "3s", "WithTimeout")...)
 		}
 		options := []uidplugin.Option{uidplugin.WithClock(plugintest.AtNoon), uidplugin.WithTimeout(3 * time.Second), uidplugin.WithLogger(nil)}
 		started := time.Now()

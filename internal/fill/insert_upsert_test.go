@@ -112,9 +112,8 @@ func TestUpsert_AnUpsertThatIsLeftAloneHasNoKey(t *testing.T) {
 	if preset.ID != 44 {
 		t.Errorf("a key that the plugin did not set became %d", preset.ID)
 	}
-	if n := plugintest.Count(t, db, "slogans", "id IN ?", []int64{old.ID, list[0].ID, list[2].ID}); n != 3 || plugintest.Count(t, db, "slogans") != 3 {
-		t.Errorf("%d rows", n)
-	}
+	plugintest.Rows(t, 3, db, "slogans", "id IN ?", []int64{old.ID, list[0].ID, list[2].ID})
+	plugintest.Rows(t, 3, db, "slogans")
 }
 
 // If reading back fails, the create returns an error, and the transaction is rolled back.
