@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -75,22 +76,12 @@ func TestUIDFields_AreColumnsOfModelsOnly(t *testing.T) {
 		t.Errorf("the fields are %v", fields)
 	}
 	join := s.Relationships.Many2Many[0].JoinTable
-	if !hasTag(join) {
+	if !slices.ContainsFunc(join.Fields, model.HasTag) {
 		t.Error("the join table has no tag that could be taken for one")
 	}
 	if fields := model.UIDFields(join); len(fields) != 0 {
 		t.Errorf("the join table has %v", fields)
 	}
-}
-
-// hasTag reports whether any field of s has the tag.
-func hasTag(s *schema.Schema) bool {
-	for _, f := range s.Fields {
-		if model.HasTag(f) {
-			return true
-		}
-	}
-	return false
 }
 
 func TestTooNarrow_TellsWhetherAColumnTypeHoldsAnID(t *testing.T) {
@@ -179,10 +170,7 @@ func TestNewField_FindsTheWayToSetAFieldOfEachType(t *testing.T) {
 	} {
 		s := parse(t, tt.model)
 		f, err := model.NewField(s.PrioritizedPrimaryField, target)
-		if err != nil {
-			t.Errorf("%v: %v", s, err)
-			continue
-		}
+		testkit.Must(t, err)
 		if got := f.Value(math.MaxInt64); f.Direct != tt.direct || f.Text != tt.text || got != tt.value {
 			t.Errorf("%v: direct %t, text %t, value %#v", s.ModelType, f.Direct, f.Text, got)
 		}

@@ -1,8 +1,6 @@
 package model_test
 
 import (
-	"errors"
-	"strings"
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
@@ -57,9 +55,7 @@ func TestID_NeedsNoTagAsTheSoleKey(t *testing.T) {
 	rows := []chit{{Number: 1}, {Number: 2}}
 	must(t, db.Create(&rows).Error)
 	for _, row := range rows {
-		if l, err := uidplugin.From(db).Locate(t.Context(), row.ID); err != nil || l.Table != "chits" {
-			t.Errorf("%+v: %+v, %v", row, l, err)
-		}
+		plugintest.IsOurs(t, db, "chits", int64(row.ID))
 	}
 	r := receipt{Coupon: &chit{}}
 	must(t, db.Create(&r).Error)
@@ -71,9 +67,8 @@ func TestID_NeedsNoTagAsTheSoleKey(t *testing.T) {
 	if c.ID != 1 {
 		t.Errorf("an explicit autoIncrement got the key %d", c.ID)
 	}
-	if err := func() error { _, err := uidplugin.From(db).NextID(t.Context(), &receipt{}); return err }(); !errors.Is(err, uidplugin.ErrNoField) {
-		t.Errorf("a foreign key counts as a uid field: %v", err)
-	}
+	// A foreign key is no uid field.
+	testkit.IsError(t, plugintest.Second(uidplugin.From(db).NextID(t.Context(), &receipt{})), uidplugin.ErrNoField)
 }
 
 // Without this, every row of a model whose tag was forgotten would have had the key 0: the first insert succeeds.
@@ -102,10 +97,7 @@ func TestID_IsNeverInsertedAsZero(t *testing.T) {
 		"uid:-":           {func(db *gorm.DB) error { return db.Create(&manual{}).Error }, with, "manual.ID of row 0 is 0: its tag leaves the key to the application"},
 		"Unscoped":        {func(db *gorm.DB) error { return db.Unscoped().Create(&manual{}).Error }, with, "manual.ID"},
 	} {
-		err := c.create(c.db)
-		if !errors.Is(err, uidplugin.ErrZeroKey) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) { testkit.IsError(t, c.create(c.db), uidplugin.ErrZeroKey, c.says) })
 	}
 	for _, table := range []string{"chits", "receipts", "grid_cells", "manuals"} {
 		for _, db := range []*gorm.DB{plain, with} {
@@ -125,9 +117,7 @@ func TestID_IsNeverInsertedAsZero(t *testing.T) {
 		"both keys":                 with.Create(&gridCell{Sheet: 1, Place: 2}).Error,
 		"a default of the model":    with.Create(&[]stocked{{Name: "a"}, {Name: "b"}}).Error,
 	} {
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) { must(t, err) })
 	}
 }
 
@@ -141,13 +131,9 @@ func TestID_InAStructWithoutAName(t *testing.T) {
 		ID     uidplugin.ID
 		Number int
 	}
-	if err := db.Table("chits").Create(&row{ID: 9, Number: 1}).Error; err != nil {
-		t.Errorf("a key that is set: %v", err)
-	}
+	must(t, db.Table("chits").Create(&row{ID: 9, Number: 1}).Error)
 	testkit.IsError(t, db.Table("chits").Create(&row{Number: 2}).Error, uidplugin.ErrZeroKey)
-	if n := plugintest.Count(t, db, "chits"); n != 1 {
-		t.Errorf("%d rows", n)
-	}
+	plugintest.Rows(t, 1, db, "chits")
 }
 
 // folder has labels, which it shares with others.
@@ -168,18 +154,12 @@ func TestID_IsNotZeroInJoinTables(t *testing.T) {
 	db := plugintest.Open(t)
 	plugintest.Migrate(t, db, &folder{}, &sticker{})
 	must(t, db.Create(&sticker{Text: "red"}).Error)
-	err := db.Create(&folder{Labels: []sticker{{Text: "red"}, {Text: "blue"}}}).Error
-	if !errors.Is(err, uidplugin.ErrZeroKey) || !strings.Contains(err.Error(), "StickerID of row 0 is 0: a row of the association has no key") {
-		t.Errorf("a row that was there: %v", err)
-	}
-	for _, table := range []string{"folders", "folder_stickers"} {
-		if n := plugintest.Count(t, db, table); n != 0 {
-			t.Errorf("%d rows in %s", n, table)
-		}
-	}
+	testkit.IsError(t, db.Create(&folder{Labels: []sticker{{Text: "red"}, {Text: "blue"}}}).Error,
+		uidplugin.ErrZeroKey, "StickerID of row 0 is 0: a row of the association has no key")
+	plugintest.Rows(t, 0, db, "folders")
+	plugintest.Rows(t, 0, db, "folder_stickers")
 	var red sticker
 	must(t, db.First(&red, "text = ?", "red").Error)
-	if err := db.Create(&folder{Labels: []sticker{red, {Text: "blue"}}}).Error; err != nil || plugintest.Count(t, db, "folder_stickers") != 2 {
-		t.Errorf("a row that was loaded: %v", err)
-	}
+	must(t, db.Create(&folder{Labels: []sticker{red, {Text: "blue"}}}).Error)
+	plugintest.Rows(t, 2, db, "folder_stickers")
 }

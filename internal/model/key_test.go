@@ -2,12 +2,10 @@ package model_test
 
 import (
 	"database/sql/driver"
-	"sync"
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/model"
-	"gorm.io/gorm/schema"
 )
 
 // otherKey is a type of keys that another package declares.
@@ -40,9 +38,7 @@ func TestTagged_KeysNeedNoTag(t *testing.T) {
 		{&ofRoot{}, true, true}, {&ofOther{}, true, true}, {&pointer{}, false, true},
 		{&wrapped{}, false, false}, {&ofDerived{}, false, false}, {&plain{}, false, false},
 	} {
-		s, err := schema.Parse(tt.model, &sync.Map{}, schema.NamingStrategy{})
-		must(t, err)
-		f := s.LookUpField("ID")
+		f := parse(t, tt.model).LookUpField("ID")
 		if _, ok := model.Tagged(f); f == nil || ok != tt.tagged || model.IsKeyType(f) != tt.isKey {
 			t.Errorf("%T: tagged %v, a key %v", tt.model, ok, model.IsKeyType(f))
 		}

@@ -115,40 +115,28 @@ type (
 
 func (*withHook) BeforeSave(*gorm.DB) error { return nil }
 
-// Only such models are tracked when a statement itself has no ON CONFLICT.
-func TestNew_NotesWhoMayAddAnOnConflict(t *testing.T) {
-	t.Parallel()
-
-	for _, tt := range []struct {
-		model         any
-		may, conflict bool
-	}{
-		{&KeyFirst{}, false, false}, {&withHook{}, true, false}, {&withType{}, true, true},
-	} {
-		m, err := newModel(t, tt.model)
-		testkit.Must(t, err)
-		if m.MayConflict != tt.may || (m.Conflict != nil) != tt.conflict {
-			t.Errorf("%T: %t, %v", tt.model, m.MayConflict, m.Conflict)
-		}
-	}
-}
-
-// GORM overwrites the keys of maps unless the key has no default in the database; other models need no copy.
-func TestNew_HasASchemaForMapsIfGORMTakesTheKeyForAutoIncrement(t *testing.T) {
+// Only a model that may add an ON CONFLICT is tracked when a statement itself has none. GORM overwrites the keys of maps if
+// it takes the key for AUTO_INCREMENT; other models need no copy of the schema.
+func TestNew_NotesWhoMayAddAnOnConflictAndWhoseMapsNeedASchema(t *testing.T) {
 	t.Parallel()
 
 	type plain struct {
 		ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
 	}
 	for _, tt := range []struct {
-		model any
-		want  bool
+		model               any
+		may, conflict, maps bool
 	}{
-		{&KeyFirst{}, true}, {&plain{}, false}, {&keyElsewhere{}, false}, {&untagged{}, false}, {&Key[string]{}, false},
+		{&KeyFirst{}, false, false, true}, {&withHook{}, true, false, true}, {&withType{}, true, true, true},
+		{&plain{}, false, false, false}, {&keyElsewhere{}, false, false, false}, {&untagged{}, false, false, false},
+		{&Key[string]{}, false, false, false},
 	} {
 		m, err := newModel(t, tt.model)
 		testkit.Must(t, err)
-		if (m.MapSchema != nil) != tt.want || m.AutoIncrement != tt.want {
+		if m.MayConflict != tt.may || (m.Conflict != nil) != tt.conflict {
+			t.Errorf("%T: %t, %v", tt.model, m.MayConflict, m.Conflict)
+		}
+		if (m.MapSchema != nil) != tt.maps || m.AutoIncrement != tt.maps {
 			t.Errorf("%T: %t, %v", tt.model, m.AutoIncrement, m.MapSchema)
 		}
 	}
