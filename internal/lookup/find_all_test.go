@@ -11,6 +11,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 func TestPluginFindAll_ReturnsTheGoodOnesAndAllErrors(t *testing.T) {
@@ -30,23 +31,19 @@ func TestPluginFindAll_ReturnsTheGoodOnesAndAllErrors(t *testing.T) {
 	unknown := plugintest.At(t, 999, 0)
 	ids := []int64{parts[0].ID, -1, int64(products[0].ID), unknown, parts[2].ID, int64(missing), parts[0].ID, int64(products[1].ID), -2, 1<<63 - 1}
 	rows, err := p.FindAll(t.Context(), uidplugin.IDs(ids...))
-	for _, kind := range []error{uidplugin.ErrNegativeID, uidplugin.ErrUnknownID, uidplugin.ErrFutureID} {
-		if !errors.Is(err, kind) {
-			t.Errorf("the errors\n%v\nlack %v", err, kind)
-		}
-	}
-	saysAll(t, err.Error(), ": -1", ": -2", "999", "9223372036854775807")
+	testkit.IsError(t, err, uidplugin.ErrNegativeID, ": -1", ": -2")
+	testkit.IsError(t, err, uidplugin.ErrUnknownID, "999")
+	testkit.IsError(t, err, uidplugin.ErrFutureID, "9223372036854775807")
 	want := uidplugin.IDs(parts[0].ID, parts[2].ID, int64(products[0].ID))
 	slices.Sort(want)
 	if got := slices.Sorted(maps.Keys(rows)); !slices.Equal(got, want) {
 		t.Errorf("rows of %d, want %d", got, want)
 	}
 
-	if rows, err := p.FindAll(t.Context(), nil); len(rows) != 0 || err != nil {
-		t.Errorf("FindAll of nothing: %v, %v", rows, err)
-	}
-	if rows, err := p.FindAll(t.Context(), []uidplugin.ID{missing}); len(rows) != 0 || err != nil {
-		t.Errorf("FindAll of an id without a row: %v, %v", rows, err)
+	for _, ids := range [][]uidplugin.ID{nil, {missing}} {
+		if rows, err := p.FindAll(t.Context(), ids); len(rows) != 0 || err != nil {
+			t.Errorf("FindAll of %v: %v, %v", ids, rows, err)
+		}
 	}
 }
 
@@ -140,7 +137,5 @@ func TestPluginFindAll_ItsErrorListsTheFirstIDs(t *testing.T) {
 	if all := unwrapped(t, err); len(all) != len(ids) {
 		t.Errorf("it unwraps to %d errors, the last: %v", len(all), all[len(all)-1])
 	}
-	if !errors.Is(err, uidplugin.ErrNoSuchID) {
-		t.Error("it does not wrap ErrNoSuchID")
-	}
+	testkit.IsError(t, err, uidplugin.ErrNoSuchID)
 }

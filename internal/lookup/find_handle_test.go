@@ -10,6 +10,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 )
@@ -135,12 +136,8 @@ func TestPluginFind_RefusesClausesOfTheHandle(t *testing.T) {
 		{db.Omit("ID"), []string{"Omit", "crates.id"}},
 		{built, []string{"WHERE", "Where"}},
 	} {
-		row, err := uidplugin.From(tt.handle).Find(t.Context(), uidplugin.ID(mine.ID))
-		if !errors.Is(err, uidplugin.ErrClause) {
-			t.Errorf("%q: %v, %v", tt.says, row, err)
-			continue
-		}
-		saysAll(t, err.Error(), append(tt.says, "find in crates")...)
+		_, err := uidplugin.From(tt.handle).Find(t.Context(), uidplugin.ID(mine.ID))
+		testkit.IsError(t, err, uidplugin.ErrClause, append(tt.says, "find in crates")...)
 	}
 }
 
@@ -171,12 +168,9 @@ func TestPluginFind_SharesTheHandleWithOthers(t *testing.T) {
 	for range 4 {
 		group.Go(func() {
 			for range 20 {
-				if _, err := p.Find(t.Context(), uidplugin.ID(mine.ID)); err != nil {
-					t.Error(err)
-				}
-				if row, err := p.Find(t.Context(), uidplugin.ID(theirs.ID)); !errors.Is(err, gorm.ErrRecordNotFound) {
-					t.Errorf("of another tenant: %v, %v", row, err)
-				}
+				findsCrate(t, p, mine.ID, "mine")
+				_, err := p.Find(t.Context(), uidplugin.ID(theirs.ID))
+				testkit.IsError(t, err, gorm.ErrRecordNotFound)
 			}
 		})
 	}
@@ -200,14 +194,10 @@ func TestPluginFind_LooksUpThePrimaryKeyOnly(t *testing.T) {
 	must(t, db.Create(&victim).Error)
 	forged := account{Public: victim.ID, Name: "forged"}
 	must(t, db.Create(&forged).Error)
-	if row, err := p.Find(t.Context(), uidplugin.ID(victim.ID)); err != nil || row.(*account).Name != "victim" {
-		t.Errorf("Find: %v, %v", row, err)
-	}
+	finds(t, p, victim.ID, victim)
 	must(t, db.Delete(&victim).Error)
-	_, err := p.Find(t.Context(), uidplugin.ID(victim.ID))
-	plugintest.Only(t, err, gorm.ErrRecordNotFound)
-	_, err = p.Find(t.Context(), uidplugin.ID(victim.Public))
-	plugintest.Only(t, err, gorm.ErrRecordNotFound)
+	plugintest.Only(t, plugintest.Second(p.Find(t.Context(), uidplugin.ID(victim.ID))), gorm.ErrRecordNotFound)
+	plugintest.Only(t, plugintest.Second(p.Find(t.Context(), uidplugin.ID(victim.Public))), gorm.ErrRecordNotFound)
 }
 
 // With a key of several columns, two rows can have one id, as a client that sets its key can see to. Which one it got
@@ -220,9 +210,7 @@ func TestPluginFind_RefusesAnIDThatSeveralRowsShare(t *testing.T) {
 	must(t, p.AutoMigrate(&plugintest.Composite{}))
 	rows := []plugintest.Composite{{Tenant: 1, Name: "a"}, {Tenant: 1, Name: "b"}}
 	must(t, db.Create(&rows).Error)
-	if row, err := p.Find(t.Context(), uidplugin.ID(rows[0].ID)); err != nil || row.(*plugintest.Composite).Name != "a" {
-		t.Errorf("Find: %v, %v", row, err)
-	}
+	finds(t, p, rows[0].ID, rows[0])
 	for tenant := range int64(3) {
 		must(t, db.Create(&plugintest.Composite{Tenant: 2 + tenant, ID: rows[0].ID, Name: "forged"}).Error)
 	}
@@ -232,8 +220,5 @@ func TestPluginFind_RefusesAnIDThatSeveralRowsShare(t *testing.T) {
 		t.Fatalf("FindAll: %v, %v", found, err)
 	}
 	saysAll(t, err.Error(), "composites", uidplugin.ID(rows[0].ID).String(), "Where")
-	p = uidplugin.From(db.Where("tenant = ?", 1))
-	if row, err := p.Find(t.Context(), uidplugin.ID(rows[0].ID)); err != nil || row.(*plugintest.Composite).Name != "a" {
-		t.Errorf("Find with a condition: %v, %v", row, err)
-	}
+	finds(t, uidplugin.From(db.Where("tenant = ?", 1)), rows[0].ID, rows[0])
 }

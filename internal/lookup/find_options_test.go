@@ -6,6 +6,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
 
@@ -55,9 +56,8 @@ func TestOnlyModels_DecideTheTypeOfRows(t *testing.T) {
 		uidplugin.ErrOption:  {uidplugin.OnlyModels(&box{}), uidplugin.OnlyModels(&crate{})},
 		uidplugin.ErrNoField: {uidplugin.OnlyModels(&struct{ Name string }{})},
 	} {
-		if _, err := uidplugin.From(db).Find(t.Context(), uidplugin.ID(mine.ID), options...); !errors.Is(err, want) {
-			t.Errorf("%v: %v", want, err)
-		}
+		_, err := uidplugin.From(db).Find(t.Context(), uidplugin.ID(mine.ID), options...)
+		testkit.IsError(t, err, want)
 	}
 	if _, err := uidplugin.From(db).Find(t.Context(), uidplugin.ID(mine.ID), uidplugin.OnlyModels(17)); err == nil || errors.Is(err, uidplugin.ErrNoSuchID) {
 		t.Errorf("17 is no model: %v", err)
@@ -174,20 +174,16 @@ func TestScoped_RefusesScopesThatCannotHold(t *testing.T) {
 			return tx.Scopes(func(tx *gorm.DB) *gorm.DB { return tx.Where("1 = 1") })
 		},
 	} {
-		if _, err := p.Find(t.Context(), uidplugin.ID(mine.ID), uidplugin.Scoped(scope)); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, err := p.Find(t.Context(), uidplugin.ID(mine.ID), uidplugin.Scoped(scope))
+		t.Run(name, func(t *testing.T) { must(t, err) })
 	}
 	denied := errors.New("denied")
 	deny := uidplugin.Scoped(func(tx *gorm.DB, _ any) *gorm.DB { _ = tx.AddError(denied); return tx })
 	if row, err := p.Find(t.Context(), uidplugin.ID(mine.ID), deny); row != nil || !errors.Is(err, denied) || errors.Is(err, uidplugin.ErrNoSuchID) {
 		t.Errorf("an error of the scope: %v, %v", row, err)
 	}
-	for name, options := range map[string][]uidplugin.FindOption{
-		"nil": {uidplugin.Scoped(nil)}, "twice": {ofTenant(1), ofTenant(1)},
-	} {
-		if _, err := p.Find(t.Context(), uidplugin.ID(mine.ID), options...); !errors.Is(err, uidplugin.ErrOption) {
-			t.Errorf("%s: %v", name, err)
-		}
+	for _, options := range [][]uidplugin.FindOption{{uidplugin.Scoped(nil)}, {ofTenant(1), ofTenant(1)}} {
+		_, err := p.Find(t.Context(), uidplugin.ID(mine.ID), options...)
+		testkit.IsError(t, err, uidplugin.ErrOption)
 	}
 }

@@ -39,9 +39,7 @@ func TestPluginLocate_IsOneStatement(t *testing.T) {
 			plugintest.Expect(mock, unknown)
 			testkit.IsError(t, plugintest.Second(p.Locate(t.Context(), uidplugin.ID(plugintest.At(t, 12, 0)))), uidplugin.ErrUnknownID)
 		}
-		if _, err := p.Locate(t.Context(), 17); !errors.Is(err, uidplugin.ErrNotDecodable) { // without a statement
-			t.Errorf("Locate: %v", err)
-		}
+		testkit.IsError(t, plugintest.Second(p.Locate(t.Context(), 17)), uidplugin.ErrNotDecodable) // without a statement
 	})
 }
 
@@ -54,10 +52,10 @@ func TestPluginLocate_ReportsTheDatabasesError(t *testing.T) {
 	broken.Err = plugintest.ErrBroken
 	plugintest.Expect(mock, broken)
 	l, err := uidplugin.From(db).Locate(t.Context(), uidplugin.ID(plugintest.At(t, 12, 0)))
-	if !errors.Is(err, plugintest.ErrBroken) || errors.Is(err, uidplugin.ErrUnknownID) || l != (uidplugin.Location{}) {
-		t.Fatalf("Locate: %+v, %v", l, err)
+	testkit.IsError(t, err, plugintest.ErrBroken, "uidplugin: locate", "worker id 12")
+	if errors.Is(err, uidplugin.ErrUnknownID) || l != (uidplugin.Location{}) {
+		t.Errorf("Locate: %+v, %v", l, err)
 	}
-	saysAll(t, err.Error(), "uidplugin: locate", "worker id 12")
 }
 
 // listInvoices gives db a plugin that lists invoice, whose worker id is 58.
@@ -79,11 +77,7 @@ func TestPluginFind_IsOneQueryInTheTableOfTheID(t *testing.T) {
 			asks.LooksUp(plugintest.Node(plugintest.NodeRows(), 58, "invoices"), 58),
 			plugintest.Step{SQL: d.SQL(`SELECT * FROM "invoices" WHERE "invoices"."id" = ?`), Args: []driver.Value{id},
 				Rows: sqlmock.NewRows([]string{"id", "total"}).AddRow(id, 99)})
-		row, err := p.Find(t.Context(), uidplugin.ID(id))
-		must(t, err)
-		if got, ok := row.(*plugintest.Invoice); !ok || *got != (plugintest.Invoice{ID: id, Total: 99}) {
-			t.Errorf("Find: %#v", row)
-		}
+		finds(t, p, id, plugintest.Invoice{ID: id, Total: 99})
 	})
 }
 
@@ -99,9 +93,7 @@ func TestPluginFind_PutsTheHandleIntoTheQuery(t *testing.T) {
 		plugintest.Step{SQL: "SELECT `id` FROM `invoices` USE INDEX (a) WHERE (total > ? OR total < ?) AND `invoices`.`id` = ? FOR UPDATE", Args: []driver.Value{5, 2, id},
 			Rows: sqlmock.NewRows([]string{"id"}).AddRow(id)})
 	handle := db.Select("id").Where("total > ?", 5).Or("total < ?", 2).Clauses(clause.Locking{Strength: "UPDATE"}, indexHint{})
-	if row, err := uidplugin.From(handle).Find(t.Context(), uidplugin.ID(id)); err != nil || *row.(*plugintest.Invoice) != (plugintest.Invoice{ID: id}) {
-		t.Errorf("Find: %v, %v", row, err)
-	}
+	finds(t, uidplugin.From(handle), id, plugintest.Invoice{ID: id})
 }
 
 // indexHint is the clause that the package gorm.io/hints adds to a statement.

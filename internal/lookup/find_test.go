@@ -20,25 +20,6 @@ type product struct {
 	Name string
 }
 
-func TestPluginFind_OfARowThatIsNotThere(t *testing.T) {
-	t.Parallel()
-
-	db := plugintest.Open(t)
-	must(t, uidplugin.From(db).AutoMigrate(&product{}))
-	r := product{}
-	must(t, db.Create(&r).Error)
-	p := uidplugin.From(db)
-	id, err := p.NextID(t.Context(), &product{})
-	must(t, err)
-	_, err = p.Find(t.Context(), id)
-	plugintest.Only(t, err, gorm.ErrRecordNotFound, "uidplugin: find")
-
-	must(t, db.Delete(&r).Error)
-	_, err = p.Find(t.Context(), r.ID)
-	plugintest.Only(t, err, gorm.ErrRecordNotFound)
-	plugintest.IsOurs(t, db, "products", int64(r.ID))
-}
-
 // Find knows registered models only, because an id leads to a table, and the rows of the table can be read only with
 // a model.
 func TestPluginFind_KnowsTheModelsThatAreRegistered(t *testing.T) {
@@ -53,8 +34,7 @@ func TestPluginFind_KnowsTheModelsThatAreRegistered(t *testing.T) {
 
 	second := plugintest.File(t, path, nil)
 	p := plugintest.Use(t, second)
-	_, err := p.Find(t.Context(), uidplugin.ID(r.ID))
-	plugintest.Only(t, err, uidplugin.ErrNoModel, "parts")
+	plugintest.Only(t, plugintest.Second(p.Find(t.Context(), uidplugin.ID(r.ID))), uidplugin.ErrNoModel, "parts")
 	must(t, p.Register(t.Context(), &plugintest.Part{}))
 	finds(t, p, r.ID, r)
 	third := plugintest.File(t, path, nil)
@@ -78,15 +58,11 @@ func TestPluginFind_LoadsListedModelsOnly(t *testing.T) {
 		plugintest.Only(t, err, uidplugin.ErrNoModel, fmt.Sprint(id), "uidplugin.New(uidplugin.WithModels(&")
 	}
 	must(t, p.Register(t.Context(), &crate{}))
-	if found, err := p.Find(t.Context(), uidplugin.ID(row.ID)); err != nil || found.(*crate).ID != row.ID {
-		t.Errorf("Find of a listed model: %v, %v", found, err)
-	}
+	findsCrate(t, p, row.ID, "")
 	_, err := p.Find(t.Context(), uidplugin.ID(row.Slips[0].ID))
 	plugintest.Only(t, err, uidplugin.ErrNoModel, "slips")
 	must(t, p.AutoMigrate(&slip{}))
-	if found, err := p.Find(t.Context(), uidplugin.ID(row.Slips[0].ID)); err != nil || found.(*slip).ID != row.Slips[0].ID {
-		t.Errorf("Find of a migrated model: %v, %v", found, err)
-	}
+	finds(t, p, row.Slips[0].ID, row.Slips[0])
 }
 
 // A model that was refused is not listed: Find would read the whole table for it.
@@ -111,9 +87,7 @@ func TestPluginFind_TheRegisteredModelIsWhatFindLoads(t *testing.T) {
 	db, _ := openParts(t)
 	r := sketch{}
 	must(t, db.Create(&r).Error)
-	if row, err := uidplugin.From(db).Find(t.Context(), uidplugin.ID(r.ID)); err != nil || row.(*plugintest.Part).ID != r.ID {
-		t.Errorf("Find: %v, %v", row, err)
-	}
+	finds(t, uidplugin.From(db), r.ID, plugintest.Part{ID: r.ID})
 }
 
 // sketch is another model of the table parts.
@@ -131,9 +105,7 @@ func TestPluginFind_SeesWhatItsTransactionSees(t *testing.T) {
 	defer tx.Rollback()
 	r := plugintest.Part{Name: "nail"}
 	must(t, tx.Create(&r).Error)
-	if row, err := uidplugin.From(tx).Find(t.Context(), uidplugin.ID(r.ID)); err != nil || *row.(*plugintest.Part) != r {
-		t.Errorf("inside: %v, %v", row, err)
-	}
+	finds(t, uidplugin.From(tx), r.ID, r)
 	_, err := uidplugin.From(db).Find(t.Context(), uidplugin.ID(r.ID))
 	plugintest.Only(t, err, gorm.ErrRecordNotFound)
 	must(t, tx.Rollback().Error)
@@ -145,31 +117,34 @@ func TestPluginFind_SeesWhatItsTransactionSees(t *testing.T) {
 func TestErrNoSuchID_IsWrappedByEveryErrorOfAnID(t *testing.T) {
 	t.Parallel()
 
-	db := plugintest.Open(t, uidplugin.WithModels(&plugintest.Part{}))
+	db := plugintest.Open(t, uidplugin.WithModels(&plugintest.Part{}, &product{}))
 	p := uidplugin.From(db)
-	plugintest.Migrate(t, db, &plugintest.Part{}, &plugintest.Article{})
-	r, other := plugintest.Part{}, plugintest.Article{}
-	must(t, errors.Join(db.Create(&r).Error, db.Create(&other).Error))
-	must(t, db.Delete(&r).Error)
+	plugintest.Migrate(t, db, &plugintest.Part{}, &plugintest.Article{}, &product{})
+	r, soft, other := plugintest.Part{}, product{}, plugintest.Article{}
+	must(t, errors.Join(db.Create(&r).Error, db.Create(&soft).Error, db.Create(&other).Error))
+	must(t, errors.Join(db.Delete(&r).Error, db.Delete(&soft).Error))
+	plugintest.IsOurs(t, db, "products", int64(soft.ID))
+	unused, err := p.NextID(t.Context(), &product{})
+	must(t, err)
 	future := plugintest.At(t, 1, 0) | 1<<62
 	for id, precise := range map[uidplugin.ID]error{
-		-1: uidplugin.ErrNegativeID, uidplugin.ID(future): nil, 17: uidplugin.ErrNotDecodable,
-		uidplugin.ID(r.ID): gorm.ErrRecordNotFound, other.ID: uidplugin.ErrNoModel,
+		-1: uidplugin.ErrNegativeID, uidplugin.ID(future): uidplugin.ErrFutureID, 17: uidplugin.ErrNotDecodable,
+		uidplugin.ID(r.ID): gorm.ErrRecordNotFound, soft.ID: gorm.ErrRecordNotFound, unused: gorm.ErrRecordNotFound,
+		other.ID: uidplugin.ErrNoModel,
 	} {
 		_, err := p.Find(t.Context(), id)
+		plugintest.Only(t, err, precise, "uidplugin: ")
 		var one *uidplugin.IDError
-		if !errors.Is(err, uidplugin.ErrNoSuchID) || precise != nil && !errors.Is(err, precise) || !errors.As(err, &one) || one.ID != id {
+		if !errors.Is(err, uidplugin.ErrNoSuchID) || !errors.As(err, &one) || one.ID != id {
 			t.Errorf("Find(%d): %v", id, err)
 		}
 	}
 	for _, id := range []uidplugin.ID{-1, 17, uidplugin.ID(future)} {
-		if _, err := p.Locate(t.Context(), id); !errors.Is(err, uidplugin.ErrNoSuchID) {
-			t.Errorf("Locate(%d): %v", id, err)
-		}
+		testkit.IsError(t, plugintest.Second(p.Locate(t.Context(), id)), uidplugin.ErrNoSuchID)
 	}
-	if _, err := p.Decode(-1); !errors.Is(err, uidplugin.ErrNoSuchID) || !errors.Is(err, uidplugin.ErrNegativeID) {
-		t.Errorf("Decode(-1): %v", err)
-	}
+	_, err = p.Decode(-1)
+	testkit.IsError(t, err, uidplugin.ErrNoSuchID)
+	testkit.IsError(t, err, uidplugin.ErrNegativeID)
 	must(t, db.Migrator().DropTable(&plugintest.Part{}))
 	if _, err := p.Find(t.Context(), uidplugin.ID(r.ID)); err == nil || errors.Is(err, uidplugin.ErrNoSuchID) {
 		t.Errorf("without the table: %v", err)

@@ -1,21 +1,16 @@
 package lookup_test
 
 import (
-	"context"
 	"encoding/json"
 	"testing"
 	"time"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/admin"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/workernode"
 )
-
-type shelved struct {
-	ID   uidplugin.ID
-	Text string
-}
 
 // An id whose session was pruned has a table, a time and a row, and no process: neither an error nor a wrong one.
 func TestPluginLocate_AfterPruning(t *testing.T) {
@@ -25,22 +20,20 @@ func TestPluginLocate_AfterPruning(t *testing.T) {
 	c := testkit.NewClock(time.Now())
 	var first, last uidplugin.ID
 	for _, host := range []string{"web-1", "web-2"} {
-		db := testkit.SQLite{Path: path}.Open(t)
-		must(t, db.Use(uidplugin.New(uidplugin.WithClock(c.Now), uidplugin.WithHost(workernode.Host{Name: host}))))
-		must(t, uidplugin.From(db).AutoMigrate(&shelved{}))
-		row := shelved{Text: host}
+		db := plugintest.File(t, path, nil)
+		p := plugintest.Use(t, db, uidplugin.WithClock(c.Now), uidplugin.WithHost(workernode.Host{Name: host}))
+		must(t, p.AutoMigrate(&plugintest.Article{}))
+		row := plugintest.Article{Name: host}
 		must(t, db.Create(&row).Error)
 		if first == 0 {
 			first = row.ID
 		}
 		last = row.ID
-		must(t, uidplugin.From(db).Close(t.Context()))
+		must(t, p.Close(t.Context()))
 		c.Add(time.Hour)
 	}
-	db := testkit.SQLite{Path: path}.Open(t)
-	must(t, db.Use(uidplugin.New(uidplugin.WithClock(c.Now), uidplugin.WithModels(&shelved{}))))
-	p := uidplugin.From(db)
-	t.Cleanup(func() { _ = p.Close(context.Background()) })
+	db := plugintest.File(t, path, nil)
+	p := plugintest.Use(t, db, uidplugin.WithClock(c.Now), uidplugin.WithModels(&plugintest.Article{}))
 	operator, err := admin.Connect(db, time.Minute, c.Now)
 	must(t, err)
 	must(t, operator.ReadRegistry(t.Context()))
@@ -51,15 +44,15 @@ func TestPluginLocate_AfterPruning(t *testing.T) {
 
 	l, err := p.Locate(t.Context(), first)
 	must(t, err)
-	if l.Session != (workernode.Session{}) || l.Table != "shelveds" || l.Time.IsZero() || l.WorkerID == 0 {
+	if l.Session != (workernode.Session{}) || l.Table != "articles" || l.Time.IsZero() || l.WorkerID == 0 {
 		t.Errorf("%+v", l)
 	}
-	testkit.SaysAll(t, l.String(), "shelveds", "by a process that is not known")
+	testkit.SaysAll(t, l.String(), "articles", "by a process that is not known")
 	text, err := json.Marshal(l)
 	must(t, err)
 	testkit.SaysAll(t, string(text), `"session":{"application":"","host":"","port":""}`)
 	found, err := p.Find(t.Context(), first)
-	if must(t, err); found.(*shelved).Text != "web-1" {
+	if must(t, err); found.(*plugintest.Article).Name != "web-1" {
 		t.Errorf("%+v", found)
 	}
 	if l, err = p.Locate(t.Context(), last); err != nil || l.Session.Host != "web-2" || l.Session.Pruned() {

@@ -63,8 +63,7 @@ func TestPluginLocate_TellsNumbersApartThatAreNoIDs(t *testing.T) {
 			if got != (uidplugin.Location{}) {
 				t.Errorf("Locate: %+v", got)
 			}
-			_, err = p.Find(t.Context(), uidplugin.ID(tt.id))
-			plugintest.Only(t, err, tt.kind)
+			plugintest.Only(t, plugintest.Second(p.Find(t.Context(), uidplugin.ID(tt.id))), tt.kind)
 		})
 	}
 	for name, id := range map[string]int64{
@@ -104,9 +103,7 @@ func TestPluginLocate_RefusesBitsThatTheLayoutDoesNotHave(t *testing.T) {
 		_, err := uidplugin.From(db).Locate(t.Context(), uidplugin.ID(id))
 		plugintest.Only(t, err, uidplugin.ErrUnknownID, "53 bits")
 		testkit.IsError(t, err, generator.ErrLayout)
-		if _, err = uidplugin.From(db).Decode(uidplugin.ID(id)); !errors.Is(err, generator.ErrLayout) {
-			t.Errorf("Decode: %v", err)
-		}
+		testkit.IsError(t, plugintest.Second(uidplugin.From(db).Decode(uidplugin.ID(id))), generator.ErrLayout)
 	}
 	testkit.IsError(t, plugintest.Second(uidplugin.From(db).Decode(-1)), uidplugin.ErrNegativeID)
 }
@@ -126,8 +123,7 @@ func TestPluginLocate_WithAFixedWorkerIDKnowsNoProcess(t *testing.T) {
 	}
 	_, err := p.Locate(t.Context(), uidplugin.ID(plugintest.At(t, 8, 0)))
 	plugintest.Only(t, err, uidplugin.ErrUnknownID, "worker id 8", "7", "WithWorkerID")
-	_, err = p.Find(t.Context(), uidplugin.ID(r.ID))
-	plugintest.Only(t, err, uidplugin.ErrNoModel, "all tables")
+	plugintest.Only(t, plugintest.Second(p.Find(t.Context(), uidplugin.ID(r.ID))), uidplugin.ErrNoModel, "all tables")
 	if s := p.Stats(); s.Space != "" || s.Slot != (workernode.SlotStats{}) {
 		t.Errorf("Stats: %+v", s)
 	}
@@ -154,9 +150,7 @@ func TestPluginLocate_KnowsNewIDsAfterTheClockWasSetBack(t *testing.T) {
 			if parts, err := p.Decode(uidplugin.ID(r.ID)); err != nil || parts.Time.Before(plugintest.Noon) || parts.Time.After(plugintest.Noon.Add(time.Second)) {
 				t.Errorf("%s: Decode: %+v, %v", kind, parts, err)
 			}
-			if _, err := p.Find(t.Context(), uidplugin.ID(r.ID)); err != nil {
-				t.Errorf("%s: Find: %v", kind, err)
-			}
+			finds(t, p, r.ID, r)
 			made = append(made, r.ID)
 		}
 		if found, err := p.FindAll(t.Context(), uidplugin.IDs(made...)); err != nil || len(found) != len(made) {
@@ -179,20 +173,12 @@ func TestPluginLocate_FollowsADatabaseThatLostCommits(t *testing.T) {
 	before := uidplugin.ID(stampedAt(t, 50, l.TimeOf(now-5000)))
 	after := uidplugin.ID(stampedAt(t, 50, l.TimeOf(now-10)))
 	must(t, db.Create(&slip{ID: int64(before)}).Error)
-	if _, err := p.Find(t.Context(), before); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := p.Locate(t.Context(), before); err != nil || got.Table != "slips" {
-		t.Fatalf("%+v, %v", got, err)
-	}
+	finds(t, p, int64(before), slip{ID: int64(before)})
+	plugintest.IsOurs(t, db, "slips", int64(before))
 	must(t, db.Exec(`UPDATE "WORKER_NODE" SET "TABLE_NAME" = 'crates' WHERE "ID" = 50`).Error)
 	must(t, db.Create(&crate{ID: int64(after), Name: "new"}).Error)
-	if got, err := p.Locate(t.Context(), after); err != nil || got.Table != "crates" {
-		t.Errorf("Locate: %+v, %v", got, err)
-	}
-	if row, err := p.Find(t.Context(), after); err != nil || row.(*crate).Name != "new" {
-		t.Errorf("Find: %v, %v", row, err)
-	}
+	plugintest.IsOurs(t, db, "crates", int64(after))
+	findsCrate(t, p, int64(after), "new")
 	if rows, err := p.FindAll(t.Context(), []uidplugin.ID{after}); err != nil || rows[after] == nil {
 		t.Errorf("FindAll: %v, %v", rows, err)
 	}
