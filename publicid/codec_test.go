@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/publicid"
 )
 
@@ -96,9 +98,7 @@ func TestKeys_Rotation(t *testing.T) {
 			}
 		}
 	}
-	if _, err := last.Decode(before); !errors.Is(err, publicid.ErrInvalid) {
-		t.Errorf("without the old key: %v", err)
-	}
+	testkit.IsError(t, plugintest.Second(last.Decode(before)), publicid.ErrInvalid)
 }
 
 // A configuration that is printed or logged as a whole printed the secrets.
@@ -126,9 +126,7 @@ func TestKeys_AreNotPrinted(t *testing.T) {
 		slog.New(slog.NewTextHandler(&out, nil)).Info("a", "v", v)
 		slog.New(slog.NewJSONHandler(&out, nil)).Info("a", "v", v)
 		text, err := json.Marshal(v)
-		if err != nil {
-			t.Error(err)
-		}
+		must(t, err)
 		out.Write(text)
 	}
 	for _, secret := range []string{"secret-", "hush", "115 101 99", "0x73, 0x65", "736563", "0x68", "104 117", "687573", "check:"} {
@@ -145,17 +143,15 @@ func TestKeys_RefusesKeysAndPrefixesThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 
 	for _, keys := range [][][]byte{nil, {nil}, {key(0)[:31]}, {append(key(0), 0)}, {make([]byte, 32)}, {bytes.Repeat([]byte("k"), 32)}, {key(0), key(1), key(0)}} {
-		if _, err := publicid.NewKeys(keys...); !errors.Is(err, publicid.ErrConfig) {
-			t.Errorf("%v: %v", keys, err)
-		}
+		_, err := publicid.NewKeys(keys...)
+		testkit.IsError(t, err, publicid.ErrConfig)
 	}
 	k, err := publicid.NewKeys(key(0))
 	must(t, err)
 	for _, prefix := range []string{"", "_", "a_", "1a", "_a", "A", "a-b", "ä", "a b", strings.Repeat("a", 33)} {
-		if _, err := k.Codec(prefix); !errors.Is(err, publicid.ErrConfig) {
-			t.Errorf("the prefix %q: %v", prefix, err)
-		}
+		testkit.IsError(t, plugintest.Second(k.Codec(prefix)), publicid.ErrConfig)
 	}
+	testkit.IsError(t, plugintest.Second(new(publicid.Keys).Codec("ord")), publicid.ErrConfig) // this panicked
 	for _, prefix := range []string{"a", "order", "a1_b2", strings.Repeat("a", 32)} {
 		c := codec(t, prefix, key(0))
 		if id, err := c.Decode(c.Encode(5)); err != nil || id != 5 || len(c.Encode(5)) != len(prefix)+27 {
@@ -247,15 +243,6 @@ func BenchmarkCodecDecode(b *testing.B) {
 	}
 }
 
-// The zero values panicked.
-func TestKeys_TheZeroValueHasNoCodec(t *testing.T) {
-	t.Parallel()
-
-	if _, err := new(publicid.Keys).Codec("ord"); !errors.Is(err, publicid.ErrConfig) {
-		t.Error(err)
-	}
-}
-
 // The error tells a programmer what is wrong with a text, such as the wrong type of id. It does not tell a changed text
 // from one of another key.
 func TestCodecDecode_TellsWhatIsWrong(t *testing.T) {
@@ -274,8 +261,8 @@ func TestCodecDecode_TellsWhatIsWrong(t *testing.T) {
 		strings.Repeat("x", 1000):            "does not begin",
 	} {
 		_, err := orders.Decode(of)
-		if !errors.Is(err, publicid.ErrInvalid) || !strings.Contains(err.Error(), want) || len(err.Error()) > 200 {
-			t.Errorf("%.50q: %v, want %q", of, err, want)
+		if testkit.IsError(t, err, publicid.ErrInvalid, want); len(fmt.Sprint(err)) > 200 {
+			t.Errorf("the error is long: %v", err)
 		}
 	}
 }

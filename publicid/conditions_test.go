@@ -81,11 +81,8 @@ func TestID_RefusesConditionsWithTexts(t *testing.T) {
 		"a question mark":   db.Where("id <> 1 AND '?' <> ?", 7, "x"),
 		"without arguments": db.Where("id > 0"),
 	} {
-		if err := handle.Session(&gorm.Session{DryRun: true}).Find(&[]plugintest.Pass{}).Error; err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := handle.Session(&gorm.Session{DryRun: true}).Find(&[]plugintest.Pass{}).Error
+		t.Run(name, func(t *testing.T) { must(t, err) })
 	}
-	if n := plugintest.Count(t, db, "passes"); n != 1 {
-		t.Errorf("%d rows are left", n)
-	}
+	plugintest.Rows(t, 1, db, "passes")
 }

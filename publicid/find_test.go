@@ -1,6 +1,7 @@
 package publicid_test
 
 import (
+	"database/sql/driver"
 	"errors"
 	"strings"
 	"testing"
@@ -24,15 +25,15 @@ func TestFind(t *testing.T) {
 	if got, ok := found.(*plugintest.Pass); !ok || got.ID != row.ID || err != nil {
 		t.Errorf("%v, %v", found, err)
 	}
-	for name, err := range map[string]error{
-		"not listed": plugintest.Second(publicid.Find(t.Context(), db, row.Notes[0].ID.String(), uidplugin.OnlyModels(&plugintest.Pass{}))),
-		"a number":   plugintest.Second(publicid.Find(t.Context(), db, uidplugin.ID(row.ID).String())),
-		"no row":     plugintest.Second(publicid.Find(t.Context(), db, (row.ID + 1<<40).String())),
-		"tampered":   plugintest.Second(publicid.Find(t.Context(), db, strings.Replace(row.ID.String(), "tkt_", "tkt_note_", 1))),
+	onlyPasses := uidplugin.OnlyModels(&plugintest.Pass{})
+	for name, text := range map[string]string{
+		"not listed": row.Notes[0].ID.String(),
+		"a number":   uidplugin.ID(row.ID).String(),
+		"no row":     (row.ID + 1<<40).String(),
+		"tampered":   strings.Replace(row.ID.String(), "tkt_", "tkt_note_", 1),
 	} {
-		if !errors.Is(err, uidplugin.ErrNoSuchID) {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, err := publicid.Find(t.Context(), db, text, onlyPasses)
+		t.Run(name, func(t *testing.T) { testkit.IsError(t, err, uidplugin.ErrNoSuchID) })
 	}
 	testkit.IsError(t, plugintest.Second(publicid.Find(t.Context(), plugintest.Bare(t), row.ID.String())), uidplugin.ErrNotRegistered)
 }
@@ -148,5 +149,25 @@ func TestFind_FindsRowsFromBefore(t *testing.T) {
 		if !errors.Is(err, uidplugin.ErrNoSuchID) || !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), " 3") || strings.Contains(err.Error(), " 4") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// A row that the database numbered may be in the table of the id before. A text was refused for the prefix of that
+// table, although its own table had no row.
+func TestFind_DoesNotAskTheTableOfTheIDBefore(t *testing.T) {
+	t.Parallel()
+
+	plugintest.TestKeys()
+	asks := plugintest.Process{SQL: plugintest.Dialects[0].SQL, Slot: 7}
+	db, mock := plugintest.MockedUse(t)
+	plugintest.Expect(mock, asks.Adds(58, "invoices", "pass_notes")...)
+	must(t, uidplugin.From(db).Register(t.Context(), &plugintest.Invoice{}, &plugintest.PassNote{}))
+	id := plugintest.At(t, 58, 2) // after an id with the worker id 56
+	plugintest.Expect(mock, asks.LooksUp(plugintest.Node(plugintest.NodeRows(), 58, "pass_notes"), 58),
+		plugintest.Step{SQL: "SELECT * FROM `pass_notes` WHERE `pass_notes`.`id` = ?", Args: []driver.Value{id}},
+		asks.LooksUp(plugintest.Node(plugintest.NodeRows(), 56, "invoices"), 56))
+	_, err := publicid.Find(t.Context(), db, publicid.ID[plugintest.PassNote](id).String())
+	if !errors.Is(err, gorm.ErrRecordNotFound) || errors.Is(err, publicid.ErrInvalid) {
+		t.Error(err)
 	}
 }

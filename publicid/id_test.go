@@ -67,14 +67,7 @@ func TestID_IsATextOutsideAndANumberInside(t *testing.T) {
 	if stored != int64(row.ID) {
 		t.Errorf("the table has %d, the row %d", stored, int64(row.ID))
 	}
-	var loaded plugintest.Pass
-	must(t, db.Preload("Notes").First(&loaded, row.ID).Error)
-	if loaded.ID != row.ID || len(loaded.Notes) != 2 {
-		t.Errorf("%+v", loaded)
-	}
-	if l, err := uidplugin.From(db).Locate(t.Context(), uidplugin.ID(row.Notes[0].ID)); err != nil || l.Table != "pass_notes" {
-		t.Errorf("%+v, %v", l, err)
-	}
+	plugintest.IsOurs(t, db, "pass_notes", int64(row.Notes[0].ID))
 	if err := plugintest.Bare(t).Create(&row).Error; err == nil || errors.Is(err, uidplugin.ErrZeroKey) { // there is no table
 		t.Errorf("a key that is set: %v", err)
 	}
@@ -117,10 +110,7 @@ func TestID_ReadsItsOwnTextsOnly(t *testing.T) {
 	if id, err := publicid.ParseAny(right); id != 7 || err != nil {
 		t.Errorf("ParseAny: %d, %v", id, err)
 	}
-	var id publicid.ID[plugintest.PassNote]
-	if err := id.Scan("x"); err == nil {
-		t.Error("a column with x was read")
-	}
+	testkit.IsError(t, new(publicid.ID[plugintest.PassNote]).Scan("x"), nil)
 }
 
 // bookA and bookB have one prefix: the texts of one could be read as ids of the other.
@@ -197,27 +187,18 @@ func TestSetKeys_Once(t *testing.T) {
 	same, err := publicid.NewKeys(bytes.Repeat([]byte("0123456789abcdef"), 2))
 	must(t, err)
 	for _, keys := range []*publicid.Keys{keys, same} {
-		if err := publicid.SetKeys(keys); err != nil {
-			t.Errorf("the same keys: %v", err)
-		}
+		must(t, publicid.SetKeys(keys))
 	}
 	more, err := publicid.NewKeys(bytes.Repeat([]byte("fedcba9876543210"), 2), bytes.Repeat([]byte("0123456789abcdef"), 2))
 	must(t, err)
 	for name, keys := range map[string]*publicid.Keys{"other keys": other, "more keys": more, "nil": nil, "no keys": {}} {
-		if err := publicid.SetKeys(keys); !errors.Is(err, publicid.ErrConfig) {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) { testkit.IsError(t, publicid.SetKeys(keys), publicid.ErrConfig) })
 	}
-	bad := publicid.ID[badPrefix](7)
-	if text, err := json.Marshal(bad); !errors.Is(err, publicid.ErrConfig) {
-		t.Errorf("a bad prefix: %s, %v", text, err)
-	}
+	testkit.IsError(t, plugintest.Second(json.Marshal(publicid.ID[badPrefix](7))), publicid.ErrConfig)
 	if text, err := json.Marshal(publicid.ID[*plugintest.Pass](7)); err != nil || !strings.Contains(string(text), "pass_") && !strings.Contains(string(text), "tkt_") {
 		t.Errorf("of a pointer: %s, %v", text, err)
 	}
-	if text, err := json.Marshal(publicid.ID[publicid.Type](7)); !errors.Is(err, publicid.ErrConfig) {
-		t.Errorf("of an interface: %s, %v", text, err)
-	}
+	testkit.IsError(t, plugintest.Second(json.Marshal(publicid.ID[publicid.Type](7))), publicid.ErrConfig) // of an interface
 	var none *gorm.DB
 	testkit.IsError(t, plugintest.Second(publicid.Find(t.Context(), none, "")), uidplugin.ErrNotRegistered)
 }
@@ -236,9 +217,7 @@ func TestID_WithoutKeys(t *testing.T) {
 		return
 	}
 	id := publicid.ID[plugintest.Pass](1234567)
-	if text, err := json.Marshal(id); !errors.Is(err, publicid.ErrConfig) {
-		t.Errorf("%s, %v", text, err)
-	}
+	testkit.IsError(t, plugintest.Second(json.Marshal(id)), publicid.ErrConfig)
 	testkit.IsError(t, json.Unmarshal([]byte(`"tkt_7bhznb3dzqhphb87gmm2kvym2c"`), &id), publicid.ErrConfig)
 	if _, err := publicid.ParseAny("tkt_7bhznb3dzqhphb87gmm2kvym2c"); !errors.Is(err, publicid.ErrConfig) || errors.Is(err, uidplugin.ErrNoSuchID) {
 		t.Errorf("parsed: %v", err)
