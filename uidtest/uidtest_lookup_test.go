@@ -11,7 +11,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/inspector"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/publicid"
 	"github.com/uidplugin/uidplugin/uidtest"
@@ -39,17 +39,11 @@ type (
 	}
 )
 
+// bothModels lists them.
+var bothModels = uidplugin.WithModels(&ticket{}, &guest{})
+
 func (ticket) PublicPrefix() string { return "tic" }
 func (guest) PublicPrefix() string  { return "gst" }
-
-// publicKeys sets the keys of public ids, once for the process.
-var publicKeys = sync.OnceValue(func() error {
-	keys, err := publicid.NewKeys([]byte("0123456789abcdefghijklmnopqrstuv"))
-	if err != nil {
-		return err
-	}
-	return publicid.SetKeys(keys)
-})
 
 // A lookedUp is a database with a ticket, whose id is of the instant at.
 type lookedUp struct {
@@ -65,7 +59,7 @@ type lookedUp struct {
 // openLookedUp opens a database with a plugin and creates the ticket.
 func openLookedUp(t *testing.T, p gorm.Plugin, at time.Time) lookedUp {
 	t.Helper()
-	testkit.Must(t, publicKeys())
+	plugintest.TestKeys()
 	db := open(t, p, &guest{}, &ticket{})
 	row := ticket{Seat: "12F", Guest: guest{Name: "Ada"}}
 	testkit.Must(t, db.Create(&row).Error)
@@ -169,12 +163,9 @@ var withTime = map[string]bool{
 func TestPlugins_LookUpAsInProduction(t *testing.T) {
 	t.Parallel()
 
-	models := uidplugin.WithModels(&ticket{}, &guest{})
-	now := time.Now()
-	p := uidplugin.New(models, uidplugin.WithLogger(nil))
-	production := openLookedUp(t, p, now)
+	production := openLookedUp(t, uidplugin.New(bothModels, uidplugin.WithLogger(nil)), time.Now())
 	defer func() { testkit.Must(t, production.Close(context.Background())) }()
-	fixed, sequential := openLookedUp(t, uidtest.Fixed(noon, models), noon), openLookedUp(t, uidtest.Sequential(models), noon)
+	fixed, sequential := openLookedUp(t, uidtest.Fixed(noon, bothModels), noon), openLookedUp(t, uidtest.Sequential(bothModels), noon)
 	for name, lookup := range lookups {
 		t.Run(name, func(t *testing.T) {
 			want, err := lookup(production)
@@ -235,8 +226,7 @@ func TestFixed_TablesThatShareAWorkerID(t *testing.T) {
 	t.Parallel()
 
 	layout := generator.Layout{TimeBits: 41, WorkerBits: 1, SequenceBits: 4, Tick: time.Millisecond, Epoch: generator.DefaultLayout().Epoch}
-	models := uidplugin.WithModels(&ticket{}, &guest{})
-	l := openLookedUp(t, uidtest.Fixed(noon, models, uidplugin.WithLayout(layout)), noon)
+	l := openLookedUp(t, uidtest.Fixed(noon, bothModels, uidplugin.WithLayout(layout)), noon)
 	for range 20 {
 		row := ticket{Seat: "1A", Guest: guest{Name: "Bob"}}
 		testkit.Must(t, l.db.Create(&row).Error)
@@ -257,11 +247,10 @@ func TestFixed_TablesThatShareAWorkerID(t *testing.T) {
 func TestFixed_LocatesWhatProductionLocates(t *testing.T) {
 	t.Parallel()
 
-	models := uidplugin.WithModels(&ticket{}, &guest{})
 	for name, option := range map[string]uidplugin.Option{
 		"WithOneWorkerID": uidplugin.WithOneWorkerID(), "WithWorkerID": uidplugin.WithWorkerID(7),
 	} {
-		l := openLookedUp(t, uidtest.Fixed(noon, models, option), noon)
+		l := openLookedUp(t, uidtest.Fixed(noon, bothModels, option), noon)
 		where, err := l.Locate(t.Context(), l.id)
 		if err != nil || where.Table != "" || where.Session.Host == "" {
 			t.Errorf("%s: the id is of %v, %v", name, where, err)
@@ -270,7 +259,7 @@ func TestFixed_LocatesWhatProductionLocates(t *testing.T) {
 		testkit.IsError(t, err, uidplugin.ErrNoModel, "serves all tables")
 	}
 
-	l := openLookedUp(t, uidtest.Fixed(noon, models), noon)
+	l := openLookedUp(t, uidtest.Fixed(noon, bothModels), noon)
 	earlier := ticket{ID: l.row.ID + 5, Seat: "3C", GuestID: l.row.GuestID}
 	testkit.Must(t, l.db.Create(&earlier).Error)
 	row, err := l.Find(t.Context(), uidplugin.ID(earlier.ID))
@@ -293,14 +282,13 @@ func TestFixed_LocatesWhatProductionLocates(t *testing.T) {
 func TestFixed_FindsRowsOfAnotherTime(t *testing.T) {
 	t.Parallel()
 
-	models := uidplugin.WithModels(&ticket{}, &guest{})
-	today := openLookedUp(t, uidtest.Fixed(noon, models), noon)
+	today := openLookedUp(t, uidtest.Fixed(noon, bothModels), noon)
 	pool, err := today.db.DB()
 	testkit.Must(t, err)
 	earlier, err := gorm.Open(&sqlite.Dialector{Conn: pool}, &gorm.Config{})
 	testkit.Must(t, err)
 	yesterday := noon.AddDate(0, 0, -1)
-	testkit.Must(t, earlier.Use(uidtest.Fixed(yesterday, models)))
+	testkit.Must(t, earlier.Use(uidtest.Fixed(yesterday, bothModels)))
 	row := ticket{Seat: "12F", Guest: guest{Name: "Ada"}}
 	testkit.Must(t, earlier.Create(&row).Error)
 	before := lookedUp{today.Plugin, t.Context(), today.db, yesterday, row, uidplugin.ID(row.ID), row.ID.String()}
@@ -336,7 +324,7 @@ func TestFixed_Segments(t *testing.T) {
 func TestSequential_FindOfAPublicIDWithALargeKey(t *testing.T) {
 	t.Parallel()
 
-	l := openLookedUp(t, uidtest.Sequential(uidplugin.WithModels(&ticket{}, &guest{})), noon)
+	l := openLookedUp(t, uidtest.Sequential(bothModels), noon)
 	large := ticket{ID: 1 << 50, Seat: "9D", GuestID: l.row.GuestID}
 	testkit.Must(t, l.db.Create(&large).Error)
 	row, err := publicid.Find(t.Context(), l.db, large.ID.String())

@@ -3,6 +3,7 @@ package uidtest_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -22,12 +23,8 @@ func TestSequential_EachTableCountsFromOne(t *testing.T) {
 
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := openOn(t, d.Open(t, nil), uidtest.Sequential(), &author{}, &book{}, &label{})
-		create := func(value any) {
-			t.Helper()
-			testkit.Must(t, db.Create(value).Error)
-		}
 		one := author{Books: []book{{Title: "a"}, {Title: "b"}}, Tags: []label{{}, {}}}
-		create(&one)
+		testkit.Must(t, db.Create(&one).Error)
 		batch := []author{{}, {Books: []book{{Title: "c"}}}, {}}
 		testkit.Must(t, db.CreateInBatches(&batch, 2).Error)
 		fields := map[string]any{"name": "of a map"}
@@ -60,31 +57,27 @@ func TestSequential_ContinuesAboveKeysOfTheApplication(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		mine := uidplugin.WithSource("mine", nothing)
 		db := openOn(t, d.Open(t, nil), uidtest.Sequential(mine), &author{}, &book{}, &label{}, &numbers{})
-		create := func(value any) {
-			t.Helper()
-			testkit.Must(t, db.Create(value).Error)
-		}
 		mixed := []author{{ID: 1}, {}, {ID: 5}, {}}
-		create(&mixed)
+		testkit.Must(t, db.Create(&mixed).Error)
 		with := author{
 			Books: []book{{Model: gorm.Model{ID: 7}, Title: "a"}, {Title: "b"}},
 			Tags:  []label{{ID: "3"}, {}, {ID: "none"}},
 		}
-		create(&with)
+		testkit.Must(t, db.Create(&with).Error)
 		fields := map[string]any{"id": 20}
 		testkit.Must(t, db.Model(&author{}).Create(&fields).Error)
 		last := author{ID: 12}
 		testkit.Must(t, db.Save(&last).Error)
 		last.ID = 0
-		create(&last)
+		testkit.Must(t, db.Create(&last).Error)
 		got := fmt.Sprintln(mixed[1].ID > 5, mixed[3].ID > mixed[1].ID, with.Books[1].ID, with.Tags[1].ID, last.ID)
 		if want := "true true 8 4 21\n"; got != want {
 			t.Errorf("ids\n\t%s, want\n\t%s", got, want)
 		}
 
-		create(&numbers{ID: 10, Small: 20})
+		testkit.Must(t, db.Create(&numbers{ID: 10, Small: 20}).Error)
 		row := numbers{}
-		create(&row)
+		testkit.Must(t, db.Create(&row).Error)
 		if row.ID <= 10 || row.Small != 21 || row.Large != 2 {
 			t.Errorf("the row is %+v", row)
 		}
@@ -105,14 +98,11 @@ func TestSequential_NoIDAboveTheLargestKey(t *testing.T) {
 	if last.ID != math.MaxInt64 {
 		t.Errorf("the last id is %d", last.ID)
 	}
-	for range 2 {
+	ownKey := open(t, uidtest.Sequential(), &row{})
+	testkit.Must(t, ownKey.Create(&row{ID: math.MaxInt64}).Error)
+	for _, db := range []*gorm.DB{db, db, ownKey} {
 		testkit.IsError(t, db.Create(&row{}).Error, generator.ErrTimeExhausted, "rows has the largest key, 9223372036854775807")
 	}
-
-	// The application sets the largest key itself.
-	db = open(t, uidtest.Sequential(), &row{})
-	testkit.Must(t, db.Create(&row{ID: math.MaxInt64}).Error)
-	testkit.IsError(t, db.Create(&row{}).Error, generator.ErrTimeExhausted, "rows has the largest key, 9223372036854775807")
 }
 
 // As dbresolver opens its replicas. GORM initializes the plugins in any order then. So a key of the application was
@@ -167,7 +157,7 @@ func TestSequential_ConcurrentCreates(t *testing.T) {
 
 	const callers, rounds = 8, 15
 	db := open(t, uidtest.Sequential(), &author{}, &book{})
-	ids := make(chan uint, callers*rounds*3)
+	ledger := testkit.NewLedger(t)
 	var wg sync.WaitGroup
 	for range callers {
 		wg.Go(func() {
@@ -177,26 +167,14 @@ func TestSequential_ConcurrentCreates(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				ids <- one.ID
-				ids <- two[0].ID
-				ids <- two[1].ID
+				ledger.Add("authors", int64(one.ID), int64(two[0].ID), int64(two[1].ID))
 			}
 		})
 	}
 	wg.Wait()
-	close(ids)
-	var all []uint
-	for id := range ids {
-		all = append(all, id)
-	}
-	slices.Sort(all)
-	for i, id := range all {
-		if id != uint(i+1) {
-			t.Fatalf("the id at position %d is %d", i, id)
-		}
-	}
-	if len(all) != callers*rounds*3 {
-		t.Errorf("%d ids", len(all))
+	all := slices.Sorted(maps.Keys(ledger.Tables()))
+	if n := callers * rounds * 3; len(all) != n || all[0] != 1 || all[n-1] != int64(n) {
+		t.Errorf("%d numbers, from %d to %d", len(all), all[0], all[len(all)-1])
 	}
 }
 
