@@ -234,5 +234,7 @@ func TestBufferedNext_EndsWithItsContext(t *testing.T) {
 		if _, err := g.Next(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 51*time.Millisecond {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
+		_, err := g.Next(ctx) // which has ended
+		testkit.IsError(t, err, context.DeadlineExceeded)
 	})
 }
