@@ -122,11 +122,7 @@ func (r *running) stop(t *testing.T) {
 // eventually waits until a condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for begun := time.Now(); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(begun) > time.Minute {
-			t.Fatal("waited in vain until " + what)
-		}
-	}
+	testkit.Eventually(t, what, time.Minute, holds)
 }
 
 func effects(t *testing.T, db *gorm.DB, consumer string) (ids []int64) {

@@ -30,14 +30,16 @@ func SaysAll(tb testing.TB, message string, words ...string) {
 	}
 }
 
-// Eventually calls done every 2 ms until it returns true. After timeout it ends the test with why, the awaited
-// condition. Call it on the test's goroutine.
+// Eventually calls done until it returns true: every 2 ms at first, and every 50 ms after some seconds, because done may
+// ask a database. After timeout it ends the test with why, the awaited condition. Call it on the test's goroutine.
 func Eventually(tb testing.TB, why string, timeout time.Duration, done func() bool) {
 	tb.Helper()
-	for begin := time.Now(); !done(); time.Sleep(2 * time.Millisecond) {
-		if time.Since(begin) > timeout {
+	for begin := time.Now(); !done(); {
+		took := time.Since(begin)
+		if took > timeout {
 			tb.Fatalf("waited %v in vain: %s", timeout, why)
 		}
+		time.Sleep(min(max(2*time.Millisecond, took/50), 50*time.Millisecond))
 	}
 }
 
