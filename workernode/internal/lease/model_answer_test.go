@@ -271,9 +271,6 @@ func (w *modelWorld) grant(s *modelState, p uint8, l Slot, q *modelStatement, af
 	if m.anyClock {
 		now = min(now, l.Granted+1)
 	}
-	if m.anyFence {
-		l.Fence = l.Granted
-	}
 	joined := l.contiguous(now)
 	l.NoteRenewal(c, now)
 	from := granted + 1

@@ -5,19 +5,19 @@ package lease
 
 // A modelMutant is a rule that a process breaks.
 type modelMutant struct {
-	anyFence, anyClock, usesGap, noSendCheck           bool
-	grantsWhenSent, grantsInDoubt, adopts, skipsRead   bool
-	laterClock                                         bool
-	beginAnyClock, beginNotAboveGranted                bool
-	beginNotAboveFence                                 bool
-	beginHidesLeftovers, beginEndsAtFence              bool
-	reclaimAnyClock, reclaimNoFence, reclaimHolderOnly bool
-	renewNoVersion, noFence, versionOfRead             bool
-	keepGrants, keepCounts, keepLowers                 bool
-	ignoresRegress, checksInMemory, checkRaises        bool
-	reselectsAtOnce, reselectsAnyVersion               bool
-	addAlone, startEarly, ignoresStart                 bool
-	noFloor, noEnd, twoInFlight, notReadBack           bool
+	anyClock, usesGap, noSendCheck                   bool
+	grantsWhenSent, grantsInDoubt, adopts, skipsRead bool
+	laterClock                                       bool
+	beginAnyClock, beginNotAboveGranted              bool
+	beginNotAboveFence                               bool
+	beginHidesLeftovers                              bool
+	reclaimAnyClock, reclaimHolderOnly               bool
+	renewNoVersion, versionOfRead                    bool
+	keepGrants, keepCounts, keepLowers               bool
+	ignoresRegress, checkRaises                      bool
+	reselectsAtOnce, reselectsAnyVersion             bool
+	addAlone, startEarly, ignoresStart               bool
+	noFloor, noEnd, twoInFlight, notReadBack         bool
 }
 
 func (w *modelWorld) process(s *modelState, p uint8, visit modelVisitor) {
@@ -211,21 +211,18 @@ func (w *modelWorld) decide(s *modelState, p, c uint8, l Slot, visit modelVisito
 func (w *modelWorld) next(s *modelState, p uint8, l Slot, wk *Needs, c int64) Action {
 	m := &w.mutant
 	action, _ := wk.Next(&l, w.params(), c)
-	if action != DoSlot || !l.Held || l.InDoubt || l.Regressed || s.procs[p].hole() {
+	if action != DoSlot || !l.Held || l.InDoubt || l.Regressed || s.procs[p].holed {
 		return action
 	}
 	if m.anyClock || m.noSendCheck {
 		c = min(c, l.Granted+1)
 	}
-	if m.anyFence || m.noSendCheck {
+	if m.noSendCheck {
 		l.Granted = l.Fence
 	}
 	other, _ := wk.Next(&l, w.params(), c)
 	return other
 }
-
-// hole reports whether a grant was found to leave a gap.
-func (x *modelProc) hole() bool { return x.holed }
 
 // missing returns the worker ids to add.
 func (x *modelProc) missing() (list modelList, n uint8) {

@@ -28,8 +28,6 @@ func (w *modelWorld) slotStep(s *modelState, p, c uint8, l Slot, visit modelVisi
 				ch.Least = 1
 			case m.beginNotAboveFence:
 				ch.Least = l.Granted + 1
-			case m.beginEndsAtFence:
-				ch.Before = l.Fence
 			}
 			return ch
 		}, visit)
@@ -82,7 +80,7 @@ func (w *modelWorld) read(s *modelState, p uint8, visit modelVisitor) {
 			l.InDoubt = false
 			x.lease = modelLeaseOf(l)
 			e.what = "does not read"
-		case !l.NoteRow(row, r.exists != 0, modelTokens[x.token]) || l.Regressed && m.checksInMemory:
+		case !l.NoteRow(row, r.exists != 0, modelTokens[x.token]):
 			x.lose(l)
 			e.what = "reads that its slot is lost"
 		default:

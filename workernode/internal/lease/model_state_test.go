@@ -163,7 +163,7 @@ type modelProc struct {
 	wants       uint8     // bits 1 and 2: worker ids of tables 1 and 2; bit 0: a second lane of table 1
 	uses        modelList // by worker id: a table, modelFree + table; 0: it has not got it
 	starts      modelList // worker.start
-	holed       bool      // see hole
+	holed       bool      // a grant was found to leave a gap
 	mustReread  bool      // workerRows.mustReread
 	doing       uint8     // what it has decided, and not yet sent: an action, or modelAllocates
 	avoid       bool      // workerRows.atLeast

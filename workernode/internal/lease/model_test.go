@@ -26,7 +26,7 @@ import (
 // -v, the tests print how far they searched, and how each mutant fails. This searches everything, in minutes and less
 // than 8 GB:
 //
-//	go test ./workernode -run TestSlotLease -v -timeout 0 -model.deep
+//	go test ./workernode/internal/lease -run TestSlotLease -v -timeout 0 -model.deep
 //
 // A stamp stands for all ids of a tick. All that is granted is stamped at once, because nothing
 // can forbid it later. A crash needs no step: it is a process that does nothing more.
@@ -126,20 +126,6 @@ func TestSlotLease_ModelFindsEveryMutant(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			if r := c.explore(t, limit); r.fault == 0 {
 				t.Errorf("no state of %d is bad; it should be found after about %d", r.states, c.found)
-			}
-		})
-	}
-}
-
-// Without one of these rules, other rules still keep the world safe.
-func TestSlotLease_SafeWithoutRedundantRules(t *testing.T) {
-	if !*modelDeep {
-		t.Skip("only with -model.deep")
-	}
-	for _, c := range modelRedundant(modelSafeWorlds()) {
-		t.Run(c.name, func(t *testing.T) {
-			if r := c.explore(t, modelLimit(c.limit)); r.fault != 0 {
-				t.Errorf("%s: the rule is needed after all", modelFaults[r.fault])
 			}
 		})
 	}

@@ -32,7 +32,6 @@ type modelWorld struct {
 	alters             bool // the database may keep the FENCE that a transaction compares, and acknowledge another
 	fromReplica        bool // ids are resolved from the replica, too
 	noTable, noSession bool // these properties are left out
-	duplicate          bool // a session of its own that stands in the way is a fault
 	mutant             modelMutant
 }
 
@@ -43,12 +42,11 @@ const (
 	modelWrongProcess
 	modelOverflow
 	modelStuck
-	modelDuplicate
 )
 
 var modelFaults = [...]string{"", "a tick is stamped twice with one worker id", "a tick up to FLOOR_TICK is stamped",
 	"an id resolves to a wrong table", "an id resolves to a wrong process", "more sessions than the model can hold",
-	"a process does not come to stamp again", "a session of the process has the same START_TICK"}
+	"a process does not come to stamp again"}
 
 func (s *modelState) blame(fault uint8) {
 	if s.fault == 0 {
@@ -217,7 +215,7 @@ func (w *modelWorld) matches(s *modelState, q *modelStatement) bool {
 	free := q.kind == modelReclaim
 	return r.exists != 0 && r.holder == c.holder &&
 		(r.version == c.version || m.renewNoVersion && !free || m.reclaimHolderOnly && free) &&
-		(r.fence == c.fence || m.noFence || (m.reclaimNoFence || m.reclaimHolderOnly) && free)
+		(r.fence == c.fence || m.reclaimHolderOnly && free)
 }
 
 // execute carries out a statement, or commits a transaction, and reports whether it changed
@@ -273,9 +271,6 @@ func (w *modelWorld) insertSession(s *modelState, q *modelStatement) bool {
 			return true
 		}
 		if l[i].start == c.first-1 {
-			if w.duplicate && l[i].holder == c.newHolder && q.kind == modelBegin {
-				s.blame(modelDuplicate)
-			}
 			return false
 		}
 	}

@@ -198,18 +198,3 @@ func modelMutants(safe modelCases) (l modelCases) {
 	wrong("queue-two", "two-in-flight-queue", 729_473, func(x *m) { x.twoInFlight = true })
 	return l
 }
-
-// modelRedundant are mutants that are safe all the same: other rules make up for what they lack.
-func modelRedundant(safe modelCases) (l modelCases) {
-	wrong := func(of, name string, change func(*modelWorld)) {
-		w := safe.named(of).world
-		change(&w)
-		l.safe(name, 40_000, w)
-	}
-	wrong("lossy-unsure", "begin-BEFORE-is-FENCE", func(w *modelWorld) { w.mutant.beginEndsAtFence = true })
-	wrong("lossy-unsure", "contiguous-at-any-FENCE", func(w *modelWorld) { w.mutant.anyFence = true })
-	wrong("lossy", "reclaim-without-FENCE", func(w *modelWorld) { w.mutant.reclaimNoFence = true })
-	wrong("lossy-calm", "no-FENCE-compared", func(w *modelWorld) { w.mutant.noFence = true })
-	wrong("lossy-calm", "check-in-memory", func(w *modelWorld) { w.mutant.checksInMemory = true })
-	return l
-}
