@@ -10,7 +10,6 @@ type Table struct {
 	Key     string
 }
 
-// Parse reads the file of a dialect.
 func Parse(dialect string) (list []Table, err error) {
 	tables, err := parse(dialect)
 	for _, t := range tables {

@@ -10,7 +10,6 @@ import (
 	"github.com/uidplugin/uidplugin/migrations"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
-	"gorm.io/gorm/utils/tests"
 )
 
 // begin inserts the row of WORKER_REGISTRY, with a layout.
@@ -59,14 +58,6 @@ func TestCreateFunctions_RefusesATransaction(t *testing.T) {
 		testkit.IsError(t, migrations.CreateFunctions(t.Context(), tx), nil, "migrations: ", "transaction")
 		return nil
 	}))
-}
-
-func TestCreateFunctions_RefusesAnUnknownDialect(t *testing.T) {
-	t.Parallel()
-
-	db, err := gorm.Open(tests.DummyDialector{}, &gorm.Config{ConnPool: &pool{}})
-	must(t, err)
-	testkit.IsError(t, migrations.CreateFunctions(t.Context(), db), errors.ErrUnsupported, `"dummy"`)
 }
 
 func TestFunctionStatementsFor_RefusesWhatItDoesNotKnow(t *testing.T) {

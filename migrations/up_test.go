@@ -2,7 +2,6 @@ package migrations_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -11,24 +10,23 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/migrations"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
-	"gorm.io/gorm/utils/tests"
 )
 
 var must, saysAll = testkit.Must, testkit.SaysAll
 
-// A pool keeps the statements that go through it, and fails those that fail says.
-type pool struct {
-	gorm.ConnPool
+// A tap keeps the statements of the code under test, and fails those that fail says.
+type tap struct {
 	mu   sync.Mutex
 	list []string
 	fail func(statement string) error
 }
 
-func (p *pool) note(statement string) error {
+func (p *tap) before(_ context.Context, statement string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.list = append(p.list, statement)
@@ -36,20 +34,6 @@ func (p *pool) note(statement string) error {
 		return nil
 	}
 	return p.fail(statement)
-}
-
-func (p *pool) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if err := p.note(query); err != nil {
-		return nil, err
-	}
-	return p.ConnPool.ExecContext(ctx, query, args...)
-}
-
-func (p *pool) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if err := p.note(query); err != nil {
-		return nil, err
-	}
-	return p.ConnPool.QueryContext(ctx, query, args...)
 }
 
 // handle returns a handle on a SQLite file, for the test itself.
@@ -60,21 +44,12 @@ func handle(tb testing.TB, path string, options ...string) *gorm.DB {
 
 // open returns two handles on a new database: one for the test, and one with a pool of its own for the code under
 // test.
-func open(tb testing.TB) (*gorm.DB, *gorm.DB, *pool) {
+func open(tb testing.TB) (*gorm.DB, *gorm.DB, *tap) {
 	tb.Helper()
-	db := handle(tb, testkit.SQLitePath(tb))
-	d, p := node(tb, db)
-	return db, d, p
-}
-
-func node(tb testing.TB, db *gorm.DB) (*gorm.DB, *pool) {
-	tb.Helper()
-	p := &pool{ConnPool: db.Config.ConnPool}
-	config := *db.Config
-	config.ConnPool = p
-	copied := *db
-	copied.Config = &config
-	return &copied, p
+	path, p := testkit.SQLitePath(tb), &tap{}
+	d := handle(tb, path)
+	plugintest.Tapped(d, p.before)
+	return handle(tb, path), d, p
 }
 
 // shape returns the columns and indexes of the tables, as SQLite describes them.
@@ -173,12 +148,12 @@ func TestUp_NeedsOnlyTheRightToReadWhereNothingIsMissing(t *testing.T) {
 
 	path := filepath.Join(t.TempDir(), "test.db")
 	byHand(t, handle(t, path))
-	d, _ := node(t, handle(t, path, "mode=ro"))
+	d := handle(t, path, "mode=ro")
 	must(t, migrations.Up(t.Context(), d))
 
 	path = filepath.Join(t.TempDir(), "empty.db")
 	must(t, handle(t, path).Exec("CREATE TABLE t (a)").Error)
-	d, _ = node(t, handle(t, path, "mode=ro"))
+	d = handle(t, path, "mode=ro")
 	err := migrations.Up(t.Context(), d)
 	testkit.IsError(t, err, workernode.ErrTable, "migrations: WORKER_NODE", "manually", "sqlite.sql", "right", "readonly")
 }
@@ -255,27 +230,23 @@ func TestUp_DoesNotForgetAnIndexThatItCouldNotCreate(t *testing.T) {
 	t.Parallel()
 
 	for _, start := range []string{"empty", "UidGenerator"} {
-		t.Run(start, func(t *testing.T) {
-			t.Parallel()
-
-			db, d, p := open(t)
-			if start == "UidGenerator" {
-				uidGenerator(t, db)
+		db, d, p := open(t)
+		if start == "UidGenerator" {
+			uidGenerator(t, db)
+		}
+		broken := errors.New("the disk is full")
+		p.fail = func(s string) error {
+			if strings.HasPrefix(s, "CREATE INDEX") {
+				return broken
 			}
-			broken := errors.New("the disk is full")
-			p.fail = func(s string) error {
-				if strings.HasPrefix(s, "CREATE INDEX") {
-					return broken
-				}
-				return nil
-			}
-			testkit.IsError(t, migrations.Up(t.Context(), d), broken)
-			p.fail = nil
-			must(t, migrations.Up(t.Context(), d))
-			if !slices.ContainsFunc(shape(t, db), func(l string) bool { return strings.Contains(l, "IDX_WORKER_NODE_SLOT") }) {
-				t.Error("the index is missing")
-			}
-		})
+			return nil
+		}
+		testkit.IsError(t, migrations.Up(t.Context(), d), broken)
+		p.fail = nil
+		must(t, migrations.Up(t.Context(), d))
+		if !slices.ContainsFunc(shape(t, db), func(l string) bool { return strings.Contains(l, "IDX_WORKER_NODE_SLOT") }) {
+			t.Errorf("%s: the index is missing", start)
+		}
 	}
 }
 
@@ -295,10 +266,10 @@ func TestUp_AcceptsWhatAnotherProcessHasCreated(t *testing.T) {
 	must(t, migrations.Up(t.Context(), d))
 }
 
-func TestUp_RefusesAnUnknownDialect(t *testing.T) {
+func TestMigrations_RefuseAnUnknownDialect(t *testing.T) {
 	t.Parallel()
 
-	db, err := gorm.Open(tests.DummyDialector{}, &gorm.Config{ConnPool: &pool{}})
-	must(t, err)
+	db := plugintest.Nowhere(t)
 	testkit.IsError(t, migrations.Up(t.Context(), db), errors.ErrUnsupported)
+	testkit.IsError(t, migrations.CreateFunctions(t.Context(), db), errors.ErrUnsupported, `"dummy"`)
 }
