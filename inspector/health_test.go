@@ -70,6 +70,5 @@ func TestHealthHandler_SaysWhetherThePluginIsHealthy(t *testing.T) {
 	if status, _ := get(t, HealthHandler(testkit.SQLite{}.Open(t)), "/ready"); status != http.StatusServiceUnavailable {
 		t.Errorf("without the plugin: %d", status)
 	}
-	_, body := get(t, s.handler, "/")
-	testkit.SaysAll(t, words(body), "The plugin is closed: this process makes no more ids.")
+	shows(t, s.handler, http.StatusOK, "/", "The plugin is closed: this process makes no more ids.")
 }

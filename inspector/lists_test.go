@@ -70,8 +70,7 @@ func TestSlots_ArePaged(t *testing.T) {
 	}
 	_, body := get(t, s.handler, "/slots?after=1002")
 	testkit.SaysAll(t, body, `<a href="slots">First page</a>`, `<a href="slots?after=1006" rel="next">Next page</a>`)
-	_, body = get(t, s.handler, "/slots?after=9999")
-	testkit.SaysAll(t, words(body), "There are no slots above 9999.")
+	shows(t, s.handler, http.StatusOK, "/slots?after=9999", "There are no slots above 9999.")
 }
 
 func TestTables_ArePaged(t *testing.T) {
@@ -95,8 +94,7 @@ func TestTables_ArePaged(t *testing.T) {
 	if len(ids) != len(nodes) || !slices.IsSorted(ids) || !tables["accounts"] || !tables["orders"] {
 		t.Errorf("%v of %d; %v", ids, len(nodes), tables)
 	}
-	_, body := get(t, s.handler, "/tables")
-	testkit.SaysAll(t, words(body), "In this process", "accounts cached 1", "assigned")
+	shows(t, s.handler, http.StatusOK, "/tables", "In this process", "accounts cached 1", "assigned")
 }
 
 // A sessionsJSON is what the JSON of sessions has, as far as it is tested.
@@ -146,11 +144,9 @@ func TestSessions_ArePaged(t *testing.T) {
 	if pages != 11 || len(slices.CompactFunc(from, time.Time.Equal)) != 61 || !descending {
 		t.Errorf("%d pages: %v", pages, from)
 	}
-	_, body := get(t, s.handler, "/sessions")
-	testkit.SaysAll(t, words(body), "Not drawn: more than 50 earlier sessions of slot 1004: show them",
+	shows(t, s.handler, http.StatusOK, "/sessions", "Not drawn: more than 50 earlier sessions of slot 1004: show them",
 		"Not shown: more than 50 earlier sessions of slot 1004")
-	_, body = get(t, s.handler, "/sessions?slot=1004&before=2018-01-01T00:00:00.103Z")
-	testkit.SaysAll(t, words(body), "that began before 2018-01-01 00:00:00.103", "First page")
+	shows(t, s.handler, http.StatusOK, "/sessions?slot=1004&before=2018-01-01T00:00:00.103Z", "that began before 2018-01-01 00:00:00.103", "First page")
 }
 
 // SQLite keeps whatever other programs write. The other databases have numbers of 64 bits and texts.

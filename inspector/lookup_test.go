@@ -83,12 +83,10 @@ func TestLookup_ReadsWhatPeoplePaste(t *testing.T) {
 	}
 }
 
-// A ticket has a public key.
 type ticket struct{ ID publicid.ID[ticket] }
 
 func (ticket) PublicPrefix() string { return "tkt" }
 
-// A coupon has another one.
 type coupon struct{ ID publicid.ID[coupon] }
 
 func (coupon) PublicPrefix() string { return "cpn" }
