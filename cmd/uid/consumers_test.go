@@ -16,6 +16,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/admin"
 	"github.com/uidplugin/uidplugin/internal/follow"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
@@ -23,8 +24,7 @@ import (
 // consumersOf returns the output of "uid follow consumers --json".
 func consumersOf(t *testing.T, r runner, code int) (list []admin.Consumer) {
 	t.Helper()
-	got := r.run("follow", "consumers", "--json")
-	got.want(t, code)
+	got := r.run("follow", "consumers", "--json").want(t, code)
 	for decoder := json.NewDecoder(strings.NewReader(got.out)); decoder.More(); {
 		var c admin.Consumer
 		must(t, decoder.Decode(&c))
@@ -103,15 +103,12 @@ func TestConsumers_NeedNoIDSpace(t *testing.T) {
 	})
 }
 
-// The commands work on a consumer that runs.
 func TestConsumers_ARunningOneObeys(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		ids := shop(t, d.Open(t, nil), "web-1", "first", "second")
 		r, db := runner{t: t, dsn: dsn(d)}, d.Open(t, nil)
-		p := uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(&order{}))
-		must(t, db.Use(p))
-		t.Cleanup(func() { _ = p.Close(context.Background()) })
+		plugintest.Use(t, db, uidplugin.WithModels(&order{}))
 		must(t, public.Enable(t.Context(), db, &order{}, public.WithSlack(20*time.Millisecond)))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

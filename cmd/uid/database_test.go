@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"net"
 	"strings"
 	"testing"
@@ -44,8 +43,7 @@ func TestReadRegistry_NamesWithRegistryOnlyWithoutTheTable(t *testing.T) {
 		r.run("status").want(t, exitFailed, "no id space", "WithRegistry")
 		shop(t, db, "web-1")
 		exec(`ALTER TABLE "WORKER_REGISTRY" RENAME COLUMN "LAYOUT" TO "L"`)(t, db)
-		got := r.run("status")
-		if got.want(t, exitFailed, "LAYOUT"); strings.Contains(got.err, "WithRegistry") {
+		if got := r.run("status").want(t, exitFailed, "LAYOUT"); strings.Contains(got.err, "WithRegistry") {
 			t.Errorf("%s", got.err)
 		}
 	})
@@ -54,9 +52,7 @@ func TestReadRegistry_NamesWithRegistryOnlyWithoutTheTable(t *testing.T) {
 // --timeout limits every statement, so a locked table costs the doctor one check, and not its report.
 func TestQuery_EndsWhenATableIsLocked(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db := d.Open(t, nil)
-		shop(t, db, "web-1", "first")
+	eachShop(t, func(t *testing.T, d *testkit.Database, db *gorm.DB, r runner) {
 		pool, err := db.DB()
 		must(t, err)
 		conn, err := pool.Conn(t.Context())
@@ -70,8 +66,7 @@ func TestQuery_EndsWhenATableIsLocked(t *testing.T) {
 		must(t, err)
 		free := time.AfterFunc(20*time.Second, func() { _ = conn.Close() }) // so that a failure ends
 		defer free.Stop()
-		r := runner{t: t, dsn: dsn(d)}
-		r.run("doctor", "--timeout", "1s", "--ignore", strings.Join(ofServers, ",")).want(t, exitFailed,
+		r.doctor("--timeout", "1s").want(t, exitFailed,
 			"not checked: keys", "orders", "no answer within 1s", "12 checks, 0 findings, 1 not done")
 		_, err = conn.ExecContext(t.Context(), unlock)
 		must(t, err)
@@ -90,19 +85,13 @@ type shards struct {
 func newShards(t *testing.T, registry, other *testkit.Database, name string) shards {
 	t.Helper()
 	s := shards{registry: registry, other: other, db: other.Open(t, nil), name: name}
-	options := []uidplugin.Option{uidplugin.WithRegistry(registry.Open(t, nil)), uidplugin.WithLogger(nil)}
+	options := []uidplugin.Option{uidplugin.WithRegistry(registry.Open(t, nil))}
 	if name != "" {
 		options = append(options, uidplugin.WithDatabaseName(name))
 	} else if s.name = other.Schema; other.Path != "" {
 		s.name += "." + other.Path
 	}
-	p := uidplugin.New(options...)
-	must(t, s.db.Use(p))
-	must(t, p.AutoMigrate(&order{}))
-	o := order{Text: "elsewhere"}
-	must(t, s.db.Create(&o).Error)
-	must(t, p.Close(context.Background()))
-	s.id = o.ID
+	s.id = shopWith(t, s.db, options, "elsewhere")[0]
 	return s
 }
 
@@ -141,14 +130,13 @@ func TestCommands_ReadADatabaseOfTheSameServer(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		s := newShards(t, d, d.Elsewhere(t), "")
 		r := runner{t: t, dsn: dsn(d)}
-		ignore := strings.Join(ofServers, ",")
-		r.run("doctor", "--ignore", ignore).want(t, exitOK, "0 findings, 0 not done")
+		r.doctor().want(t, exitOK, "0 findings, 0 not done")
 		// Another server may have a database of this name. Formerly the row was looked for there without a warning.
 		r.run("where", "--row", s.id.String()).want(t, exitOK, "row, of the database "+s.name+" on this server", "elsewhere")
 		must(t, s.db.Exec("DELETE FROM orders").Error)
 		r.run("where", "--row", s.id.String()).want(t, exitWrong, "if "+s.name+" is on another server, pass --database "+s.name+"=DSN")
 		must(t, s.db.Exec("INSERT INTO orders (id, text) VALUES (1600000000000000000, 'of Discord')").Error)
-		r.run("doctor", "--ignore", ignore).want(t, exitWrong, admin.CodeKeyAhead, "largest key of "+s.name+".orders")
+		r.doctor().want(t, exitWrong, admin.CodeKeyAhead, "largest key of "+s.name+".orders")
 	}, "mariadb", "mysql", "postgres")
 }
 
@@ -159,14 +147,8 @@ func TestCommands_NameTheSchema(t *testing.T) {
 		here, there := d, d.Elsewhere(t)
 		ids := map[string]uidplugin.ID{}
 		for _, of := range []*testkit.Database{here, there} {
-			db := of.Open(t, nil)
-			p := uidplugin.New(uidplugin.WithSchema(of.Current()), uidplugin.WithLogger(nil))
-			must(t, db.Use(p))
-			must(t, p.AutoMigrate(&order{}))
-			o := order{Text: of.Current()}
-			must(t, db.Create(&o).Error)
-			must(t, p.Close(context.Background()))
-			ids[of.Current()] = o.ID
+			name := of.Current()
+			ids[name] = shopWith(t, of.Open(t, nil), []uidplugin.Option{uidplugin.WithSchema(name)}, name)[0]
 		}
 		r := runner{t: t, dsn: dsn(d)}
 		r.run("status").want(t, exitFailed, "--schema", here.Current(), there.Current())

@@ -23,9 +23,8 @@ func TestDoctor_ComparesRegions(t *testing.T) {
 			regional(t, db, n, of, "first")
 			return db, runner{t: t, dsn: dsn(other)}
 		}
-		ignore := strings.Join(ofServers, ",")
 		compare := func(a, b runner) result {
-			return a.run("doctor", "--ignore", ignore, "--region", b.dsn)
+			return a.doctor("--region", b.dsn)
 		}
 		_, a := begin(0, 2)
 		_, b := begin(1, 2)
@@ -33,7 +32,7 @@ func TestDoctor_ComparesRegions(t *testing.T) {
 		_, whole := begin(0, 1)
 		compare(a, b).want(t, exitOK, "12 checks, 0 findings, 0 not done")
 		compare(a, f).want(t, exitOK)
-		a.run("doctor", "--ignore", ignore, "--region", b.dsn, "--region", f.dsn).want(t, exitOK)
+		a.doctor("--region", b.dsn, "--region", f.dsn).want(t, exitOK)
 		for _, tt := range []struct {
 			a, b runner
 			says string
@@ -70,11 +69,10 @@ func TestDoctor_FindsARegionThatBeganTooLow(t *testing.T) {
 		odb := other.Open(t, nil)
 		regional(t, odb, 1, 2, "elsewhere") // gets worker id 1025 and slot 1
 		o := runner{t: t, dsn: dsn(other)}
-		ignore := []string{"doctor", "--ignore", strings.Join(ofServers, ",")}
-		o.run(ignore...).want(t, exitOK)
+		o.doctor().want(t, exitOK)
 		fix := ""
 		for _, both := range [][2]runner{{r, o}, {o, r}} {
-			got := both[0].run(append(ignore, "--region", both[1].dsn)...)
+			got := both[0].doctor("--region", both[1].dsn)
 			got.want(t, exitWrong, "has 2 worker ids up to 1029 and 2 slots up to 5, which ",
 				" will give out again: NEXT_ID is 1027 and NEXT_SLOT is 3", "1 worker id, the first 1025, belong", "2 findings")
 			_, fix, _ = strings.Cut(got.out, "Run in ")
@@ -82,7 +80,7 @@ func TestDoctor_FindsARegionThatBeganTooLow(t *testing.T) {
 		_, fix, _ = strings.Cut(fix, ": ")
 		fix, _, _ = strings.Cut(fix, ";")
 		must(t, odb.Exec(fix).Error)
-		r.run(append(ignore, "--region", o.dsn)...).want(t, exitWrong, "1 worker id, the first 1025, belong", "1 finding,")
+		r.doctor("--region", o.dsn).want(t, exitWrong, "1 worker id, the first 1025, belong", "1 finding,")
 		got := regions(t, o.run("region", "--json"))
 		if got[0].NextID != 1031 || got[0].NextSlot != 7 || list[1].NextID != 1031 {
 			t.Errorf("%+v", got)
@@ -99,8 +97,7 @@ func TestDoctor_IsNotMisledByReplicatedRows(t *testing.T) {
 		regional(t, db, 0, 2, "first")
 		tick := generator.DefaultLayout().TickAt(time.Now())
 		for slot, age := range []int64{0, 3_600_000, 30 * 24 * 3_600_000} {
-			exec(fmt.Sprintf(`INSERT INTO "WORKER_SLOT" ("ID", "LAYOUT", "REUSABLE", "FENCE", "VERSION", "HOLDER", "SEEN_TICK",
-				"APPLICATION", "HOST_NAME", "PORT", "REGION")
+			exec(fmt.Sprintf(slotRow+`, "REGION")
 				VALUES (%d, '1-41-18-4/1ms@1514764800', 1, %d, 1, 'far', %d, 'far', 'h', 'p', 1)`,
 				2*slot+1, tick-age+9000, tick-age),
 				fmt.Sprintf(nodeRow+`, "SLOT", "LAYOUT", "TABLE_NAME", "START_TICK")
@@ -108,13 +105,12 @@ func TestDoctor_IsNotMisledByReplicatedRows(t *testing.T) {
 					2*slot+1501, 2*slot+1, tick))(t, db)
 		}
 		r := runner{t: t, dsn: dsn(d)}
-		r.run("doctor", "--ignore", strings.Join(ofServers, ",")).want(t, exitOK)
+		r.doctor().want(t, exitOK)
 		r.run("status").want(t, exitOK,
 			"region      0 of 2", "1 of 130559 given out, 0.1 a day", "slots       4, 1 free, 3 remote")
 		r.run("slots").want(t, exitOK, "SLOT  REGION  STATE ", "\n2     0       free ", "\n1     1       remote ")
 		for state, n := range map[string]int{"live": 0, "expired": 0, "overdue": 0, "free": 1, "remote": 3} {
-			got := r.run("slots", "--json", "--state", state)
-			if got.want(t, exitOK); strings.Count(got.out, "\n") != n {
+			if got := r.run("slots", "--json", "--state", state).want(t, exitOK); strings.Count(got.out, "\n") != n {
 				t.Errorf("%s: %s", state, got.out)
 			}
 		}
@@ -129,10 +125,9 @@ func TestDoctor_IsNotMisledByReplicatedRows(t *testing.T) {
 		}
 		// A slot of the own region above NEXT_SLOT is another registry's, also if it is of another number.
 		for _, region := range []int{0, 1} {
-			exec(fmt.Sprintf(`INSERT INTO "WORKER_SLOT" ("ID", "LAYOUT", "REUSABLE", "FENCE", "VERSION", "HOLDER", "SEEN_TICK",
-				"APPLICATION", "HOST_NAME", "PORT", "REGION")
+			exec(fmt.Sprintf(slotRow+`, "REGION")
 				VALUES (40, 'l', 1, %[1]d, 1, '', %[1]d, 'far', 'h', 'p', %[2]d)`, tick, region))(t, db)
-			got := r.run("doctor", "--ignore", strings.Join(ofServers, ","))
+			got := r.doctor()
 			got.want(t, exitWrong, admin.CodeRegionShared, "have 1 slot up to 40", "because NEXT_SLOT is 4:", "1 finding,")
 			exec(`DELETE FROM "WORKER_SLOT" WHERE "ID" = 40`)(t, db)
 		}

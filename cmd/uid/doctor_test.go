@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/admin"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
@@ -27,7 +27,11 @@ type sickness struct {
 
 var onMySQL, onPostgres = []string{"mariadb", "mysql"}, []string{"postgres"}
 
-const nodeRow = `INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE"`
+// Statements that insert a row, without the end of their lists of columns.
+const (
+	slotRow = `INSERT INTO "WORKER_SLOT" ("ID", "LAYOUT", "REUSABLE", "FENCE", "VERSION", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT"`
+	nodeRow = `INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE"`
+)
 
 // giveOut moves the counters of the registry above the rows that tests insert.
 const giveOut = `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 10000, "NEXT_SLOT" = 1000`
@@ -68,9 +72,7 @@ var sicknesses = []sickness{
 		words: []string{"1 worker id up to 1025 and 1 slot up to 1", "NEXT_ID is 1025 and NEXT_SLOT is 1", "uid doctor --region"}},
 	{code: admin.CodeSlotUnheld, spoil: exec(
 		giveOut,
-		`INSERT INTO "WORKER_SLOT" ("ID", "LAYOUT", "REUSABLE", "FENCE", "VERSION", "HOLDER", "SEEN_TICK",
-		"APPLICATION", "HOST_NAME", "PORT")
-		VALUES (7, '1-41-18-4/1ms@1514764800', 1, 1000, 1, '', 1000, 'o''ld', 'h', 'p')`,
+		slotRow+`) VALUES (7, '1-41-18-4/1ms@1514764800', 1, 1000, 1, '', 1000, 'o''ld', 'h', 'p')`,
 		nodeRow+`, "SLOT", "TABLE_NAME", "LAYOUT")
 		VALUES (1700, 'h', 'p', 1, '2026-01-01', 7, 'orders', '1-41-18-4/1ms@1514764800')`,
 	),
@@ -136,8 +138,7 @@ func TestDoctor_FindsEachInADatabaseMadeForIt(t *testing.T) {
 				if s.code == admin.CodeLayoutEnd {
 					ignore = append(ignore, admin.CodeSlotUnheld) // 61 years later
 				}
-				result := r.run("doctor", "--json", "--ignore", strings.Join(ignore, ","))
-				result.want(t, exitWrong)
+				result := r.run("doctor", "--json", "--ignore", strings.Join(ignore, ",")).want(t, exitWrong)
 				var got admin.Finding
 				must(t, json.Unmarshal([]byte(strings.SplitN(result.out, "\n", 2)[0]), &got))
 				if got.Code != s.code || strings.Count(result.out, "\n") != 1 || got.Fix == "" && got.Advice == "" {
@@ -163,7 +164,7 @@ func TestDoctor_FindsEachInADatabaseMadeForIt(t *testing.T) {
 func TestDoctor_FindsNothingInAHealthyDatabase(t *testing.T) {
 	t.Parallel()
 	eachShop(t, func(t *testing.T, d *testkit.Database, db *gorm.DB, r runner) {
-		r.run("doctor", "--ignore", strings.Join(ofServers, ",")).want(t, exitOK, "12 checks, 0 findings, 0 not done")
+		r.doctor().want(t, exitOK, "12 checks, 0 findings, 0 not done")
 		found := r.run("doctor", "--json")
 		if found.code == exitFailed {
 			t.Errorf("%+v", found)
@@ -182,19 +183,18 @@ func TestDoctor_StatementsFixTogether(t *testing.T) {
 		if d.Name == "postgres" {
 			kind = "SERIAL PRIMARY KEY"
 		}
-		must(t, db.Exec("CREATE TABLE orders (id "+kind+", text TEXT)").Error)
-		must(t, db.Exec("INSERT INTO orders (text) VALUES ('from before')").Error)
+		exec("CREATE TABLE orders (id "+kind+", text TEXT)", "INSERT INTO orders (text) VALUES ('from before')")(t, db)
 		exec(giveOut, nodeRow+`, "SLOT", "TABLE_NAME", "LAYOUT")
 			VALUES (1700, 'h', 'p', 1, '2026-01-01', 1, 'orders', '1-41-18-4/1ms@1514764800')`)(t, db)
 		r := runner{t: t, dsn: dsn(d)}
-		result := r.run("doctor", "--json", "--ignore", strings.Join(ofServers, ","))
+		result := r.doctor("--json")
 		result.want(t, exitWrong, admin.CodeKeyNarrow, admin.CodeKeyNumbered)
 		for line := range strings.Lines(result.out) {
 			var got admin.Finding
 			must(t, json.Unmarshal([]byte(line), &got))
 			must(t, db.Exec(got.Fix).Error)
 		}
-		r.run("doctor", "--ignore", strings.Join(ofServers, ",")).want(t, exitOK)
+		r.doctor().want(t, exitOK)
 	}, "mariadb", "mysql", "postgres")
 }
 
@@ -209,12 +209,11 @@ func TestDoctor_LeavesKeysAloneThatAreNoIDs(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
-		p := uidplugin.New(uidplugin.WithLogger(nil))
-		must(t, db.Use(p))
+		p := plugintest.Use(t, db)
 		must(t, p.AutoMigrate(&ticket{}))
 		must(t, db.Create(&ticket{}).Error)
 		must(t, p.Close(t.Context()))
-		runner{t: t, dsn: dsn(d)}.run("doctor", "--ignore", strings.Join(ofServers, ",")).want(t, exitOK)
+		runner{t: t, dsn: dsn(d)}.doctor().want(t, exitOK)
 	})
 }
 
@@ -227,7 +226,7 @@ func TestDoctor_KeepsRowsThatUidGeneratorNumbers(t *testing.T) {
 		shop(t, db, "web-1", "first")
 		exec("ALTER TABLE WORKER_NODE MODIFY ID BIGINT NOT NULL AUTO_INCREMENT",
 			nodeRow+`) VALUES (262144, 'java', '1', 1, '2024-02-29')`)(t, db)
-		result := runner{t: t, dsn: dsn(d)}.run("doctor", "--ignore", strings.Join(ofServers, ","))
+		result := runner{t: t, dsn: dsn(d)}.doctor()
 		result.want(t, exitWrong, admin.CodeNodeOutside, "1 to 262143", "Keep the rows", "docs/from-uidgenerator.md")
 		if strings.Contains(result.out, "DELETE") {
 			t.Error(result.out)
@@ -238,11 +237,8 @@ func TestDoctor_KeepsRowsThatUidGeneratorNumbers(t *testing.T) {
 // A check that cannot run is reported, and the others run. Without a finding the exit code is 2.
 func TestDoctor_SaysWhatItCouldNotCheck(t *testing.T) {
 	t.Parallel()
-	d := testkit.Engine{Name: "sqlite"}.New(t)
-	db := d.Open(t, nil)
-	shop(t, db, "web-1", "first")
+	_, db, r := sqliteShop(t)
 	must(t, db.Exec(`DROP TABLE "WORKER_SLOT"`).Error)
-	r := runner{t: t, dsn: dsn(d)}
 	r.run("doctor").want(t, exitFailed, "not checked: slots: ", "no such table: main.WORKER_SLOT", "12 checks, 0 findings")
 	r.run("doctor", "--json").want(t, exitFailed, `{"check":"slots","error":"`)
 	must(t, db.Exec(`UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 262144`).Error)
@@ -253,16 +249,11 @@ func TestDoctor_SaysWhatItCouldNotCheck(t *testing.T) {
 // Free slots of an application with live slots are no finding, because processes will hold them again.
 func TestDoctor_FreeSlotsOfALiveApplication(t *testing.T) {
 	t.Parallel()
-	d := testkit.Engine{Name: "sqlite"}.New(t)
-	db := d.Open(t, nil)
-	shop(t, db, "web-1", "first")
+	_, db, r := sqliteShop(t)
 	exec(
 		giveOut,
-		`INSERT INTO "WORKER_SLOT" ("ID", "LAYOUT", "REUSABLE", "FENCE", "VERSION", "HOLDER", "SEEN_TICK",
-		"APPLICATION", "HOST_NAME", "PORT")
-		VALUES (7, 'l', 1, 1000, 1, '', 1000, 'shop', 'h', 'p'), (8, 'l', 0, 1000, 1, '', 1000, 'disposable', 'h', 'p')`,
+		slotRow+`) VALUES (7, 'l', 1, 1000, 1, '', 1000, 'shop', 'h', 'p'), (8, 'l', 0, 1000, 1, '', 1000, 'disposable', 'h', 'p')`,
 	)(t, db)
-	r := runner{t: t, dsn: dsn(d)}
 	r.run("doctor").want(t, exitOK)
 	r.now = func() time.Time { return time.Now().Add(30 * 24 * time.Hour) }
 	r.run("doctor").want(t, exitWrong, admin.CodeSlotUnheld, `application "shop" has held its 2 slots`)
@@ -305,9 +296,7 @@ func TestDoctor_KnowsTablesOfAnyName(t *testing.T) {
 			must(t, db.Exec(row, worker, name).Error)
 		}
 		r := runner{t: t, dsn: dsn(d)}
-		ignore := strings.Join(ofServers, ",")
-		sick := r.run("doctor", "--json", "--ignore", ignore)
-		sick.want(t, exitWrong)
+		sick := r.doctor("--json").want(t, exitWrong)
 		found := map[string]int{}
 		for line := range strings.Lines(sick.out) {
 			var f admin.Finding
@@ -325,6 +314,6 @@ func TestDoctor_KnowsTablesOfAnyName(t *testing.T) {
 			}
 			must(t, db.Exec("INSERT INTO "+quoted+" VALUES ("+id.String()+", 'raw')").Error)
 		}
-		r.run("doctor", "--ignore", ignore).want(t, exitOK, "0 findings, 0 not done")
+		r.doctor().want(t, exitOK, "0 findings, 0 not done")
 	}, "mariadb", "mysql", "postgres")
 }

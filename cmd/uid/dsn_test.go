@@ -155,8 +155,7 @@ func TestConnect_HidesThePasswordOfWhatItCannotRead(t *testing.T) {
 func TestConnect_SQLiteRefusesChanges(t *testing.T) {
 	t.Parallel()
 
-	d := testkit.Engine{Name: "sqlite"}.New(t)
-	shop(t, d.Open(t, nil), "web-1", "first")
+	d, _, _ := sqliteShop(t)
 	for _, path := range []string{d.Schema, "sqlite:" + d.Schema, "file:" + d.Schema,
 		"file:" + d.Schema + "?_pragma=cache_size(10)",
 	} {

@@ -12,6 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
@@ -21,7 +22,6 @@ var must = testkit.Must
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"uid": main}) }
 
-// An order is a row of the application.
 type order struct {
 	ID    uidplugin.ID
 	Text  string
@@ -29,13 +29,17 @@ type order struct {
 	Total *int
 }
 
-// shop is an application that makes orders. It returns their ids.
-func shop(t testing.TB, db *gorm.DB, host string, texts ...string) (ids []uidplugin.ID) {
+// shop is an application on a host that makes orders. It returns their ids.
+func shop(t testing.TB, db *gorm.DB, host string, texts ...string) []uidplugin.ID {
 	t.Helper()
-	must(t, db.Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithHost(workernode.Host{
-		Name: host, Port: "8080", Kind: workernode.Container, Application: "shop",
-	}))))
-	p := uidplugin.From(db)
+	h := workernode.Host{Name: host, Port: "8080", Kind: workernode.Container, Application: "shop"}
+	return shopWith(t, db, []uidplugin.Option{uidplugin.WithHost(h)}, texts...)
+}
+
+// shopWith is shop with other options.
+func shopWith(t testing.TB, db *gorm.DB, options []uidplugin.Option, texts ...string) (ids []uidplugin.ID) {
+	t.Helper()
+	p := plugintest.Use(t, db, options...)
 	must(t, p.AutoMigrate(&order{}))
 	for _, text := range texts {
 		o := order{Text: text, Data: []byte{0, 255}}
@@ -49,10 +53,30 @@ func shop(t testing.TB, db *gorm.DB, host string, texts ...string) (ids []uidplu
 // eachShop runs a test on all engines, or on some, in a shop with one order.
 func eachShop(t *testing.T, f func(*testing.T, *testkit.Database, *gorm.DB, runner), engines ...string) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db := d.Open(t, nil)
-		shop(t, db, "web-1", "first")
-		f(t, d, db, runner{t: t, dsn: dsn(d)})
+		db, r := shopIn(t, d)
+		f(t, d, db, r)
 	}, engines...)
+}
+
+// shopIn makes a shop with one order in a database.
+func shopIn(t *testing.T, d *testkit.Database) (*gorm.DB, runner) {
+	t.Helper()
+	db := d.Open(t, nil)
+	return db, runner{t: t, dsn: dsn(d), id: shop(t, db, "web-1", "first")[0]}
+}
+
+// sqliteShop makes a shop with one order in a database of SQLite.
+func sqliteShop(t *testing.T) (*testkit.Database, *gorm.DB, runner) {
+	t.Helper()
+	d := testkit.Engine{Name: "sqlite"}.New(t)
+	db, r := shopIn(t, d)
+	return d, db, r
+}
+
+func number(t *testing.T, db *gorm.DB, query string, args ...any) (n int64) {
+	t.Helper()
+	must(t, db.Raw(query, args...).Scan(&n).Error)
+	return n
 }
 
 // exec runs statements that name columns in double quotes.
@@ -78,6 +102,7 @@ type result struct {
 type runner struct {
 	t     testing.TB
 	dsn   string
+	id    uidplugin.ID // of the order of eachShop
 	stdin string
 	env   map[string]string
 	now   func() time.Time // nil means time.Now
@@ -100,13 +125,20 @@ func (r runner) run(args ...string) result {
 	return result{code, out.String(), err.String()}
 }
 
-// want checks the exit code, and that the output has each of words.
-func (r result) want(t testing.TB, code int, words ...string) {
+// doctor runs the doctor, which ignores the settings of the server.
+func (r runner) doctor(args ...string) result {
+	r.t.Helper()
+	return r.run(append([]string{"doctor", "--ignore", strings.Join(ofServers, ",")}, args...)...)
+}
+
+// want checks the exit code, and that the output has each of words. It returns the result.
+func (r result) want(t testing.TB, code int, words ...string) result {
 	t.Helper()
 	if r.code != code {
 		t.Errorf("exit code %d, want %d; output:\n%s%s", r.code, code, r.out, r.err)
 	}
 	testkit.SaysAll(t, r.out+r.err, words...)
+	return r
 }
 
 // dsn returns the data source name of a database as a user writes it.
@@ -153,7 +185,6 @@ func TestRun_ExitCodes(t *testing.T) {
 	}
 }
 
-// Each command on SQLite.
 func TestScripts_SQLite(t *testing.T) {
 	t.Parallel()
 	runScripts(t, "testdata/script", testkit.Engine{Name: "sqlite"}.New(t))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
@@ -20,8 +21,7 @@ func TestNext_KnowsATableByAllItsNames(t *testing.T) {
 			spellings = []string{"ORDERS", "main.orders", "orders"}
 		}
 		for _, table := range spellings {
-			made := r.run("next", table)
-			made.want(t, exitOK)
+			made := r.run("next", table).want(t, exitOK)
 			r.run("where", "--json", strings.TrimSpace(made.out)).want(t, exitOK, `"table":"orders"`)
 		}
 	})
@@ -33,9 +33,8 @@ func TestNext_MakesIDsForADatabaseElsewhere(t *testing.T) {
 
 	registry, shard := testkit.Engine{Name: "sqlite"}.New(t), testkit.Engine{Name: "sqlite"}.New(t)
 	db := shard.Open(t, nil)
-	p := uidplugin.New(uidplugin.WithRegistry(registry.Open(t, nil)), uidplugin.WithDatabaseName("shard-1"),
-		uidplugin.WithModels(&order{}), uidplugin.WithLogger(nil))
-	must(t, db.Use(p))
+	p := plugintest.Use(t, db, uidplugin.WithRegistry(registry.Open(t, nil)), uidplugin.WithDatabaseName("shard-1"),
+		uidplugin.WithModels(&order{}))
 	must(t, p.AutoMigrate(&order{}))
 	must(t, db.Create(&order{Text: "first"}).Error)
 	r := runner{t: t, dsn: dsn(registry)}
@@ -47,12 +46,10 @@ func TestNext_MakesIDsForADatabaseElsewhere(t *testing.T) {
 	r.run("next", "nosuch", "--database", "shard-1="+dsn(shard)).want(t, exitFailed,
 		`the table "shard-1.nosuch" does not exist`)
 	for _, args := range [][]string{{"next", "shard-1.orders"}, {"next", "orders", "--database", "shard-1=" + dsn(shard)}} {
-		made := r.run(args...)
-		made.want(t, exitOK)
+		made := r.run(args...).want(t, exitOK)
 		r.run("where", strings.TrimSpace(made.out)).want(t, exitOK, "table      orders\n", "shard-1")
 	}
-	made := r.run("next", "orders", "--database", "shard-1", "--json")
-	made.want(t, exitOK)
+	made := r.run("next", "orders", "--database", "shard-1", "--json").want(t, exitOK)
 	var id struct{ ID uidplugin.ID }
 	must(t, json.Unmarshal([]byte(made.out), &id))
 	must(t, db.Exec("INSERT INTO orders (id, text) VALUES (?, 'raw')", id.ID).Error)
@@ -60,7 +57,6 @@ func TestNext_MakesIDsForADatabaseElsewhere(t *testing.T) {
 	if must(t, err); found.(*order).Text != "raw" {
 		t.Errorf("%+v", found)
 	}
-	must(t, p.Close(context.Background()))
 }
 
 // A name as "uid tables" writes it stands for the table of the other database, even if this server has such a database.
@@ -69,8 +65,7 @@ func TestNext_OfADatabaseOfTheSameServer(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		s := newShards(t, d, d.Elsewhere(t), "")
 		r := runner{t: t, dsn: dsn(d)}
-		made := r.run("next", s.name+".orders")
-		made.want(t, exitOK)
+		made := r.run("next", s.name+".orders").want(t, exitOK)
 		r.run("where", "--json", strings.TrimSpace(made.out)).want(t, exitOK, `"database":"`+s.name+`","table":"orders"`)
 		if got := r.run("tables"); strings.Count(got.out, "orders") != 1 {
 			t.Errorf("a table that does not exist was registered:\n%s", got.out)
@@ -78,7 +73,6 @@ func TestNext_OfADatabaseOfTheSameServer(t *testing.T) {
 	}, "mariadb", "mysql", "postgres")
 }
 
-// A job has a key of a segment.
 type job struct {
 	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:segment"`
 }
@@ -88,14 +82,12 @@ func TestNext_RefusesTablesWithKeysOfASegment(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
-		p := uidplugin.New(uidplugin.WithLogger(nil))
-		must(t, db.Use(p))
+		p := plugintest.Use(t, db)
 		must(t, p.AutoMigrate(&job{}))
 		must(t, db.Create(&job{}).Error)
 		must(t, p.Close(context.Background()))
-		must(t, db.Exec("CREATE TABLE old (id BIGINT PRIMARY KEY)").Error)
-		must(t, db.Exec("CREATE TABLE fresh (id BIGINT PRIMARY KEY)").Error)
-		must(t, db.Exec("INSERT INTO old VALUES (41)").Error)
+		exec("CREATE TABLE old (id BIGINT PRIMARY KEY)", "CREATE TABLE fresh (id BIGINT PRIMARY KEY)",
+			"INSERT INTO old VALUES (41)")(t, db)
 		r := runner{t: t, dsn: dsn(d)}
 		r.run("next", "jobs").want(t, exitFailed, `leaf_alloc has the tag "jobs`, "--force")
 		r.run("next", "old").want(t, exitFailed, "its largest key is 41", "--force")

@@ -73,8 +73,7 @@ func TestWhere_HostileRowsAndHosts(t *testing.T) {
 			{"sessions"}, {"sessions", "--json"}, {"slots"}, {"slots", "--json"}, {"tables"},
 			{"doctor", "--ignore", strings.Join(admin.Codes, ",")},
 		} {
-			got := r.run(args...)
-			got.want(t, exitOK)
+			got := r.run(args...).want(t, exitOK)
 			checkTame(t, got.out+got.err)
 		}
 		got := r.run("where", "--row", ids[1].String())
@@ -83,8 +82,7 @@ func TestWhere_HostileRowsAndHosts(t *testing.T) {
 		}
 		got.want(t, exitOK, "... (700 characters)")
 		r.run("where", "--row", "--json", ids[1].String()).want(t, exitOK, strings.Repeat("long 商 ", 100))
-		got = r.run("decode", "\x1b[31m", "--layout", "default")
-		got.want(t, exitWrong, `\x1b`)
+		got = r.run("decode", "\x1b[31m", "--layout", "default").want(t, exitWrong, `\x1b`)
 		checkTame(t, got.err)
 	})
 }
@@ -93,16 +91,13 @@ func TestWhere_HostileRowsAndHosts(t *testing.T) {
 func TestGrid_CutsLongTextsOff(t *testing.T) {
 	t.Parallel()
 
-	d := testkit.Engine{Name: "sqlite"}.New(t)
-	db := d.Open(t, nil)
-	id := shop(t, db, "web-1", "first")[0].String()
+	_, db, r := sqliteShop(t)
+	id := r.id.String()
 	long := strings.Repeat("商", 1<<18)
 	exec(`UPDATE "WORKER_SLOT" SET "HOST_NAME" = '`+long+`'`, `UPDATE "WORKER_SESSION" SET "HOST_NAME" = '`+long+`'`,
 		`UPDATE "WORKER_NODE" SET "TABLE_NAME" = '`+long+`'`)(t, db)
-	r := runner{t: t, dsn: dsn(d)}
 	for _, args := range [][]string{{"slots"}, {"sessions"}, {"tables"}, {"where", id}, {"sessions", "--at", at(time.Now())}} {
-		got := r.run(args...)
-		if got.want(t, exitOK); len(got.out) > 10_000 {
+		if got := r.run(args...).want(t, exitOK); len(got.out) > 10_000 {
 			t.Errorf("%v: %d bytes", args, len(got.out))
 		}
 	}
@@ -149,8 +144,8 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 func TestRun_FailsIfTheAnswerCannotBeWritten(t *testing.T) {
 	t.Parallel()
 
-	d := testkit.Engine{Name: "sqlite"}.New(t)
-	id := shop(t, d.Open(t, nil), "web-1", "first")[0].String()
+	d, _, r := sqliteShop(t)
+	id := r.id.String()
 	for _, args := range [][]string{
 		{"decode", id}, {"decode", "--all", id}, {"doctor"}, {"status"}, {"tables"}, {"where", id}, {"version"},
 	} {

@@ -114,9 +114,7 @@ func TestPartitions_RefusesBadInput(t *testing.T) {
 // What belongs to the old table and not to the new one is named, not lost.
 func TestPartitions_NamesWhatPostgreSQLWouldNotConvert(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db := d.Open(t, nil)
-		shop(t, db, "web-1", "first")
+	eachShop(t, func(t *testing.T, d *testkit.Database, db *gorm.DB, r runner) {
 		for _, statement := range []string{
 			"CREATE VIEW recent AS SELECT * FROM orders",
 			"CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
@@ -129,7 +127,6 @@ func TestPartitions_NamesWhatPostgreSQLWouldNotConvert(t *testing.T) {
 		} {
 			exec(statement)(t, db)
 		}
-		r := runner{t: t, dsn: dsn(d)}
 		r.run("partitions", "orders", "--every", "week").want(t, exitFailed, "view recent", "trigger audit", "policy mine",
 			"rule quiet", "identity of the column n", "index apart", "privileges on the column text", "inheritance by child")
 	}, "postgres")

@@ -11,23 +11,15 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/admin"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
 
 // regional is an application that makes orders in a region. It returns their ids.
-func regional(t testing.TB, db *gorm.DB, n, of int, texts ...string) (ids []uidplugin.ID) {
+func regional(t testing.TB, db *gorm.DB, n, of int, texts ...string) []uidplugin.ID {
 	t.Helper()
-	p := uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithRegion(n, of))
-	must(t, db.Use(p))
-	must(t, p.AutoMigrate(&order{}))
-	for _, text := range texts {
-		o := order{Text: text}
-		must(t, db.Create(&o).Error)
-		ids = append(ids, o.ID)
-	}
-	must(t, p.Close(t.Context()))
-	return ids
+	return shopWith(t, db, []uidplugin.Option{uidplugin.WithRegion(n, of)}, texts...)
 }
 
 // regions returns the regions that a command prints as JSON.
@@ -90,8 +82,7 @@ func TestRegionSplit_BeginsRegions(t *testing.T) {
 				must(t, err)
 				workers[parts.WorkerID]++
 			}
-			got := runner{t: t, dsn: dsn(other)}.run("region")
-			got.want(t, exitOK, fmt.Sprintf("region    %d of 3", i+1))
+			runner{t: t, dsn: dsn(other)}.run("region").want(t, exitOK, fmt.Sprintf("region    %d of 3", i+1))
 		}
 		if len(workers) != 2 || workers[1] != 0 {
 			t.Errorf("the worker ids are %v", workers)
@@ -105,8 +96,7 @@ func TestRegionSplit_BeginsRegions(t *testing.T) {
 // createTables runs what "uid sql" prints.
 func createTables(t *testing.T, db *gorm.DB) {
 	t.Helper()
-	got := runner{t: t}.run("sql", "--dialect", db.Dialector.Name(), "--only", "tables")
-	got.want(t, exitOK)
+	got := runner{t: t}.run("sql", "--dialect", db.Dialector.Name(), "--only", "tables").want(t, exitOK)
 	for statement := range strings.SplitSeq(got.out, ";\n") {
 		var lines []string
 		for line := range strings.Lines(statement) {
@@ -208,10 +198,7 @@ func TestReadRegistry_NamesTablesOfAnEarlierVersion(t *testing.T) {
 // STRIDE 0 led to a division by zero.
 func TestReadRegistry_RefusesAnImpossibleRegion(t *testing.T) {
 	t.Parallel()
-	d := testkit.Engine{Name: "sqlite"}.New(t)
-	db := d.Open(t, nil)
-	shop(t, db, "web-1", "first")
-	r := runner{t: t, dsn: dsn(d)}
+	_, db, r := sqliteShop(t)
 	for _, s := range []string{`"STRIDE" = 0`, `"STRIDE" = 2, "REMAINDER" = 2`, `"REMAINDER" = -1`} {
 		exec(`UPDATE "WORKER_REGISTRY" SET `+s)(t, db)
 		r.run("status").want(t, exitFailed, "STRIDE in WORKER_REGISTRY is ")
@@ -223,8 +210,7 @@ func TestRegionSplit_WhileAProcessRuns(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
-		p := uidplugin.New(uidplugin.WithLogger(nil))
-		must(t, db.Use(p))
+		p := plugintest.Use(t, db)
 		must(t, p.AutoMigrate(&order{}))
 		must(t, db.Create(&order{}).Error)
 		runner{t: t, dsn: dsn(d)}.run("region", "split", "5", "--yes").want(t, exitOK, "-- region 4 of 5, from worker id 1029 ")

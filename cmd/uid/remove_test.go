@@ -11,6 +11,7 @@ import (
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/follow"
 	"github.com/uidplugin/uidplugin/internal/admin"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/migrations"
 	"github.com/uidplugin/uidplugin/publicid"
@@ -28,27 +29,27 @@ type (
 		uidplugin.Model
 		OrderID uidplugin.ID
 	}
-	usedCustomer struct {
-		ID   publicid.ID[usedCustomer]
-		Name string
+	customer struct {
+		ID   publicid.ID[customer]
+		Text string
 	}
-	usedEvent struct {
+	event struct {
 		ID   int64 `gorm:"primaryKey;uid"`
 		Text string
 	}
-	usedLog struct {
+	log struct {
 		ID   uint64 `gorm:"primaryKey;uid"`
 		Text string
 	}
-	usedInvoice struct {
+	invoice struct {
 		ID   int64 `gorm:"primaryKey;uid:segment"`
 		Text string
 	}
-	usedNote struct {
+	note struct {
 		ID   string `gorm:"primaryKey;uid;size:20"`
 		Text string
 	}
-	usedEmpty struct {
+	empty struct {
 		ID   uidplugin.ID
 		Text string
 	}
@@ -63,60 +64,32 @@ type (
 		DeletedAt            gorm.DeletedAt `gorm:"index"`
 		OrderID              int64
 	}
-	plainCustomer struct {
-		ID   int64
-		Name string
-	}
-	plainEvent struct {
-		ID   int64
-		Text string
-	}
-	plainLog struct {
-		ID   uint64
-		Text string
-	}
-	plainInvoice struct {
-		ID   int64
-		Text string
-	}
-	plainEmpty struct {
+	plain struct { // of each other table
 		ID   int64
 		Text string
 	}
 )
 
-func (usedOrder) TableName() string       { return "orders" }
-func (usedItem) TableName() string        { return "items" }
-func (usedCustomer) TableName() string    { return "customers" }
-func (usedCustomer) PublicPrefix() string { return "cus" }
-func (usedEvent) TableName() string       { return "events" }
-func (usedLog) TableName() string         { return "logs" }
-func (usedInvoice) TableName() string     { return "invoices" }
-func (usedNote) TableName() string        { return "notes" }
-func (usedEmpty) TableName() string       { return "empties" }
-func (plainOrder) TableName() string      { return "orders" }
-func (plainItem) TableName() string       { return "items" }
-func (plainCustomer) TableName() string   { return "customers" }
-func (plainEvent) TableName() string      { return "events" }
-func (plainLog) TableName() string        { return "logs" }
-func (plainInvoice) TableName() string    { return "invoices" }
-func (plainEmpty) TableName() string      { return "empties" }
+func (usedOrder) TableName() string   { return "orders" }
+func (usedItem) TableName() string    { return "items" }
+func (plainOrder) TableName() string  { return "orders" }
+func (plainItem) TableName() string   { return "items" }
+func (customer) PublicPrefix() string { return "cus" }
 
-// numberedTables are the tables whose keys the database numbers after the removal.
-var numberedTables = []string{"orders", "items", "customers", "events", "logs", "invoices", "empties"}
+// plainTables are tables whose keys the database numbers after the removal, as it does those of orders and items.
+var plainTables = []string{"customers", "events", "logs", "invoices", "empties"}
 
 // useEverything is an application that uses all parts of the plugin.
 func useEverything(t *testing.T, d *testkit.Database) {
 	t.Helper()
 	db := d.Open(t, nil)
-	p := uidplugin.New(uidplugin.WithLogger(nil))
-	must(t, db.Use(p))
-	must(t, p.AutoMigrate(&usedOrder{}, &usedItem{}, &usedCustomer{}, &usedEvent{}, &usedLog{}, &usedInvoice{}, &usedNote{}, &usedEmpty{}))
-	must(t, follow.Enable(t.Context(), db, &usedEvent{}))
+	p := plugintest.Use(t, db)
+	must(t, p.AutoMigrate(&usedOrder{}, &usedItem{}, &customer{}, &event{}, &log{}, &invoice{}, &note{}, &empty{}))
+	must(t, follow.Enable(t.Context(), db, &event{}))
 	must(t, migrations.CreateFunctions(t.Context(), db))
 	for range 3 {
 		must(t, db.Create(&usedOrder{Items: []usedItem{{}, {}}}).Error)
-		for _, row := range []any{&usedCustomer{}, &usedEvent{}, &usedLog{}, &usedInvoice{}, &usedNote{}} {
+		for _, row := range []any{&customer{}, &event{}, &log{}, &invoice{}, &note{}} {
 			must(t, db.Create(row).Error)
 		}
 	}
@@ -146,12 +119,8 @@ func stepsOf(t *testing.T, got result) (steps []admin.RemovalStep) {
 func largestKeys(t *testing.T, db *gorm.DB) map[string]int64 {
 	t.Helper()
 	keys := map[string]int64{}
-	for _, table := range numberedTables {
-		var n *int64
-		must(t, db.Raw("SELECT MAX(id) FROM "+table).Scan(&n).Error)
-		if keys[table] = 0; n != nil {
-			keys[table] = *n
-		}
+	for _, table := range append(plainTables, "orders", "items") {
+		keys[table] = number(t, db, "SELECT COALESCE(MAX(id), 0) FROM "+table)
 	}
 	return keys
 }
@@ -161,8 +130,8 @@ func createPlain(t *testing.T, db *gorm.DB) {
 	t.Helper()
 	before := largestKeys(t, db)
 	must(t, db.Create(&plainOrder{Items: []plainItem{{}, {}}}).Error)
-	for _, row := range []any{&plainCustomer{}, &plainEvent{}, &plainLog{}, &plainInvoice{}, &plainEmpty{}} {
-		must(t, db.Create(row).Error)
+	for _, table := range plainTables {
+		must(t, db.Table(table).Create(&plain{}).Error)
 	}
 	for table, n := range largestKeys(t, db) {
 		if n <= before[table] {
@@ -182,7 +151,12 @@ func goesOn(t *testing.T, d *testkit.Database) {
 	}
 	createPlain(t, db)
 	createPlain(t, db)
-	must(t, db.AutoMigrate(&plainOrder{}, &plainItem{}, &plainCustomer{}, &plainEvent{}, &plainInvoice{}, &plainEmpty{}))
+	must(t, db.AutoMigrate(&plainOrder{}, &plainItem{}))
+	for _, table := range plainTables {
+		if table != "logs" { // which has partitions
+			must(t, db.Table(table).AutoMigrate(&plain{}))
+		}
+	}
 	createPlain(t, db)
 	var comment string
 	if d.IsMySQL() {
@@ -212,8 +186,7 @@ func TestRemove_TheApplicationGoesOnWithoutThePlugin(t *testing.T) {
 		if again := r.run("remove", "--table", "empties"); again.out != before.out {
 			t.Errorf("it has changed something: it printed\n%s\nand then\n%s", before.out, again.out)
 		}
-		done := r.run("remove", "--table", "empties", "--yes")
-		done.want(t, exitOK)
+		done := r.run("remove", "--table", "empties", "--yes").want(t, exitOK)
 		if done.out != before.out {
 			t.Errorf("it printed\n%s\nand ran\n%s", before.out, done.out)
 		}
@@ -240,13 +213,12 @@ func TestRemove_NamesTheSchema(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		schema := d.Beside(t)
 		db := d.Open(t, nil)
-		p := uidplugin.New(uidplugin.WithSchema(schema), uidplugin.WithLogger(nil))
-		must(t, db.Use(p))
-		must(t, p.AutoMigrate(&usedEvent{}, &usedInvoice{}))
-		must(t, follow.Enable(t.Context(), db, &usedEvent{}))
+		p := plugintest.Use(t, db, uidplugin.WithSchema(schema))
+		must(t, p.AutoMigrate(&event{}, &invoice{}))
+		must(t, follow.Enable(t.Context(), db, &event{}))
 		must(t, migrations.CreateFunctions(t.Context(), db, migrations.In(schema)))
-		must(t, db.Create(&usedEvent{}).Error)
-		must(t, db.Create(&usedInvoice{}).Error)
+		must(t, db.Create(&event{}).Error)
+		must(t, db.Create(&invoice{}).Error)
 		must(t, p.Close(t.Context()))
 
 		r := runner{t: t, dsn: dsn(d)}
@@ -254,8 +226,8 @@ func TestRemove_NamesTheSchema(t *testing.T) {
 		r.run("remove", "--yes", "--schema", schema).want(t, exitOK, "DROP VIEW "+quoted+`"uid_origin"`,
 			"DROP FUNCTION "+quoted+`"uid_table"(bigint)`, "DROP TABLE "+quoted+`"leaf_alloc"`, "Let the database number invoices.id")
 		db = d.Open(t, nil) // without the plugin
-		must(t, db.Create(&plainEvent{}).Error)
-		must(t, db.Create(&plainInvoice{}).Error)
+		must(t, db.Table("events").Create(&plain{}).Error)
+		must(t, db.Table("invoices").Create(&plain{}).Error)
 		must(t, db.Exec(`DROP TABLE `+quoted+`leaf_alloc`).Error)
 		must(t, db.Exec(`DROP SCHEMA `+schema).Error) // nothing else is in it
 	}, "postgres")
@@ -266,8 +238,7 @@ func TestRemove_RefusesWhileProcessesRun(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
-		p := uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithHost(workernode.Host{Name: "web-1", Port: "8080", Application: "shop"}))
-		must(t, db.Use(p))
+		p := plugintest.Use(t, db, uidplugin.WithHost(workernode.Host{Name: "web-1", Port: "8080", Application: "shop"}))
 		must(t, p.AutoMigrate(&order{}))
 		must(t, db.Create(&order{}).Error)
 		r := runner{t: t, dsn: dsn(d)}
@@ -324,10 +295,7 @@ func TestRemove_OtherDatabases(t *testing.T) {
 // An interrupted run, other programs with the same tables, and keys that need other statements.
 func TestRemove_TablesAsTheyMayBe(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db := d.Open(t, nil)
-		ids := shop(t, db, "web-1", "first")
-		r := runner{t: t, dsn: dsn(d)}
+	eachShop(t, func(t *testing.T, d *testkit.Database, db *gorm.DB, r runner) {
 		exec(`INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED") VALUES
 			(100, 'java', '1', 1, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP)`)(t, db)
 		r.run("remove").want(t, exitOK, "By hand: WORKER_NODE stays, because UidGenerator uses it",
@@ -347,10 +315,9 @@ func TestRemove_TablesAsTheyMayBe(t *testing.T) {
 		exec(`DROP TABLE "WORKER_SESSION"`)(t, db)
 		r.run(append(named, "--yes")...).want(t, exitOK)
 		must(t, db.Exec("INSERT INTO orders (text) VALUES ('plain')").Error)
-		var id int64
-		must(t, db.Raw("SELECT id FROM orders WHERE text = 'plain'").Scan(&id).Error)
-		if id <= int64(ids[0]) {
-			t.Errorf("the new key %d is not above %d", id, ids[0])
+		id := number(t, db, "SELECT id FROM orders WHERE text = 'plain'")
+		if id <= int64(r.id) {
+			t.Errorf("the new key %d is not above %d", id, r.id)
 		}
 		r.run("remove", "--yes").want(t, exitOK)
 		if !db.Migrator().HasTable("WORKER_NODE") && d.Name != "sqlite" {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/admin"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
@@ -20,8 +21,7 @@ type sale struct {
 // sales is an application after the rename. It finds the row of an id.
 func sales(t *testing.T, db *gorm.DB, id uidplugin.ID, options ...uidplugin.Option) (string, error) {
 	t.Helper()
-	p := uidplugin.New(append(options, uidplugin.WithLogger(nil), uidplugin.WithModels(&sale{}))...)
-	must(t, db.Use(p))
+	p := plugintest.Use(t, db, append(options, uidplugin.WithModels(&sale{}))...)
 	defer func() { must(t, p.Close(t.Context())) }()
 	must(t, db.Create(&sale{Text: "new"}).Error)
 	row, err := p.Find(t.Context(), id)
@@ -38,7 +38,6 @@ func TestTablesRename_OldIDsResolve(t *testing.T) {
 		db := d.Open(t, nil)
 		ids := shop(t, db, "web-1", "first", "second")
 		r := runner{t: t, dsn: dsn(d)}
-		ignored := strings.Join(ofServers, ",")
 		rename := func(args ...string) result { return r.run(append([]string{"tables", "rename"}, args...)...) }
 
 		rename("orders", "sales", "--yes").want(t, exitFailed, `the table "orders" still exists`)
@@ -52,13 +51,13 @@ func TestTablesRename_OldIDsResolve(t *testing.T) {
 		if text, err := sales(t, d.Open(t, nil), ids[0]); err == nil || errors.Is(err, uidplugin.ErrNoSuchID) || !strings.Contains(err.Error(), command) {
 			t.Errorf("before: %q, %v", text, err)
 		}
-		r.run("doctor", "--ignore", ignored).want(t, exitWrong, admin.CodeTableRenamed, "of the table orders, which does not exist, and sales has rows", command)
+		r.doctor().want(t, exitWrong, admin.CodeTableRenamed, "of the table orders, which does not exist, and sales has rows", command)
 		rename("orders", "sales", "--yes").want(t, exitOK, "1 worker id of orders: now of sales")
 		if text, err := sales(t, d.Open(t, nil), ids[0]); err != nil || text != "first" {
 			t.Errorf("after: %q, %v", text, err)
 		}
 		r.run("where", "--row", ids[1].String()).want(t, exitOK, "sales", "second")
-		r.run("doctor", "--ignore", ignored).want(t, exitOK, "0 findings, 0 not done")
+		r.doctor().want(t, exitOK, "0 findings, 0 not done")
 		rename("orders", "sales", "--yes").want(t, exitFailed, "no worker ids")
 	})
 }
@@ -68,12 +67,10 @@ func TestTablesRename_OldIDsResolve(t *testing.T) {
 func TestTablesRename_WithAViewOfTheOldName(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		shop(t, d.Open(t, nil), "web-1", "first")
+		_, r := shopIn(t, d)
 		db := d.Open(t, nil)
-		r := runner{t: t, dsn: dsn(d)}
 		exec("ALTER TABLE orders RENAME TO sales", "CREATE VIEW orders AS SELECT * FROM sales")(t, db)
-		old := uidplugin.New(uidplugin.WithLogger(nil))
-		must(t, db.Use(old))
+		old := plugintest.Use(t, db)
 		o := order{Text: "by the view"}
 		must(t, db.Create(&o).Error)
 		must(t, old.Close(t.Context()))
@@ -81,13 +78,13 @@ func TestTablesRename_WithAViewOfTheOldName(t *testing.T) {
 		if _, err := sales(t, d.Open(t, nil), o.ID); err == nil || errors.Is(err, uidplugin.ErrNoSuchID) {
 			t.Errorf("before: %v", err)
 		}
-		r.run("doctor", "--ignore", strings.Join(ofServers, ",")).want(t, exitWrong, admin.CodeTableRenamed)
+		r.doctor().want(t, exitWrong, admin.CodeTableRenamed)
 		r.run("tables", "rename", "orders", "sales", "--yes").want(t, exitOK)
 		if text, err := sales(t, d.Open(t, nil), o.ID); err != nil || text != "by the view" {
 			t.Errorf("after: %q, %v", text, err)
 		}
 		exec("DROP VIEW orders", "DROP TABLE sales")(t, db)
-		r.run("doctor", "--ignore", strings.Join(ofServers, ",")).want(t, exitOK, "0 findings, 0 not done")
+		r.doctor().want(t, exitOK, "0 findings, 0 not done")
 	}, "mariadb", "mysql", "postgres")
 }
 

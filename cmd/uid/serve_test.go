@@ -22,8 +22,8 @@ import (
 func TestServe_ShowsThePage(t *testing.T) {
 	t.Parallel()
 
-	d := testkit.Engine{Name: "sqlite"}.New(t)
-	id := shop(t, d.Open(t, nil), "web-1", "first")[0]
+	d, _, r := sqliteShop(t)
+	id := r.id
 	ctx, stop := context.WithCancel(t.Context())
 	address, served := io.Pipe()
 	var out bytes.Buffer
@@ -115,9 +115,7 @@ func TestServe_HasFewConnections(t *testing.T) {
 func TestServe_RefusesAnAddressOrPrefixThatCannotBe(t *testing.T) {
 	t.Parallel()
 
-	d := testkit.Engine{Name: "sqlite"}.New(t)
-	shop(t, d.Open(t, nil), "web-1", "first")
-	r := runner{t: t, dsn: dsn(d)}
+	_, _, r := sqliteShop(t)
 	r.run("serve", "--listen", "nowhere:1:2").want(t, 2, "nowhere")
 	r.run("serve", "--listen", "127.0.0.1:0", "--prefix", "uid").want(t, 2, "--prefix", `"uid"`)
 }

@@ -38,8 +38,7 @@ func pages(t *testing.T, r runner, args ...string) map[string]int {
 	seen := map[string]int{}
 	base := append([]string{}, args...)
 	for range 200 {
-		got := r.run(append(args, "--json")...)
-		got.want(t, exitOK)
+		got := r.run(append(args, "--json")...).want(t, exitOK)
 		for line := range strings.Lines(got.out) {
 			seen[line]++
 		}
@@ -62,8 +61,7 @@ func TestLists_ComeInPages(t *testing.T) {
 
 	r, _ := crowd(t)
 	for _, command := range []string{"tables", "slots", "sessions"} {
-		all := r.run(command, "--json", "--limit", "1000")
-		all.want(t, exitOK)
+		all := r.run(command, "--json", "--limit", "1000").want(t, exitOK)
 		lines := strings.Count(all.out, "\n")
 		if lines < 20 || all.err != "" {
 			t.Fatalf("%s: %d lines, %s", command, lines, all.err)
@@ -87,8 +85,7 @@ func TestFilter_BoundsAtYearOne(t *testing.T) {
 	t.Parallel()
 	r, _ := crowd(t)
 	for _, command := range []string{"slots", "sessions", "tables"} {
-		got := r.run(command, "--json", "--until", "0001-01-01")
-		if got.want(t, exitOK); got.out != "" {
+		if got := r.run(command, "--json", "--until", "0001-01-01").want(t, exitOK); got.out != "" {
 			t.Errorf("%s: %s", command, got.out)
 		}
 	}
@@ -125,9 +122,7 @@ func TestLists_NameARowThatCannotBeRead(t *testing.T) {
 func TestLists_WriteNoYearAfter9999(t *testing.T) {
 	t.Parallel()
 
-	d := testkit.Engine{Name: "sqlite"}.New(t)
-	db := d.Open(t, nil)
-	shop(t, db, "web-1", "first")
+	_, db, r := sqliteShop(t)
 	for _, s := range []string{
 		`UPDATE "WORKER_REGISTRY" SET "LAYOUT" = '1-41-18-4/1s@1514764800', "LEAD_TICKS" = 600`,
 		`UPDATE "WORKER_NODE" SET "START_TICK" = 1900000000000`,
@@ -136,7 +131,6 @@ func TestLists_WriteNoYearAfter9999(t *testing.T) {
 	} {
 		must(t, db.Exec(s).Error)
 	}
-	r := runner{t: t, dsn: dsn(d)}
 	for _, command := range []string{"slots", "tables", "sessions"} {
 		r.run(command, "--json").want(t, exitOK, `"9999-12-31T23:59:59Z"`)
 	}
@@ -173,9 +167,8 @@ func tickOf(t *testing.T, l generator.Layout, id uidplugin.ID) int64 {
 func TestPrune_AsksAndRemoves(t *testing.T) {
 	t.Parallel()
 
-	d := testkit.Engine{Name: "sqlite"}.New(t)
-	db := d.Open(t, nil)
-	id := shop(t, db, "web-1", "first")[0]
+	_, db, r := sqliteShop(t)
+	id := r.id
 	layout := generator.DefaultLayout()
 	tick := tickOf(t, layout, id)
 	// Two sessions follow, one of them a year later.
@@ -184,7 +177,7 @@ func TestPrune_AsksAndRemoves(t *testing.T) {
 		must(t, db.Exec(`INSERT INTO "WORKER_SESSION" VALUES (1, ?, ?, 'shop', 'web-2', 'p', 2, '2026-06-01 12:00:00', 'x')`,
 			start, tick+500+int64(i)*1000).Error)
 	}
-	r := runner{t: t, dsn: dsn(d), now: func() time.Time { return layout.TimeOf(later).Add(time.Hour) }}
+	r.now = func() time.Time { return layout.TimeOf(later).Add(time.Hour) }
 	date := layout.TimeOf(later - 1000).Format(time.RFC3339)
 	r.run("where", id.String()).want(t, exitOK, "web-1")
 	r.run("sessions", "prune", "--before", date).want(t, exitFailed, "standard input is not a terminal", "--yes")
@@ -194,15 +187,13 @@ func TestPrune_AsksAndRemoves(t *testing.T) {
 	r.run("where", id.String()).want(t, exitOK, "web-1")
 	r.run("sessions", "prune", "--before", date, "--yes", "--json").want(t, exitOK, `"slots":1,"sessions":1,"done":true`)
 	r.run("sessions", "prune", "--before", date, "--yes").want(t, exitOK, "nothing to remove")
-	got := r.run("where", id.String())
-	got.want(t, exitOK, "orders", "(pruned)")
+	got := r.run("where", id.String()).want(t, exitOK, "orders", "(pruned)")
 	if strings.Contains(got.out, "web-") {
 		t.Errorf("%s", got.out)
 	}
 	r.run("where", "--json", id.String()).
 		want(t, exitOK, `"table":"orders"`, `"session":{"application":"","host":"","port":""}`)
-	got = r.run("sessions")
-	got.want(t, exitOK, "(pruned)", "web-2")
+	got = r.run("sessions").want(t, exitOK, "(pruned)", "web-2")
 	host := strings.Index(got.out, "HOST") // of the first line
 	for line := range strings.Lines(got.out) {
 		if len(line) <= host || line[host-1] != ' ' || line[host] == ' ' {
@@ -215,22 +206,19 @@ func TestPrune_AsksAndRemoves(t *testing.T) {
 func TestSessionsAt_ListsTheProcessesOfATime(t *testing.T) {
 	t.Parallel()
 
-	d := testkit.Engine{Name: "sqlite"}.New(t)
-	db := d.Open(t, nil)
-	id := shop(t, db, "web-1", "first")[0]
+	_, db, r := sqliteShop(t)
+	id := r.id
 	layout := generator.DefaultLayout()
 	tick := tickOf(t, layout, id)
 	// The first process ended half a second after its id, and another one followed half a second later.
 	must(t, db.Exec(`INSERT INTO "WORKER_SESSION" VALUES
 		(1, ?, ?, 'shop', 'web-2', 'p', 2, '2026-06-01 12:00:00', 'x')`, tick+1000, tick+500).Error)
-	r := runner{t: t, dsn: dsn(d)}
 	for _, tt := range []struct {
 		after int64
 		want  string // host; empty for nobody
 	}{{-1e9, ""}, {0, "web-1"}, {500, "web-1"}, {501, ""}, {1000, ""}, {1001, "web-2"}, {1e9, ""}} {
 		when := layout.TimeOf(tick + tt.after)
-		got := r.run("sessions", "--json", "--at", at(when))
-		got.want(t, exitOK)
+		got := r.run("sessions", "--json", "--at", at(when)).want(t, exitOK)
 		var p struct {
 			Host        string
 			Until, Last time.Time

@@ -9,30 +9,26 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/admin"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/gorm"
 )
 
 // status counts the same states as "uid slots", and a finding changes the exit code.
 func TestStatus_CountsSlotsAndWorkerIDs(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db := d.Open(t, nil)
-		shop(t, db, "web-1", "first")
+	eachShop(t, func(t *testing.T, d *testkit.Database, db *gorm.DB, r runner) {
 		now := generator.DefaultLayout().TickAt(time.Now())
 		for i, s := range []struct {
 			reusable, ahead int64
 			holder          string
 		}{{1, 60_000, "live"}, {1, -3_600_000, "expired"}, {1, -1e9, "expired"}, {1, -2e9, "expired"}, {0, -1e9, ""}, {0, -1e9, "ended"}} {
-			exec(fmt.Sprintf(`INSERT INTO "WORKER_SLOT" ("ID", "LAYOUT", "REUSABLE", "FENCE", "VERSION", "HOLDER", "SEEN_TICK",
-				"APPLICATION", "HOST_NAME", "PORT") VALUES (%d, 'l', %d, %d, 1, '%s', %d, 'shop', 'h', 'p')`,
+			exec(fmt.Sprintf(slotRow+`) VALUES (%d, 'l', %d, %d, 1, '%s', %d, 'shop', 'h', 'p')`,
 				10+i, s.reusable, now+s.ahead, s.holder, min(now, now+s.ahead)))(t, db)
 		}
-		r := runner{t: t, dsn: dsn(d)}
 		r.run("status").want(t, exitOK, "1 of 261119 given out", "7, 1 live, 3 expired, 1 free, 2 retired",
 			"no problem with the clock")
 		r.run("status", "--json").want(t, exitOK, `"slots":{"expired":3,"free":1,"live":1,"retired":2},"databases":[],"findings":[]`)
 		for state, n := range map[string]int{"live": 1, "expired": 3, "free": 1, "retired": 2, "idle": 0} {
-			got := r.run("slots", "--json", "--state", state)
-			if got.want(t, exitOK); strings.Count(got.out, "\n") != n {
+			if got := r.run("slots", "--json", "--state", state).want(t, exitOK); strings.Count(got.out, "\n") != n {
 				t.Errorf("%s: %s", state, got.out)
 			}
 		}

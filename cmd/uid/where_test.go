@@ -9,6 +9,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/admin"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/publicid"
 	"gorm.io/gorm"
@@ -62,17 +63,15 @@ func TestCommands_ReadWithTheRightSelectOnly(t *testing.T) {
 		}
 		r.run("where", "--row", id).want(t, exitOK, "web-1", "first")
 		// Some of its checks may need more.
-		if got := r.run("doctor", "--ignore", strings.Join(ofServers, ",")); got.code == exitWrong ||
+		if got := r.doctor(); got.code == exitWrong ||
 			strings.Contains(got.out, "not checked: keys") {
 			t.Errorf("%+v", got)
 		}
-		got := r.run("next", "orders")
-		got.want(t, exitFailed)
+		got := r.run("next", "orders").want(t, exitFailed)
 		if strings.Contains(got.err, "r3ad") || strings.Count(got.err, "\n") != 1 {
 			t.Errorf("%s", got.err)
 		}
-		var slots int64
-		must(t, db.Raw(`SELECT COUNT(*) FROM `+db.Statement.Quote("WORKER_SLOT")).Scan(&slots).Error)
+		slots := number(t, db, `SELECT COUNT(*) FROM `+db.Statement.Quote("WORKER_SLOT"))
 		if slots != 1 {
 			t.Errorf("%d slots, so reading took one", slots)
 		}
@@ -110,15 +109,13 @@ func TestWhere_SaysThatANumberWasRounded(t *testing.T) {
 		for _, id := range ids {
 			for _, n := range []uidplugin.ID{uidplugin.ID(float64(id)), id / 10_000 * 10_000} {
 				if n != id {
-					got := r.run("where", "--row", n.String())
-					got.want(t, exitWrong, "the number was rounded")
+					got := r.run("where", "--row", n.String()).want(t, exitWrong, "the number was rounded")
 					if text := got.out + got.err; strings.Count(text, "read ids as text") != 1 || strings.Contains(text, " 1 rows") {
 						t.Errorf("%s", text)
 					}
 				}
 			}
-			got := r.run("where", "--row", id.String())
-			got.want(t, exitOK)
+			got := r.run("where", "--row", id.String()).want(t, exitOK)
 			if strings.Contains(got.out, "rounded") {
 				t.Errorf("an id with a row: %s", got.out)
 			}
@@ -136,8 +133,7 @@ func TestWhere_FindsRowsThatFindFinds(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
 		must(t, db.Exec("CREATE TABLE orders (id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, text TEXT, data BLOB, total INT)").Error)
-		must(t, db.Use(uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(&order{}))))
-		p := uidplugin.From(db)
+		p := plugintest.Use(t, db, uidplugin.WithModels(&order{}))
 		o := order{Text: "with"}
 		must(t, db.Create(&o).Error)
 		must(t, p.Close(t.Context()))
@@ -176,8 +172,7 @@ func TestWhere_ReadsIDsAsPeopleWriteThem(t *testing.T) {
 			env: map[string]string{"UID_PUBLIC_KEY": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}},
 	} {
 		r.t, r.dsn = t, dsn(d)
-		got := r.run("where", "--json")
-		got.want(t, exitOK)
+		got := r.run("where", "--json").want(t, exitOK)
 		if strings.Count(got.out, `"id":"`+id.String()+`"`) != 3 {
 			t.Errorf("%q: %+v", r.stdin, got)
 		}
@@ -206,8 +201,7 @@ func TestWhere_ReadsIDsAsPeopleWriteThem(t *testing.T) {
 	r.run("where", "order_id: 1.17705913759118E+18").want(t, exitWrong,
 		`"1.17705913759118E+18" has lost its last digits, because a spreadsheet rounded it`, "as text")
 	line := `2026-11-23T08:00:00Z level=info trace=1600000000000000000 msg="paid" order={id:` + id.String() + `} in 12 ms`
-	got := r.run("where", "--json", line)
-	if got.want(t, exitOK, `"id":"`+id.String()+`"`); strings.Count(got.out, "\n") != 1 {
+	if got := r.run("where", "--json", line).want(t, exitOK, `"id":"`+id.String()+`"`); strings.Count(got.out, "\n") != 1 {
 		t.Errorf("what is no id is in\n%s", got.out)
 	}
 	r.stdin = strings.Repeat("x ", 100_000) + line + "\n"
@@ -215,13 +209,11 @@ func TestWhere_ReadsIDsAsPeopleWriteThem(t *testing.T) {
 	r.stdin = ""
 	r.run("where", strings.ReplaceAll(line, id.String(), "none")).want(t, exitWrong, "1600000000000000000")
 	r.run("where", text).want(t, exitWrong, "looks like a public id", "UID_PUBLIC_KEY")
-	got = r.run("where", "--public-key", other, text)
-	got.want(t, exitWrong, "not a public id of this key")
+	got := r.run("where", "--public-key", other, text).want(t, exitWrong, "not a public id of this key")
 	if strings.Contains(got.err, other) {
 		t.Errorf("the key is in %s", got.err)
 	}
-	got = r.run("where", "--public-key", "0123zz", text)
-	got.want(t, exitFailed, "not 32 bytes")
+	got = r.run("where", "--public-key", "0123zz", text).want(t, exitFailed, "not 32 bytes")
 	if strings.Contains(got.err, "0123zz") {
 		t.Errorf("the key is in %s", got.err)
 	}
