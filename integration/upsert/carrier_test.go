@@ -42,6 +42,7 @@ func TestUpsert_WritesWhatGORMAloneWrites(t *testing.T) {
 	columns := []string{"kind", "both", "bits", "json", "price", "ratio", "big", "bytes", "seen", "text", "blob", "count"}
 	conflicts := []clause.OnConflict{
 		{UpdateAll: true}, {DoNothing: true}, {DoNothing: true, UpdateAll: true}, {},
+		{DoNothing: true, DoUpdates: clause.AssignmentColumns([]string{"text"})}, // MySQL ignores DoNothing then
 		{DoUpdates: clause.AssignmentColumns([]string{"id"})},
 		{DoUpdates: clause.AssignmentColumns([]string{"id", "text"})},
 		{DoUpdates: clause.AssignmentColumns([]string{"count", "text", "name"})},
@@ -108,11 +109,9 @@ func TestUpsert_OfAKeyBehindAnotherUid(t *testing.T) {
 		testkit.Must(t, db.AutoMigrate(&CarrierLast{}))
 		for name, conflict := range upserts {
 			testkit.Must(t, db.Exec("DELETE FROM carrier_lasts").Error)
-			old := CarrierLast{Name: "a"}
-			testkit.Must(t, db.Create(&old).Error)
+			old := created(t, db, CarrierLast{Name: "a"})
 			one, batch := CarrierLast{Name: "a", Value: 1}, []CarrierLast{{Name: "b"}, {Name: "a", Value: 2}}
-			testkit.Must(t, db.Clauses(conflict).Create(&one).Error)
-			testkit.Must(t, db.Clauses(conflict).Create(&batch).Error)
+			create(t, db.Clauses(conflict), &one, &batch)
 			for _, r := range []CarrierLast{one, batch[1]} {
 				if known := len(conflict.Columns) > 0; (r.ID != old.ID || r.Extra != old.Extra) && (known || r.ID != 0 || r.Extra != 0) {
 					t.Errorf("%s%s: the row is %+v, the struct %+v", name, variant, old, r)
@@ -120,30 +119,4 @@ func TestUpsert_OfAKeyBehindAnotherUid(t *testing.T) {
 			}
 		}
 	})
-}
-
-// MySQL ignores DoNothing if there is something to update.
-func TestUpsert_OfNothingAndAll(t *testing.T) {
-	t.Parallel()
-	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
-		testkit.Must(t, db.AutoMigrate(&UniqueA{}, &UniqueB{}))
-		conflict := clause.OnConflict{DoNothing: true, DoUpdates: clause.AssignmentColumns([]string{"value"})}
-		nothingAndAll(t, db, variant, conflict, func(n string, v int) UniqueA { return UniqueA{Name: n, Value: v} }, func(r UniqueA) int64 { return r.ID })
-		nothingAndAll(t, db, variant, conflict, func(n string, v int) UniqueB { return UniqueB{Name: n, Value: v} }, func(r UniqueB) int64 { return r.ID })
-	}, "mariadb", "mysql")
-}
-
-func nothingAndAll[T any](t *testing.T, db *gorm.DB, variant string, conflict clause.OnConflict, model func(string, int) T, id func(T) int64) {
-	t.Helper()
-	testkit.Must(t, db.Where("1 = 1").Delete(new(T)).Error)
-	old := model("a", 1)
-	testkit.Must(t, db.Create(&old).Error)
-	conflict.Columns = []clause.Column{{Name: "name"}}
-	rows := []T{model("b", 2), model("a", 2)}
-	testkit.Must(t, db.Clauses(conflict).Create(&rows).Error)
-	var there []int
-	testkit.Must(t, db.Model(new(T)).Order("name").Pluck("value", &there).Error)
-	if len(there) != 2 || there[0] != 2 || id(rows[1]) != id(old) || id(rows[0]) == 0 {
-		t.Errorf("%s, %T: the values are %v, the ids %d and %d, of the old row %d", variant, old, there, id(rows[0]), id(rows[1]), id(old))
-	}
 }

@@ -3,7 +3,6 @@ package upsert_test
 import (
 	"testing"
 
-	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -14,7 +13,6 @@ type ownClause struct{ clause.OnConflict }
 
 func (ownClause) Name() string { return "OWN" }
 
-// MergeClause implements [clause.Interface].
 func (c ownClause) MergeClause(to *clause.Clause) {
 	to.Name, to.Expression = "ON CONFLICT", c.OnConflict
 }
@@ -22,7 +20,6 @@ func (c ownClause) MergeClause(to *clause.Clause) {
 // ownText is an expression of a type that only its owner knows.
 type ownText string
 
-// Build implements [clause.Expression].
 func (s ownText) Build(b clause.Builder) { _, _ = b.WriteString(string(s)) }
 
 // behind adds an expression to a clause of GORM.
@@ -32,7 +29,6 @@ type behind struct {
 	text  clause.Expression
 }
 
-// ModifyStatement implements [gorm.StatementModifier].
 func (m behind) ModifyStatement(stmt *gorm.Statement) {
 	c := stmt.Clauses[m.name]
 	m.place(&c, m.text)
@@ -66,22 +62,18 @@ func TestUpsert_ByAClauseOfTheApplication(t *testing.T) {
 		"conflict behind VALUES": behind{"VALUES", func(c *clause.Clause, e clause.Expression) { c.AfterExpression = e },
 			clause.AndConditions{Exprs: []clause.Expression{ownText("ON CONFLICT (name) DO NOTHING")}}},
 	}
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db := d.Open(t, nil)
-		harness.Use(t, db)
-		create := db.Callback().Create()
-		create.Clauses = append([]string{"INSERT", "VALUES", "ON CONFLICT", "OWN"}, create.Clauses[3:]...)
+	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
+		inserts := db.Callback().Create()
+		inserts.Clauses = append([]string{"INSERT", "VALUES", "ON CONFLICT", "OWN"}, inserts.Clauses[3:]...)
 		migrateSent(t, db)
 		testkit.Must(t, db.AutoMigrate(&UniqueA{}, &MetPart{}))
 		for what, own := range clauses {
 			for _, table := range []string{"sent_parents", "sent_manies", "unique_as"} {
 				testkit.Must(t, db.Exec("DELETE FROM "+table).Error)
 			}
-			old := SentParent{Name: "a"}
-			testkit.Must(t, db.Create(&old).Error)
+			created(t, db, SentParent{Name: "a"})
 			one, batch := SentParent{Name: "a", Value: 1}, []SentParent{{Name: "n1"}, {Name: "a", Value: 2}, {Name: "n2"}}
-			testkit.Must(t, db.Clauses(own).Create(&one).Error)
-			testkit.Must(t, db.Clauses(own).Create(&batch).Error)
+			create(t, db.Clauses(own), &one, &batch)
 			for _, r := range append(batch, one) {
 				if got := queried[int64](t, db, "SELECT id FROM sent_parents WHERE name = ?", r.Name); r.ID != got && (r.ID != 0 || r.Name != "a") {
 					t.Errorf("%s: the row %s has %d, the struct %d", what, r.Name, got, r.ID)
@@ -91,10 +83,8 @@ func TestUpsert_ByAClauseOfTheApplication(t *testing.T) {
 			if n := queried[int](t, db, "SELECT COUNT(*) FROM sent_manies WHERE parent_id NOT IN (SELECT id FROM sent_parents)"); n > 0 {
 				t.Errorf("%s: %d children have no parent", what, n)
 			}
-			numbered := UniqueA{Name: "a"}
-			testkit.Must(t, db.Create(&numbered).Error)
-			again := []UniqueA{{Name: "a"}, {Name: "n1"}, {Name: "n2"}}
-			testkit.Must(t, db.Clauses(own).Create(&again).Error)
+			created(t, db, UniqueA{Name: "a"})
+			again := created(t, db.Clauses(own), []UniqueA{{Name: "a"}, {Name: "n1"}, {Name: "n2"}})
 			for _, r := range again {
 				if got := queried[int64](t, db, "SELECT id FROM unique_as WHERE name = ?", r.Name); r.ID != got && (r.ID != 0 || r.Name != "a") {
 					t.Errorf("%s: the numbered row %s has %d, the struct %d", what, r.Name, got, r.ID)

@@ -67,8 +67,7 @@ func TestRewrite_LeavesStatementsThatOtherPluginsSendOnACopy(t *testing.T) {
 			}
 			harness.Use(t, db)
 			testkit.Must(t, db.AutoMigrate(&CopiedItem{}))
-			first := CopiedItem{Name: "first"}
-			testkit.Must(t, db.Create(&first).Error)
+			first := created(t, db, CopiedItem{Name: "first"})
 			if !other.isEarly {
 				register()
 			}
@@ -79,8 +78,7 @@ func TestRewrite_LeavesStatementsThatOtherPluginsSendOnACopy(t *testing.T) {
 				{Columns: []clause.Column{{Name: "name"}}, DoUpdates: clause.AssignmentColumns([]string{"n"})},
 			} {
 				again, fresh := CopiedItem{Name: "first", N: i}, CopiedItem{Name: fmt.Sprint("new ", i)}
-				testkit.Must(t, db.Clauses(conflict).Create(&again).Error)
-				testkit.Must(t, db.Clauses(conflict).Create(&fresh).Error)
+				create(t, db.Clauses(conflict), &again, &fresh)
 				conflictKnown := !conflict.DoNothing || d.IsMySQL() // else the row is not known, and 0 is right
 				if again.ID != first.ID && (conflictKnown || again.ID != 0) {
 					t.Errorf("%s, %+v: the struct has the key %d, and the row %d", name, conflict, again.ID, first.ID)

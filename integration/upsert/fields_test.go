@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
@@ -188,57 +189,44 @@ func TestUpsert_OfAUidThatAHookSets(t *testing.T) {
 	t.Parallel()
 	to := func(id int64) func() int64 { return func() int64 { return id } }
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
-		testkit.Must(t, db.AutoMigrate(&MetHooked{}))
-		testkit.Must(t, db.Exec("DELETE FROM met_hookeds").Error)
-		old := []MetHooked{{Code: "a"}, {Code: "b"}}
-		testkit.Must(t, db.Create(&old).Error)
-		one := MetHooked{Code: "a", Hook: to(55)}
-		testkit.Must(t, db.Clauses(updateAll).Create(&one).Error)
-		if got := refOf(t, db, "a"); got != 55 || one.Ref != 55 {
-			t.Errorf("%s: a hook has set 55, the row has %d, the struct %d", variant, got, one.Ref)
-		}
+		empty(t, db, &MetHooked{})
+		old := created(t, db, []MetHooked{{Code: "a"}, {Code: "b"}})
+		one := created(t, db.Clauses(updateAll), MetHooked{Code: "a", Hook: to(55)})
+		haveRefs(t, db, variant, []MetHooked{one}, 55)
 		batch := []MetHooked{{Code: "a", Hook: to(66)}, {Code: "b"}, {Code: "c", Hook: to(77)}}
 		testkit.Must(t, db.Clauses(updateAll).Create(&batch).Error)
-		for i, want := range []int64{66, old[1].Ref, 77} {
-			if got := refOf(t, db, batch[i].Code); got != want || batch[i].Ref != want {
-				t.Errorf("%s: %s of a batch is to have %d, the row has %d, the struct %d", variant, batch[i].Code, want, got, batch[i].Ref)
-			}
-		}
+		haveRefs(t, db, variant, batch, 66, old[1].Ref, 77)
 	})
 }
 
 // The uid that a hook has set is kept, too, although ids of the statement are made before and after it.
 func TestUpsert_OfAUidThatAHookDraws(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		for variant, db := range variants(t, d) {
-			p := harness.Use(t, db)
-			testkit.Must(t, db.AutoMigrate(&MetHooked{}))
-			testkit.Must(t, db.Exec("DELETE FROM met_hookeds").Error)
-			old := []MetHooked{{Code: "a"}, {Code: "b"}, {Code: "c"}}
-			testkit.Must(t, db.Create(&old).Error)
-			var drawn int64
-			draw := func() int64 {
-				id, err := p.NextID(t.Context(), &MetHooked{})
-				testkit.Must(t, err)
-				drawn = int64(id)
-				return drawn
-			}
-			zero := func() int64 { return 0 } // so that another is made
-			batch := []MetHooked{{Code: "a", Hook: zero}, {Code: "b", Hook: draw}, {Code: "c"}}
-			testkit.Must(t, db.Clauses(updateAll).Create(&batch).Error)
-			for i, want := range []int64{old[0].Ref, drawn, old[2].Ref} {
-				if got := refOf(t, db, batch[i].Code); got != want || batch[i].Ref != want {
-					t.Errorf("%s: %s is to have %d, the row has %d, the struct %d", variant, batch[i].Code, want, got, batch[i].Ref)
-				}
-			}
+	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
+		empty(t, db, &MetHooked{})
+		old := created(t, db, []MetHooked{{Code: "a"}, {Code: "b"}, {Code: "c"}})
+		var drawn int64
+		draw := func() int64 {
+			id, err := uidplugin.From(db).NextID(t.Context(), &MetHooked{})
+			testkit.Must(t, err)
+			drawn = int64(id)
+			return drawn
 		}
+		zero := func() int64 { return 0 } // so that another is made
+		batch := []MetHooked{{Code: "a", Hook: zero}, {Code: "b", Hook: draw}, {Code: "c"}}
+		testkit.Must(t, db.Clauses(updateAll).Create(&batch).Error)
+		haveRefs(t, db, variant, batch, old[0].Ref, drawn, old[2].Ref)
 	})
 }
 
-func refOf(t *testing.T, db *gorm.DB, code string) int64 {
+// haveRefs compares the uids of structs, and of their rows, with those that they are to have.
+func haveRefs(t *testing.T, db *gorm.DB, variant string, rows []MetHooked, want ...int64) {
 	t.Helper()
-	return queried[int64](t, db, "SELECT ref FROM met_hookeds WHERE code = ?", code)
+	for i, r := range rows {
+		if got := queried[int64](t, db, "SELECT ref FROM met_hookeds WHERE code = ?", r.Code); got != want[i] || r.Ref != want[i] {
+			t.Errorf("%s: %s is to have %d, the row has %d, the struct %d", variant, r.Code, want[i], got, r.Ref)
+		}
+	}
 }
 
 // Some rows of one statement have uids that the application has set. An UpdateAll writes these uids, and leaves the
@@ -323,8 +311,7 @@ func setAndOthers[T any](t *testing.T, d *testkit.Database, db *gorm.DB, variant
 func TestUpsert_WithAHandleThatIsUsedAgain(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
-		testkit.Must(t, db.AutoMigrate(&MetHooked{}))
-		testkit.Must(t, db.Exec("DELETE FROM met_hookeds").Error)
+		empty(t, db, &MetHooked{})
 		handle := db.Model(&MetHooked{})
 		created := make([]MetHooked, 300)
 		for i := range created {
@@ -333,11 +320,7 @@ func TestUpsert_WithAHandleThatIsUsedAgain(t *testing.T) {
 		}
 		rows := []MetHooked{{Code: "c0"}, {Code: "c1", Ref: 77}, {Code: "c2", Ref: created[299].Ref}}
 		testkit.Must(t, handle.Clauses(updateAll).Create(&rows).Error)
-		for i, want := range []int64{created[0].Ref, 77, created[299].Ref} {
-			if got := refOf(t, db, rows[i].Code); got != want || rows[i].Ref != want {
-				t.Errorf("%s: %s is to have %d, the row has %d, the struct %d", variant, rows[i].Code, want, got, rows[i].Ref)
-			}
-		}
+		haveRefs(t, db, variant, rows, created[0].Ref, 77, created[299].Ref)
 	})
 }
 
@@ -367,8 +350,7 @@ func TestUpsert_ThatDoNotSelectAUidThatIsSet(t *testing.T) {
 func TestUpsert_ThatDoNotSelectUidsOfWhichSomeAreSet(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
-		testkit.Must(t, db.AutoMigrate(&MetPart{}))
-		testkit.Must(t, db.Exec("DELETE FROM met_parts").Error)
+		empty(t, db, &MetPart{})
 		testkit.Must(t, db.Exec("INSERT INTO met_parts (code, ref, unit_price) VALUES ('a', 5, 1), ('b', 6, 1)").Error)
 		batch := []MetPart{{Code: "a", Ref: 77, UnitPrice: 2}, {Code: "b", UnitPrice: 2}, {Code: "c", UnitPrice: 2}}
 		testkit.Must(t, db.Select("Code", "UnitPrice").Clauses(updateAll).Create(&batch).Error)

@@ -37,16 +37,13 @@ func TestUpsert_OfRowsWithOddKeys(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
 		testkit.Must(t, db.AutoMigrate(&UniqueB{}, &UniqueC{}))
-		update := clause.OnConflict{Columns: []clause.Column{{Name: "name"}}, DoUpdates: clause.AssignmentColumns([]string{"value"})}
-		for _, conflict := range []clause.OnConflict{{DoNothing: true}, update} {
+		for _, conflict := range []clause.OnConflict{{DoNothing: true}, byName["update"]} {
 			for _, key := range []int64{-5, 0, 1, 2, 1<<63 - 1} {
 				testkit.Must(t, db.Exec("DELETE FROM unique_bs").Error)
 				testkit.Must(t, db.Exec("INSERT INTO unique_bs (id, name, value) VALUES (?, 'a', 1)", key).Error)
 				row, batch := UniqueB{Name: "a"}, []UniqueB{{Name: "a"}, {Name: "b"}}
-				testkit.Must(t, db.Clauses(conflict).Create(&row).Error)
-				testkit.Must(t, db.Clauses(conflict).Create(&batch).Error)
-				var there int64
-				testkit.Must(t, db.Raw("SELECT id FROM unique_bs WHERE name = 'a'").Scan(&there).Error)
+				create(t, db.Clauses(conflict), &row, &batch)
+				there := queried[int64](t, db, "SELECT id FROM unique_bs WHERE name = 'a'")
 				if there != key || row.ID != 0 && row.ID != key || batch[0].ID != 0 && batch[0].ID != key {
 					t.Errorf("%s: the key %d is %d afterwards; in the structs %d and %d", variant, key, there, row.ID, batch[0].ID)
 				}
@@ -54,10 +51,8 @@ func TestUpsert_OfRowsWithOddKeys(t *testing.T) {
 			for _, key := range []string{"abc", "0", "007", "", "9999999999999999999", "-1", "12"} {
 				testkit.Must(t, db.Exec("DELETE FROM unique_cs").Error)
 				testkit.Must(t, db.Exec("INSERT INTO unique_cs (id, name, value) VALUES (?, 'a', 1)", key).Error)
-				row := UniqueC{Name: "a"}
-				testkit.Must(t, db.Clauses(conflict).Create(&row).Error)
-				var there string
-				testkit.Must(t, db.Raw("SELECT id FROM unique_cs WHERE name = 'a'").Scan(&there).Error)
+				row := created(t, db.Clauses(conflict), UniqueC{Name: "a"})
+				there := queried[string](t, db, "SELECT id FROM unique_cs WHERE name = 'a'")
 				if there != key || row.ID != "" && row.ID != key {
 					t.Errorf("%s: the key %q is %q afterwards; in the struct %q", variant, key, there, row.ID)
 				}
@@ -74,12 +69,9 @@ func TestUpsert_OfAUidNextToTheDatabasesKey(t *testing.T) {
 		testkit.Must(t, db.AutoMigrate(&UniqueP{}))
 		for name, conflict := range upserts {
 			testkit.Must(t, db.Exec("DELETE FROM unique_ps").Error)
-			first := []UniqueP{{Name: "first"}, {Name: "old1"}, {Name: "old2"}}
-			testkit.Must(t, db.Create(&first).Error)
-			one := UniqueP{Name: "old2"}
-			testkit.Must(t, db.Clauses(conflict).Create(&one).Error)
-			batch := []UniqueP{{Name: "old1"}, {Name: "n1"}, {Name: "n2"}}
-			testkit.Must(t, db.Clauses(conflict).Create(&batch).Error)
+			first := created(t, db, []UniqueP{{Name: "first"}, {Name: "old1"}, {Name: "old2"}})
+			one := created(t, db.Clauses(conflict), UniqueP{Name: "old2"})
+			batch := created(t, db.Clauses(conflict), []UniqueP{{Name: "old1"}, {Name: "n1"}, {Name: "n2"}})
 			var kept []int64
 			testkit.Must(t, db.Model(&UniqueP{}).Where("name LIKE 'old%'").Order("name").Pluck("public", &kept).Error)
 			if len(kept) != 2 || kept[0] != first[1].Public || kept[1] != first[2].Public {
@@ -102,11 +94,9 @@ func TestUpsert_OfAUidNextToTheDatabasesKey(t *testing.T) {
 func TestUpsert_ThatAHookMakes(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
-		testkit.Must(t, db.AutoMigrate(&UniqueH{}))
-		testkit.Must(t, db.Exec("DELETE FROM unique_hs").Error)
+		empty(t, db, &UniqueH{})
 		a, b := UniqueH{Name: "same"}, UniqueH{Name: "same"}
-		testkit.Must(t, db.Create(&a).Error)
-		testkit.Must(t, db.Create(&b).Error)
+		create(t, db, &a, &b)
 		if a.ID == 0 || b.ID != 0 && b.ID != a.ID {
 			t.Errorf("%s: the row has %d, the second struct %d", variant, a.ID, b.ID)
 		}
@@ -120,12 +110,10 @@ func TestUpsert_WithAReturningOfOnesOwn(t *testing.T) {
 		db := d.Open(t, nil)
 		harness.Use(t, db)
 		testkit.Must(t, db.AutoMigrate(&UniqueB{}))
-		update := clause.OnConflict{Columns: []clause.Column{{Name: "name"}}, DoUpdates: clause.AssignmentColumns([]string{"value"})}
-		row := UniqueB{Name: "a", Value: 1}
-		testkit.Must(t, db.Create(&row).Error)
+		row := created(t, db, UniqueB{Name: "a", Value: 1})
 		again := UniqueB{Name: "a", Value: 5}
 		own := clause.Returning{Columns: []clause.Column{{Name: "id"}, {Name: "value+1 AS value", Raw: true}}}
-		testkit.Must(t, db.Clauses(update, own).Create(&again).Error)
+		testkit.Must(t, db.Clauses(byName["update"], own).Create(&again).Error)
 		if again.ID != row.ID || again.Value != 6 {
 			t.Errorf("got %+v", again)
 		}
@@ -204,8 +192,7 @@ func TestUpsert_ThatMovesUniqueValuesWithinABatch(t *testing.T) {
 		testkit.Must(t, db.AutoMigrate(&UniqueTwo{}))
 		for _, columns := range [][]string{{"sku"}, {"sku", "tenant", "no"}} {
 			testkit.Must(t, db.Exec("DELETE FROM unique_twos").Error)
-			old := UniqueTwo{Sku: "a", Tenant: "t", No: ptr(1)}
-			testkit.Must(t, db.Create(&old).Error)
+			old := created(t, db, UniqueTwo{Sku: "a", Tenant: "t", No: ptr(1)})
 			conflict := clause.OnConflict{Columns: []clause.Column{{Name: "sku"}}, DoUpdates: clause.AssignmentColumns(columns)}
 			rows := []UniqueTwo{
 				{Sku: "a", Tenant: "t", No: ptr(7)}, // meets the old row
@@ -255,10 +242,8 @@ func TestUpsert_OfAModelWithAnIndexOfAPrefix(t *testing.T) {
 func TestUpsert_ThatChangesAnotherUniqueColumn(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
-		testkit.Must(t, db.AutoMigrate(&UniqueTwo{}))
-		testkit.Must(t, db.Exec("DELETE FROM unique_twos").Error)
-		old := []UniqueTwo{{Sku: "a", Tenant: "t", No: ptr(1)}, {Sku: "b", Tenant: "t", No: ptr(20)}}
-		testkit.Must(t, db.Create(&old).Error)
+		empty(t, db, &UniqueTwo{})
+		old := created(t, db, []UniqueTwo{{Sku: "a", Tenant: "t", No: ptr(1)}, {Sku: "b", Tenant: "t", No: ptr(20)}})
 		conflict := clause.OnConflict{Columns: []clause.Column{{Name: "sku"}}, DoUpdates: clause.Set{set("no", "no + 1")}}
 		rows := []UniqueTwo{{Sku: "b", Tenant: "t", No: ptr(1)}, {Sku: "c", Tenant: "t", No: ptr(1)}, {Sku: "a", Tenant: "u"}}
 		testkit.Must(t, db.Clauses(conflict).Create(&rows).Error)
@@ -275,8 +260,7 @@ func TestUpsert_OfAUidNextToAGivenKey(t *testing.T) {
 		testkit.Must(t, db.AutoMigrate(&UniqueP{}))
 		for _, name := range []string{"nothing", "update"} {
 			testkit.Must(t, db.Exec("DELETE FROM unique_ps").Error)
-			old := []UniqueP{{Name: "a"}, {Name: "b"}}
-			testkit.Must(t, db.Create(&old).Error)
+			old := created(t, db, []UniqueP{{Name: "a"}, {Name: "b"}})
 			batch := []UniqueP{{ID: old[0].ID, Name: "b"}, {Name: "a"}, {Name: "new"}}
 			testkit.Must(t, db.Clauses(byName[name]).Create(&batch).Error)
 			if got := batch[0].Public; got != 0 && got != old[0].Public {
@@ -294,10 +278,8 @@ func TestUpsert_OfARowInDoubtWithChildren(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
 		migrateSent(t, db)
-		testkit.Must(t, db.AutoMigrate(&UniqueKind{}))
-		testkit.Must(t, db.Exec("DELETE FROM unique_kinds").Error)
-		old := []UniqueKind{{Name: "a", Kind: "k"}, {Name: "b", Kind: "l"}}
-		testkit.Must(t, db.Create(&old).Error)
+		empty(t, db, &UniqueKind{})
+		old := created(t, db, []UniqueKind{{Name: "a", Kind: "k"}, {Name: "b", Kind: "l"}})
 		known := []UniqueKind{{Name: "a", Kind: "k", Many: []SentMany{{}}}, {Name: "n", Kind: "n"}}
 		testkit.Must(t, db.Clauses(byName["nothing"]).Create(&known).Error)
 		if known[0].ID != old[0].ID || known[0].Many[0].ParentID != old[0].ID {
@@ -324,10 +306,8 @@ type UniqueKind struct {
 func TestUpsert_OfARowInDoubtThatTheDatabaseReports(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
-		testkit.Must(t, db.AutoMigrate(&UniqueTwo{}))
-		testkit.Must(t, db.Exec("DELETE FROM unique_twos").Error)
-		old := []UniqueTwo{{Sku: "a", Tenant: "t", No: ptr(1)}, {Sku: "b", Tenant: "t", No: ptr(2)}}
-		testkit.Must(t, db.Create(&old).Error)
+		empty(t, db, &UniqueTwo{})
+		created(t, db, []UniqueTwo{{Sku: "a", Tenant: "t", No: ptr(1)}, {Sku: "b", Tenant: "t", No: ptr(2)}})
 		doubt := func(value int) UniqueTwo { return UniqueTwo{Sku: "a", Tenant: "t", No: ptr(2), Value: value} }
 		one, batch := doubt(5), []UniqueTwo{doubt(6), {Sku: "c", Tenant: "t", No: ptr(3)}}
 		testkit.Must(t, db.Clauses(bySku["update"]).Create(&one).Error)

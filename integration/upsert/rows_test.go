@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"testing"
 
-	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -69,8 +68,7 @@ func TestUpsert_InAnOldSnapshot(t *testing.T) {
 				testkit.Must(t, db.Exec("DELETE FROM "+table).Error)
 			}
 			deleted, part := []UniqueB{{Name: "a"}, {Name: "b"}}, MetPart{Code: "p"}
-			testkit.Must(t, db.Create(&deleted).Error)
-			testkit.Must(t, db.Create(&part).Error)
+			create(t, db, &deleted, &part)
 			var rows []UniqueB
 			var one UniqueB
 			var order MetOrder
@@ -85,15 +83,12 @@ func TestUpsert_InAnOldSnapshot(t *testing.T) {
 				}
 				testkit.Must(t, db.Delete(&deleted).Error)
 				testkit.Must(t, db.Delete(&MetPart{Code: "p"}).Error)
-				testkit.Must(t, db.Create(&there).Error)
-				testkit.Must(t, db.Create(&[]*MetPart{&thereToo, &others}).Error)
+				create(t, db, &there, &[]*MetPart{&thereToo, &others})
 
 				rows, one = []UniqueB{{Name: "a", Value: 3}, {Name: "c", Value: 3}}, UniqueB{Name: "b", Value: 3}
-				testkit.Must(t, tx.Clauses(conflict).Create(&rows).Error)
-				testkit.Must(t, tx.Clauses(conflict).Create(&one).Error)
+				create(t, tx.Clauses(conflict), &rows, &one)
 				order = MetOrder{Part: &MetPart{Code: "p"}}
-				testkit.Must(t, tx.Create(&order).Error)
-				testkit.Must(t, tx.Create(&orders).Error)
+				create(t, tx, &order, &orders)
 				return nil
 			}, &sql.TxOptions{Isolation: sql.LevelRepeatableRead}))
 			if rows[0].ID != there[0].ID || one.ID != there[1].ID {
@@ -118,11 +113,8 @@ func TestUpsert_InAnOldSnapshot(t *testing.T) {
 func TestUpsert_OfAssociationsWithoutTheirUids(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
-		testkit.Must(t, db.AutoMigrate(&MetOwner{}, &MetPet{}))
-		testkit.Must(t, db.Exec("DELETE FROM met_owners").Error)
-		testkit.Must(t, db.Exec("DELETE FROM met_pets").Error)
-		first := MetOwner{Code: "o", Pets: []MetPet{{Name: "p1"}, {Name: "p2"}}}
-		testkit.Must(t, db.Create(&first).Error)
+		empty(t, db, &MetOwner{}, &MetPet{})
+		first := created(t, db, MetOwner{Code: "o", Pets: []MetPet{{Name: "p1"}, {Name: "p2"}}})
 		var loaded MetOwner
 		testkit.Must(t, db.Preload("Pets", func(tx *gorm.DB) *gorm.DB { return tx.Select("id", "name", "owner_code").Order("name") }).Take(&loaded).Error)
 		loaded.Pets[0].Name = "p1 renamed"
@@ -142,18 +134,14 @@ func TestUpsert_OfAssociationsWithoutTheirUids(t *testing.T) {
 // A conflict with a named constraint is not one with the primary key.
 func TestUpsert_OnAConstraint(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db := d.Open(t, nil)
-		harness.Use(t, db)
+	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
 		testkit.Must(t, db.AutoMigrate(&MetConstraint{}))
 		for name, conflict := range byName {
 			testkit.Must(t, db.Exec("DELETE FROM met_constraints").Error)
 			conflict.Columns, conflict.OnConstraint = nil, "uni_met_constraints_name"
 			a, b := MetConstraint{Code: "a", Name: ptr("name of a")}, MetConstraint{Code: "b", Name: ptr("name of b")}
-			testkit.Must(t, db.Create(&a).Error)
-			testkit.Must(t, db.Create(&b).Error)
-			one := MetConstraint{Code: "b", Name: ptr("name of a"), Value: 2}
-			testkit.Must(t, db.Clauses(conflict).Create(&one).Error)
+			create(t, db, &a, &b)
+			one := created(t, db.Clauses(conflict), MetConstraint{Code: "b", Name: ptr("name of a"), Value: 2})
 			batch := []MetConstraint{{Code: "b", Name: ptr("name of a"), Value: 3}, {Code: "c", Name: ptr("name of c")}}
 			testkit.Must(t, db.Clauses(conflict).Create(&batch).Error)
 			m := map[string]any{"code": "b", "name": "name of a"}
@@ -179,11 +167,9 @@ func TestUpsert_ThatMeetARowByAnotherIndex(t *testing.T) {
 		for name, conflict := range byName {
 			testkit.Must(t, db.Exec("DELETE FROM met_accounts").Error)
 			a, nameless := MetAccount{Email: "a@", Name: ptr("a")}, MetAccount{Email: "nameless@"}
-			testkit.Must(t, db.Create(&a).Error)
-			testkit.Must(t, db.Create(&nameless).Error)
+			create(t, db, &a, &nameless)
 			one, batch := MetAccount{Email: "a@"}, []MetAccount{{Email: "a@"}, {Email: "c@", Name: ptr("c")}, {Email: "a@", Name: ptr("unknown")}}
-			testkit.Must(t, db.Clauses(conflict).Create(&one).Error)
-			testkit.Must(t, db.Clauses(conflict).Create(&batch).Error)
+			create(t, db.Clauses(conflict), &one, &batch)
 			for i, r := range []MetAccount{one, batch[0], batch[2]} {
 				if r.ID != a.ID && r.ID != 0 {
 					t.Errorf("%s%s %d: the row that was met has %d, one without a name %d, the struct got %d", name, variant, i, a.ID, nameless.ID, r.ID)
@@ -195,8 +181,7 @@ func TestUpsert_ThatMeetARowByAnotherIndex(t *testing.T) {
 
 			testkit.Must(t, db.Exec("DELETE FROM met_constraints").Error)
 			x, y := MetConstraint{Code: "x", Name: ptr("name of x")}, MetConstraint{Code: "y", Name: ptr("name of y")}
-			testkit.Must(t, db.Create(&x).Error)
-			testkit.Must(t, db.Create(&y).Error)
+			create(t, db, &x, &y)
 			for i, rows := range [][]MetConstraint{
 				{{Code: "y", Name: ptr("name of x"), Value: 9}},
 				{{Code: "y", Name: ptr("name of x"), Value: 9}, {Code: "z", Value: 8}},
@@ -217,9 +202,7 @@ func TestUpsert_ThatMeetARowByAnotherIndex(t *testing.T) {
 // If a trigger skips rows, no statement returns them, and their structs get no id of the other rows.
 func TestUpsert_OfRowsThatATriggerLeavesAlone(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db := d.Open(t, nil)
-		harness.Use(t, db)
+	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
 		testkit.Must(t, db.AutoMigrate(&UniqueB{}, &MetPart{}))
 		triggers := []string{
 			"CREATE TRIGGER b_update BEFORE UPDATE ON unique_bs WHEN NEW.value = OLD.value BEGIN SELECT RAISE(IGNORE); END",
@@ -237,8 +220,7 @@ func TestUpsert_OfRowsThatATriggerLeavesAlone(t *testing.T) {
 		for _, trigger := range triggers {
 			testkit.Must(t, db.Exec(trigger).Error)
 		}
-		old := []UniqueB{{Name: "a", Value: 1}, {Name: "b", Value: 1}, {Name: "c", Value: 1}}
-		testkit.Must(t, db.Create(&old).Error)
+		old := created(t, db, []UniqueB{{Name: "a", Value: 1}, {Name: "b", Value: 1}, {Name: "c", Value: 1}})
 		ids := map[string]int64{"refused": 0}
 		for _, r := range old {
 			ids[r.Name] = r.ID
@@ -261,8 +243,7 @@ func TestUpsert_OfRowsThatATriggerLeavesAlone(t *testing.T) {
 			}
 		}
 
-		parts := []MetPart{{Code: "a", UnitPrice: 1}, {Code: "b", UnitPrice: 1}}
-		testkit.Must(t, db.Create(&parts).Error)
+		parts := created(t, db, []MetPart{{Code: "a", UnitPrice: 1}, {Code: "b", UnitPrice: 1}})
 		batch := []MetPart{{Code: "a", UnitPrice: 1}, {Code: "b", UnitPrice: 2}, {Code: "c", UnitPrice: 1}}
 		testkit.Must(t, db.Clauses(updateAll).Create(&batch).Error)
 		for _, r := range batch {
@@ -280,17 +261,13 @@ func TestUpsert_OfRowsThatATriggerLeavesAlone(t *testing.T) {
 // id moves to another row.
 func TestUpsert_InsertOrIgnoreThatUpdates(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db := d.Open(t, nil)
-		harness.Use(t, db)
+	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
 		testkit.Must(t, db.AutoMigrate(&MetAccount{}))
-		old := MetAccount{Email: "a@", Name: ptr("a")}
-		testkit.Must(t, db.Create(&old).Error)
+		created(t, db, MetAccount{Email: "a@", Name: ptr("a")})
 		ignore, conflict := clause.Insert{Modifier: "OR IGNORE"}, byName["update"]
 		batch := []MetAccount{{Email: "a@", Name: ptr("x")}, {Email: "c@", Name: ptr("c")}, {Email: "d@", Name: ptr("d")}}
 		testkit.Must(t, db.Clauses(ignore, conflict).Create(&batch).Error)
-		one := MetAccount{Email: "a@", Name: ptr("x")}
-		testkit.Must(t, db.Clauses(ignore, conflict).Create(&one).Error)
+		one := created(t, db.Clauses(ignore, conflict), MetAccount{Email: "a@", Name: ptr("x")})
 		for _, r := range append(batch, one) {
 			got := queried[int64](t, db, "SELECT id FROM met_accounts WHERE email = ?", r.Email)
 			if r.ID != got && (r.ID != 0 || r.Email != "a@") {
@@ -300,69 +277,24 @@ func TestUpsert_InsertOrIgnoreThatUpdates(t *testing.T) {
 	}, "sqlite")
 }
 
-func TestUpsert_OfAKeyThatIsNotRead(t *testing.T) {
-	t.Parallel()
-	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
-		testkit.Must(t, db.AutoMigrate(&MetHidden{}))
-		for name, conflict := range byName {
-			testkit.Must(t, db.Exec("DELETE FROM met_hiddens").Error)
-			old := MetHidden{Name: "a"}
-			testkit.Must(t, db.Create(&old).Error)
-			one, batch := MetHidden{Name: "a", Value: 2}, []MetHidden{{Name: "b"}, {Name: "a", Value: 3}, {Name: "c"}}
-			testkit.Must(t, db.Clauses(conflict).Create(&one).Error)
-			testkit.Must(t, db.Clauses(conflict).Create(&batch).Error)
-			for _, r := range append(batch, one) {
-				if got := queried[int64](t, db, "SELECT id FROM met_hiddens WHERE name = ?", r.Name); got != r.ID || r.Name == "a" && got != old.ID {
-					t.Errorf("%s%s: %s has the id %d in the struct and %d in the row", name, variant, r.Name, r.ID, got)
-				}
-			}
-		}
-	})
-}
-
 // A uid next to a key that the database computes, to which nothing can be assigned.
 func TestUpsert_NextToAComputedKey(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		for variant, db := range variants(t, d) {
-			harness.Use(t, db)
-			testkit.Must(t, db.Exec("DROP TABLE IF EXISTS met_computeds").Error)
-			testkit.Must(t, db.Exec("CREATE TABLE met_computeds (code VARCHAR(20) GENERATED ALWAYS AS (UPPER(name)) STORED PRIMARY KEY, name VARCHAR(20), ref BIGINT, value INT)").Error)
-			update := clause.OnConflict{DoUpdates: clause.AssignmentColumns([]string{"value"})}
-			old, again := MetComputed{Name: "a", Value: 1}, MetComputed{Name: "a", Value: 2}
-			testkit.Must(t, db.Clauses(update).Create(&old).Error)
-			testkit.Must(t, db.Clauses(update).Create(&again).Error)
-			batch := []MetComputed{{Name: "a", Value: 3}, {Name: "b", Value: 3}}
-			testkit.Must(t, db.Clauses(update).Create(&batch).Error)
-			for _, r := range append(batch, again, old) {
-				got := queried[int64](t, db, "SELECT ref FROM met_computeds WHERE name = ? AND value = 3", r.Name)
-				if r.Ref != got && (r.Ref != 0 || r.Name != "a") || got == 0 {
-					t.Errorf("%s: %s has the uid %d in the struct and %d in the row", variant, r.Name, r.Ref, got)
-				}
+	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
+		testkit.Must(t, db.Exec("DROP TABLE IF EXISTS met_computeds").Error)
+		testkit.Must(t, db.Exec("CREATE TABLE met_computeds (code VARCHAR(20) GENERATED ALWAYS AS (UPPER(name)) STORED PRIMARY KEY, name VARCHAR(20), ref BIGINT, value INT)").Error)
+		update := clause.OnConflict{DoUpdates: clause.AssignmentColumns([]string{"value"})}
+		old, again := MetComputed{Name: "a", Value: 1}, MetComputed{Name: "a", Value: 2}
+		create(t, db.Clauses(update), &old, &again)
+		batch := created(t, db.Clauses(update), []MetComputed{{Name: "a", Value: 3}, {Name: "b", Value: 3}})
+		for _, r := range append(batch, again, old) {
+			got := queried[int64](t, db, "SELECT ref FROM met_computeds WHERE name = ? AND value = 3", r.Name)
+			if r.Ref != got && (r.Ref != 0 || r.Name != "a") || got == 0 {
+				t.Errorf("%s: %s has the uid %d in the struct and %d in the row", variant, r.Name, r.Ref, got)
 			}
-			if got := queried[int64](t, db, "SELECT ref FROM met_computeds WHERE name = 'a'"); got != old.Ref {
-				t.Errorf("%s: the row had the uid %d, now %d", variant, old.Ref, got)
-			}
+		}
+		if got := queried[int64](t, db, "SELECT ref FROM met_computeds WHERE name = 'a'"); got != old.Ref {
+			t.Errorf("%s: the row had the uid %d, now %d", variant, old.Ref, got)
 		}
 	}, "mysql") // MariaDB has no such keys
-}
-
-// An id in a DECIMAL column is returned with decimal places.
-func TestUpsert_OfADecimalKey(t *testing.T) {
-	t.Parallel()
-	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
-		testkit.Must(t, db.AutoMigrate(&MetDecimal{}))
-		for name, conflict := range map[string]clause.OnConflict{"nothing": {DoNothing: true}, "nothing at": byName["nothing"]} {
-			testkit.Must(t, db.Exec("DELETE FROM met_decimals").Error)
-			testkit.Must(t, db.Create(&MetDecimal{Name: "a"}).Error)
-			batch := []MetDecimal{{Name: "a"}, {Name: "b"}, {Name: "c"}}
-			testkit.Must(t, db.Clauses(conflict).Create(&batch).Error)
-			for _, r := range batch {
-				got := queried[int64](t, db, "SELECT CAST(id AS "+map[bool]string{true: "SIGNED", false: "BIGINT"}[d.IsMySQL()]+") FROM met_decimals WHERE name = ?", r.Name)
-				if r.ID != got && (r.ID != 0 || r.Name != "a" || len(conflict.Columns) > 0) {
-					t.Errorf("%s%s: %s has the id %d in the struct and %d in the row", name, variant, r.Name, r.ID, got)
-				}
-			}
-		}
-	})
 }

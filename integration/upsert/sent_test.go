@@ -51,8 +51,7 @@ func TestUpsert_OfAnUnknownRowWithChildren(t *testing.T) {
 	}
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
 		migrateSent(t, db)
-		old := SentParent{Name: "a"}
-		testkit.Must(t, db.Create(&old).Error)
+		old := created(t, db, SentParent{Name: "a"})
 		for name, parent := range parents {
 			one, batch := parent(), []SentParent{parent(), {Name: "new of " + name}}
 			errs := map[string]error{
@@ -85,8 +84,7 @@ func TestUpsert_OfAConflictColumnThatIsNotSent(t *testing.T) {
 		testkit.Must(t, db.Migrator().DropTable("sent_parents"))
 		testkit.Must(t, db.Exec("CREATE TABLE sent_parents (id BIGINT PRIMARY KEY, name VARCHAR(50), kind VARCHAR(50) DEFAULT 'usual' UNIQUE, value INT)").Error)
 		usual, other := SentParent{Name: "a", Kind: "usual"}, SentParent{Name: "b", Kind: "other"}
-		testkit.Must(t, db.Create(&usual).Error)
-		testkit.Must(t, db.Create(&other).Error)
+		create(t, db, &usual, &other)
 		conflict := clause.OnConflict{Columns: []clause.Column{{Name: "kind"}}, DoNothing: true}
 		batch := []SentParent{{Name: "c", Kind: "other"}, {Name: "d", Kind: "other"}}
 		testkit.Must(t, db.Omit("Kind").Clauses(conflict).Create(&batch).Error)
@@ -108,11 +106,9 @@ func TestUpsert_ThatChangesItsConflictColumn(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
 		migrateSent(t, db)
-		old := []SentParent{{Name: "a"}, {Name: "b"}}
-		testkit.Must(t, db.Create(&old).Error)
+		old := created(t, db, []SentParent{{Name: "a"}, {Name: "b"}})
 		conflict := clause.OnConflict{Columns: []clause.Column{{Name: "name"}}, DoUpdates: clause.Assignments(map[string]any{"name": gorm.Expr("?", "changed")})}
-		batch := []SentParent{{Name: "a"}, {Name: "c"}}
-		testkit.Must(t, db.Clauses(conflict).Create(&batch).Error)
+		batch := created(t, db.Clauses(conflict), []SentParent{{Name: "a"}, {Name: "c"}})
 		if batch[0].ID != 0 && batch[0].ID != old[0].ID || queried[int64](t, db, "SELECT id FROM sent_parents WHERE name = 'c'") != batch[1].ID {
 			t.Errorf("%s: %+v, the rows that were there %+v", variant, batch, old)
 		}
@@ -127,8 +123,7 @@ func TestUpsert_OfAValueThatATriggerChanges(t *testing.T) {
 		harness.Use(t, db)
 		migrateSent(t, db)
 		testkit.Must(t, db.Exec("CREATE TRIGGER b BEFORE INSERT ON sent_parents FOR EACH ROW SET NEW.name = CONCAT(NEW.name, '!')").Error)
-		old := SentParent{Name: "a"}
-		testkit.Must(t, db.Create(&old).Error)
+		old := created(t, db, SentParent{Name: "a"})
 		conflict := clause.OnConflict{Columns: []clause.Column{{Name: "name"}}, DoUpdates: clause.AssignmentColumns([]string{"value"})}
 		one, batch := SentParent{Name: "a", Value: 1}, []SentParent{{Name: "a", Value: 2}, {Name: "c"}}
 		testkit.Must(t, db.Clauses(conflict).Create(&one).Error)
@@ -150,12 +145,8 @@ func TestUpsert_OfAValueThatIsCutOff(t *testing.T) {
 		harness.Use(t, db)
 		migrateSent(t, db)
 		long := strings.Repeat("é", 60)
-		old := SentParent{Name: long}
-		testkit.Must(t, db.Create(&old).Error)
-		for name, conflict := range map[string]clause.OnConflict{
-			"nothing": {Columns: []clause.Column{{Name: "name"}}, DoNothing: true},
-			"update":  {Columns: []clause.Column{{Name: "name"}}, DoUpdates: clause.AssignmentColumns([]string{"value"})},
-		} {
+		old := created(t, db, SentParent{Name: long})
+		for name, conflict := range byName {
 			batch := []SentParent{{Name: long + "more", Many: []SentMany{{}}}, {Name: name}}
 			testkit.Must(t, db.Clauses(conflict).Create(&batch).Error)
 			if batch[0].ID != old.ID || queried[int](t, db, "SELECT COUNT(*) FROM sent_manies WHERE parent_id <> ?", old.ID) != 0 {

@@ -44,19 +44,15 @@ func typedTable[V any](prefix string) string {
 	return prefix + strings.ToLower(notWord.ReplaceAllString(reflect.TypeFor[V]().String(), ""))
 }
 
-// Value implements [driver.Valuer].
 func (c Celsius) Value() (driver.Value, error) { return float64(c.Milli) / 1000, nil }
 
-// Scan implements [sql.Scanner].
 func (c *Celsius) Scan(v any) error {
 	_, err := fmt.Sscan(fmt.Sprintf("%s", v), &c.Milli)
 	return err
 }
 
-// Value implements [driver.Valuer].
 func (v Tags) Value() (driver.Value, error) { return fmt.Sprintf(`{"b":%d, "a":%d}`, v.B, v.A), nil }
 
-// Scan implements [sql.Scanner].
 func (v *Tags) Scan(any) error { return nil }
 
 // A typedCase is a column, values of which the column keeps the same, and how to make others.
@@ -273,11 +269,9 @@ func createTyped[V any](t *testing.T, db *gorm.DB, c typedCase, constraint bool,
 			label := fmt.Sprintf("%T in %s %s, constraint %v, %s of %d", twice[0], c.column, c.unique, constraint, name, size)
 			testkit.Must(t, db.Exec("DELETE FROM "+kids).Error)
 			testkit.Must(t, db.Exec("DELETE FROM "+rows).Error)
-			old := row{Val: twice[0], Note: "old"}
-			testkit.Must(t, db.Create(&old).Error)
+			old := created(t, db, row{Val: twice[0], Note: "old"})
 			for i, again := range twice[1:] {
-				one := row{Val: again, Note: "one", Kids: []kid{{}, {}}}
-				testkit.Must(t, db.Clauses(conflict).Create(&one).Error)
+				one := created(t, db.Clauses(conflict), row{Val: again, Note: "one", Kids: []kid{{}, {}}})
 				batch := []row{{Val: again, Note: "again", Kids: []kid{{}}}}
 				for n := 1; n < size; n++ {
 					batch = append(batch, row{Val: other(100*i + n), Note: fmt.Sprint(n), Kids: []kid{{}}})

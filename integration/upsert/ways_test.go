@@ -21,10 +21,8 @@ func (Label) CreateClauses(f *schema.Field) []clause.Interface {
 	return []clause.Interface{clause.OnConflict{Columns: []clause.Column{{Name: f.DBName}}, DoNothing: true}}
 }
 
-// Value implements [driver.Valuer].
 func (t Label) Value() (driver.Value, error) { return string(t), nil }
 
-// Scan implements [sql.Scanner].
 func (t *Label) Scan(v any) error {
 	switch v := v.(type) {
 	case string:
@@ -69,14 +67,10 @@ type (
 func TestUpsert_ThatATypeMakes(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
-		testkit.Must(t, db.AutoMigrate(&UniqueTag{}))
-		testkit.Must(t, db.Exec("DELETE FROM unique_tags").Error)
-		one := UniqueTag{Name: "one"}
-		testkit.Must(t, db.Create(&one).Error)
-		again := UniqueTag{Name: "one"}
-		testkit.Must(t, db.Create(&again).Error)
-		batch := []UniqueTag{{Name: "two"}, {Name: "one"}, {Name: "three"}, {Name: "two"}}
-		testkit.Must(t, db.Create(&batch).Error)
+		empty(t, db, &UniqueTag{})
+		one := created(t, db, UniqueTag{Name: "one"})
+		again := created(t, db, UniqueTag{Name: "one"})
+		batch := created(t, db, []UniqueTag{{Name: "two"}, {Name: "one"}, {Name: "three"}, {Name: "two"}})
 		if one.ID == 0 || again.ID != one.ID || batch[1].ID != one.ID || batch[3].ID != batch[0].ID || batch[0].ID == 0 || batch[2].ID == 0 {
 			t.Errorf("%s: %v, again %v, batch %v", variant, one, again, batch)
 		}
@@ -91,11 +85,9 @@ func TestUpsert_ThatATypeMakes(t *testing.T) {
 func TestUpsert_OfAUidNextToANaturalKey(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
-		testkit.Must(t, db.AutoMigrate(&UniquePair{}))
-		testkit.Must(t, db.Exec("DELETE FROM unique_pairs").Error)
+		empty(t, db, &UniquePair{})
 		day := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
-		old := []UniquePair{{Shop: "a", Day: day, Value: 1}, {Shop: "b", Day: day, Value: 1}}
-		testkit.Must(t, db.Create(&old).Error)
+		old := created(t, db, []UniquePair{{Shop: "a", Day: day, Value: 1}, {Shop: "b", Day: day, Value: 1}})
 		for i, conflict := range []clause.OnConflict{
 			{UpdateAll: true},
 			{DoNothing: true},
@@ -103,8 +95,7 @@ func TestUpsert_OfAUidNextToANaturalKey(t *testing.T) {
 			{Columns: []clause.Column{{Name: "shop"}, {Name: "day"}}, DoUpdates: clause.AssignmentColumns([]string{"value"})},
 		} {
 			later := day.AddDate(0, 0, i+1)
-			one := UniquePair{Shop: "a", Day: day, Value: 2}
-			testkit.Must(t, db.Clauses(conflict).Create(&one).Error)
+			one := created(t, db.Clauses(conflict), UniquePair{Shop: "a", Day: day, Value: 2})
 			batch := []*UniquePair{{Shop: "a", Day: later, Value: 3}, {Shop: "b", Day: day, Value: 3}, {Shop: "b", Day: later, Value: 3}}
 			testkit.Must(t, db.Clauses(conflict).Create(&batch).Error)
 			for _, r := range append(batch, &one) {
@@ -121,8 +112,7 @@ func TestUpsert_OfAUidNextToANaturalKey(t *testing.T) {
 				t.Errorf("%s %d: rows that were there had the uids %d and %d, now %d and %d", variant, i, old[0].Ref, old[1].Ref, one.Ref, batch[1].Ref)
 			}
 		}
-		own := UniquePair{Shop: "a", Day: day, Ref: 77}
-		testkit.Must(t, db.Clauses(clause.OnConflict{UpdateAll: true}).Create(&own).Error)
+		own := created(t, db.Clauses(clause.OnConflict{UpdateAll: true}), UniquePair{Shop: "a", Day: day, Ref: 77})
 		var there UniquePair
 		testkit.Must(t, db.Take(&there, "shop = 'a' AND day = ?", day).Error)
 		if there.Ref != 77 || own.Ref != 77 {
@@ -135,10 +125,8 @@ func TestUpsert_OfAUidNextToANaturalKey(t *testing.T) {
 func TestUpsert_ThatUpdateNothing(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
-		testkit.Must(t, db.AutoMigrate(&UniqueBare{}))
-		testkit.Must(t, db.Exec("DELETE FROM unique_bares").Error)
-		old := UniqueBare{Code: "old"}
-		testkit.Must(t, db.Create(&old).Error)
+		empty(t, db, &UniqueBare{})
+		old := created(t, db, UniqueBare{Code: "old"})
 		batch := []UniqueBare{{Code: "n1"}, {Code: "old"}, {Code: "n2"}}
 		testkit.Must(t, db.Clauses(clause.OnConflict{UpdateAll: true}).Create(&batch).Error)
 		for _, r := range batch {
@@ -151,74 +139,11 @@ func TestUpsert_ThatUpdateNothing(t *testing.T) {
 	})
 }
 
-// If the application asks for a result, it is the same as without the plugin.
-func TestUpsert_WithAResult(t *testing.T) {
-	t.Parallel()
-	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
-		testkit.Must(t, db.AutoMigrate(&UniqueB{}))
-		for name, conflict := range upserts {
-			testkit.Must(t, db.Exec("DELETE FROM unique_bs").Error)
-			old := UniqueB{Name: "old"}
-			testkit.Must(t, db.Create(&old).Error)
-			for _, n := range []string{"old", "new"} {
-				result := gorm.WithResult()
-				row := UniqueB{Name: n, Value: 3}
-				testkit.Must(t, db.Clauses(conflict, result).Create(&row).Error)
-				if result.Result == nil {
-					t.Errorf("%s%s: %s has no result", name, variant, n)
-				}
-				if known := len(conflict.Columns) > 0 || n == "new"; n == "old" && row.ID != old.ID && (known || row.ID != 0) || n == "new" && row.ID == 0 {
-					t.Errorf("%s%s: %s has the id %d, the old row %d", name, variant, n, row.ID, old.ID)
-				}
-			}
-		}
-	})
-}
-
-func TestUpsert_InsertIgnore(t *testing.T) {
-	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		ignore := clause.Insert{Modifier: "IGNORE"}
-		if d.Name == "sqlite" {
-			ignore.Modifier = "or ignore"
-		}
-		for variant, db := range variants(t, d) {
-			harness.Use(t, db)
-			testkit.Must(t, db.AutoMigrate(&UniqueA{}, &UniqueB{}))
-			insertIgnored(t, db, variant, ignore, func(n string) UniqueA { return UniqueA{Name: n} }, func(r UniqueA) (string, int64) { return r.Name, r.ID })
-			insertIgnored(t, db, variant, ignore, func(n string) UniqueB { return UniqueB{Name: n} }, func(r UniqueB) (string, int64) { return r.Name, r.ID })
-		}
-	}, "sqlite", "mariadb", "mysql")
-}
-
-func insertIgnored[T any](t *testing.T, db *gorm.DB, variant string, ignore clause.Insert, model func(string) T, read func(T) (string, int64)) {
-	t.Helper()
-	testkit.Must(t, db.Where("1 = 1").Delete(new(T)).Error)
-	old := model("old")
-	testkit.Must(t, db.Create(&old).Error)
-	one, batch := model("old"), []T{model("n1"), model("old"), model("n2")}
-	testkit.Must(t, db.Clauses(ignore).Create(&one).Error)
-	testkit.Must(t, db.Clauses(ignore).Create(&batch).Error)
-	for _, r := range append(batch, one) {
-		var there T
-		name, id := read(r)
-		testkit.Must(t, db.Take(&there, "name = ?", name).Error)
-		if _, want := read(there); id != want && (id != 0 || name != "old") {
-			t.Errorf("%T%s: %s has the id %d in the struct and %d in the row", r, variant, name, id, want)
-		}
-	}
-	var rows int64
-	if testkit.Must(t, db.Model(new(T)).Count(&rows).Error); rows != 3 {
-		t.Errorf("%T%s: %d rows", old, variant, rows)
-	}
-}
-
 // A Save of a struct that does not know the uid of its row leaves it as it is.
 func TestUpsert_SaveOfARowWithoutItsUid(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
-		testkit.Must(t, db.AutoMigrate(&UniquePair{}))
-		testkit.Must(t, db.Exec("DELETE FROM unique_pairs").Error)
+		empty(t, db, &UniquePair{})
 		day := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
 		old := UniquePair{Shop: "a", Day: day, Value: 1}
 		testkit.Must(t, db.Save(&old).Error)
@@ -249,10 +174,8 @@ func TestUpsert_ManyToManyOfRowsThatAreThere(t *testing.T) {
 		db := d.Open(t, nil)
 		harness.Use(t, db)
 		testkit.Must(t, db.AutoMigrate(&UniqueRole{}, &UniqueMember{}))
-		admin := UniqueRole{Name: "admin"}
-		testkit.Must(t, db.Create(&admin).Error)
-		member := UniqueMember{Roles: []UniqueRole{{Name: "new"}, {Name: "admin"}}}
-		testkit.Must(t, db.Create(&member).Error)
+		admin := created(t, db, UniqueRole{Name: "admin"})
+		member := created(t, db, UniqueMember{Roles: []UniqueRole{{Name: "new"}, {Name: "admin"}}})
 		if member.Roles[1].ID != admin.ID || member.Roles[0].ID == 0 {
 			t.Errorf("%v, admin %v", member, admin)
 		}
