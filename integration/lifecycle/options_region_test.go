@@ -1,7 +1,7 @@
 package lifecycle_test
 
 import (
-	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -9,18 +9,15 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/internal/testkit"
-	"gorm.io/gorm"
 )
 
 func TestWithRegion_RefusesRegionsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	for _, tt := range [][2]int{{0, 0}, {-1, 2}, {2, 2}, {0, -1}, {0, 1 << 18}} {
-		err := testkit.SQLite{}.Open(t).Use(uidplugin.New(uidplugin.WithRegion(tt[0], tt[1])))
-		if !errors.Is(err, uidplugin.ErrOption) {
-			t.Errorf("%d: %v", tt, err)
-		}
+		err := plugintest.Bare(t).Use(uidplugin.New(uidplugin.WithRegion(tt[0], tt[1])))
+		testkit.IsError(t, err, uidplugin.ErrOption, fmt.Sprintf("WithRegion(%d, %d)", tt[0], tt[1]))
 	}
-	err := testkit.SQLite{}.Open(t).Use(uidplugin.New(uidplugin.WithRegion(0, 2), uidplugin.WithWorkerID(3)))
+	err := plugintest.Bare(t).Use(uidplugin.New(uidplugin.WithRegion(0, 2), uidplugin.WithWorkerID(3)))
 	testkit.IsError(t, err, uidplugin.ErrOption)
 }
 
@@ -32,10 +29,7 @@ func TestWithRegion_MustBeThatOfTheRegistry(t *testing.T) {
 	plugintest.Use(t, file.Open(t), uidplugin.WithRegion(1, 3))
 	plugintest.Use(t, file.Open(t)) // any region
 	for _, tt := range [][2]int{{0, 3}, {1, 6}, {0, 1}} {
-		err := file.Open(t).Use(uidplugin.New(uidplugin.WithRegion(tt[0], tt[1])))
-		if !errors.Is(err, uidplugin.ErrRegion) {
-			t.Errorf("%d: %v", tt, err)
-		}
+		testkit.IsError(t, file.Open(t).Use(uidplugin.New(uidplugin.WithRegion(tt[0], tt[1]))), uidplugin.ErrRegion)
 	}
 	undivided := testkit.SQLite{Path: testkit.SQLitePath(t)}
 	plugintest.Use(t, undivided.Open(t))
@@ -117,30 +111,10 @@ func TestWithRegion_ExhaustionNamesTheRegion(t *testing.T) {
 	layout.WorkerBits, layout.SequenceBits = 3, 19
 	db := testkit.SQLite{}.Open(t)
 	plugintest.Use(t, db, uidplugin.WithLayout(layout), uidplugin.WithRegion(1, 4))
-	made := 0
-	var err error
-	for i, create := range []func() error{
-		func() error { return createIn[regionRow](t, db) }, func() error { return createIn[regionB](t, db) }, func() error { return createIn[regionC](t, db) },
-	} {
-		if err = create(); err == nil {
-			made = i + 1
-		}
-	}
-	if made != 2 || !errors.Is(err, uidplugin.ErrExhausted) { // 1 and 5
-		t.Fatalf("%d tables have worker ids: %v", made, err)
-	}
-	saysAll(t, err.Error(), "region 1 of 4", "one of 4")
-}
-
-type (
-	regionB struct{ ID uidplugin.ID }
-	regionC struct{ ID uidplugin.ID }
-)
-
-func createIn[T any](t *testing.T, db *gorm.DB) error {
-	t.Helper()
-	must(t, db.AutoMigrate(new(T)))
-	return db.Create(new(T)).Error
+	plugintest.Migrate(t, db, &regionRow{}, &plugintest.Part{}, &plugintest.Counter{})
+	must(t, db.Create(&regionRow{}).Error)       // worker id 1
+	must(t, db.Create(&plugintest.Part{}).Error) // worker id 5
+	testkit.IsError(t, db.Create(&plugintest.Counter{}).Error, uidplugin.ErrExhausted, "region 1 of 4", "one of 4")
 }
 
 // In an empty database, WithRegion begins with the first worker ids. They are taken if another registry was divided after

@@ -32,11 +32,7 @@ func closes(tb testing.TB, p *uidplugin.Plugin) error {
 func closedFor(tb testing.TB, db *gorm.DB) {
 	tb.Helper()
 	for _, row := range []any{&plugintest.Part{}, &[]plugintest.Part{{}, {}}, &plugintest.Counter{}} {
-		if err := db.Create(row).Error; !errors.Is(err, uidplugin.ErrClosed) {
-			tb.Errorf("a create of %T after Close: %v", row, err)
-		} else {
-			saysAll(tb, err.Error(), "uidplugin: closed")
-		}
+		testkit.IsError(tb, db.Create(row).Error, uidplugin.ErrClosed, "uidplugin: closed")
 	}
 }
 
@@ -45,21 +41,19 @@ func closedFor(tb testing.TB, db *gorm.DB) {
 func TestPluginClose_WithinACallback(t *testing.T) {
 	t.Parallel()
 
-	at := map[string]func(db *gorm.DB, f func(*gorm.DB)) error{
-		"first": func(db *gorm.DB, f func(*gorm.DB)) error {
-			return db.Callback().Create().Before("*").Register("test:close", f)
-		},
-		"before the INSERT": func(db *gorm.DB, f func(*gorm.DB)) error {
-			return db.Callback().Create().After("gorm:begin_transaction").Before("gorm:create").Register("test:close", f)
-		},
-		"after the INSERT": func(db *gorm.DB, f func(*gorm.DB)) error {
-			return db.Callback().Create().After("gorm:create").Before("gorm:after_create").Register("test:close", f)
-		},
-		"last": func(db *gorm.DB, f func(*gorm.DB)) error {
-			return db.Callback().Create().After("*").Register("test:close", f)
-		},
+	type registrar interface {
+		Register(name string, f func(*gorm.DB)) error
 	}
-	for name, register := range at {
+	for name, at := range map[string]func(db *gorm.DB) registrar{
+		"first": func(db *gorm.DB) registrar { return db.Callback().Create().Before("*") },
+		"before the INSERT": func(db *gorm.DB) registrar {
+			return db.Callback().Create().After("gorm:begin_transaction").Before("gorm:create")
+		},
+		"after the INSERT": func(db *gorm.DB) registrar {
+			return db.Callback().Create().After("gorm:create").Before("gorm:after_create")
+		},
+		"last": func(db *gorm.DB) registrar { return db.Callback().Create().After("*") },
+	} {
 		for _, pool := range []int{0, 1} {
 			t.Run(fmt.Sprintf("%s, pool of %d", name, pool), func(t *testing.T) {
 				t.Parallel()
@@ -70,7 +64,7 @@ func TestPluginClose_WithinACallback(t *testing.T) {
 				must(t, db.Create(&plugintest.Part{}).Error)
 				var once sync.Once
 				var within error
-				must(t, register(db, func(*gorm.DB) { once.Do(func() { within = closes(t, p) }) }))
+				must(t, at(db).Register("test:close", func(*gorm.DB) { once.Do(func() { within = closes(t, p) }) }))
 				row := plugintest.Part{}
 				err := db.Create(&row).Error
 				if err != nil && !errors.Is(err, uidplugin.ErrClosed) {
@@ -124,9 +118,7 @@ func TestPluginClose_WhileAutoMigrateRuns(t *testing.T) {
 			if err != nil && !errors.Is(err, uidplugin.ErrClosed) {
 				t.Errorf("AutoMigrate: %v", err)
 			}
-			if err := <-closed; err != nil {
-				t.Errorf("Close: %v", err)
-			}
+			must(t, <-closed)
 			wire.Set(nil)
 			plugintest.Migrate(t, db, &plugintest.Part{}, &plugintest.Counter{}) // GORM's own needs no ids
 			closedFor(t, db)

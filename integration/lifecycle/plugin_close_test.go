@@ -23,68 +23,55 @@ func TestPluginClose_AfterItNoIDIsMade(t *testing.T) {
 	t.Parallel()
 
 	for _, kind := range []string{"cached", "snowflake"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
+		db := plugintest.Open(t, uidplugin.WithDefaultGenerator(kind))
+		p := uidplugin.From(db)
+		must(t, p.AutoMigrate(&plugintest.Part{}))
+		plugintest.Migrate(t, db, &plugintest.Counter{})
+		known := plugintest.Part{}
+		must(t, db.Create(&known).Error)
+		for range 2 {
+			must(t, p.Close(t.Context()))
+		}
+		for name, create := range map[string]func() error{
+			"known table": func() error { return db.Create(&plugintest.Part{}).Error },
+			"slice":       func() error { return db.Create(&[]plugintest.Part{{}, {}}).Error },
+			"map":         func() error { return db.Model(&plugintest.Part{}).Create(map[string]any{"name": "a"}).Error },
+			"maps":        func() error { return db.Model(&plugintest.Part{}).Create([]map[string]any{{"name": "a"}}).Error },
+			"new table":   func() error { return db.Create(&plugintest.Counter{}).Error },
+			"NextID":      func() error { _, err := p.NextID(t.Context(), &plugintest.Part{}); return err },
+			"Register":    func() error { return p.Register(t.Context(), &plugintest.Article{}) },
+		} {
+			if err := create(); !errors.Is(err, uidplugin.ErrClosed) || !strings.Contains(err.Error(), "uidplugin: closed") {
+				t.Errorf("%s, %s: %v", kind, name, err)
+			}
+		}
+		if plugintest.Count(t, db, "parts") != 1 || plugintest.Count(t, db, "counters") != 0 {
+			t.Errorf("%s: rows were created", kind)
+		}
 
-			db := plugintest.Open(t, uidplugin.WithDefaultGenerator(kind))
-			p := uidplugin.From(db)
-			must(t, p.AutoMigrate(&plugintest.Part{}))
-			plugintest.Migrate(t, db, &plugintest.Counter{})
-			known := plugintest.Part{}
-			must(t, db.Create(&known).Error)
-			for range 2 {
-				must(t, p.Close(t.Context()))
-			}
-			for name, create := range map[string]func() error{
-				"known table": func() error { return db.Create(&plugintest.Part{}).Error },
-				"slice":       func() error { return db.Create(&[]plugintest.Part{{}, {}}).Error },
-				"map":         func() error { return db.Model(&plugintest.Part{}).Create(map[string]any{"name": "a"}).Error },
-				"maps":        func() error { return db.Model(&plugintest.Part{}).Create([]map[string]any{{"name": "a"}}).Error },
-				"new table":   func() error { return db.Create(&plugintest.Counter{}).Error },
-				"NextID":      func() error { _, err := p.NextID(t.Context(), &plugintest.Part{}); return err },
-				"Register":    func() error { return p.Register(t.Context(), &plugintest.Article{}) },
-			} {
-				if err := create(); !errors.Is(err, uidplugin.ErrClosed) {
-					t.Errorf("%s: %v", name, err)
-				}
-			}
-			if plugintest.Count(t, db, "parts") != 1 || plugintest.Count(t, db, "counters") != 0 {
-				t.Error("rows were created")
-			}
-			err := db.Create(&plugintest.Part{}).Error
-			saysAll(t, err.Error(), "uidplugin: closed", "parts")
-
-			// Old ids still lead to their rows.
-			if row, err := p.Find(t.Context(), uidplugin.ID(known.ID)); err != nil || *row.(*plugintest.Part) != known {
-				t.Errorf("Find: %v, %v", row, err)
-			}
-		})
+		// Old ids still lead to their rows.
+		if row, err := p.Find(t.Context(), uidplugin.ID(known.ID)); err != nil || *row.(*plugintest.Part) != known {
+			t.Errorf("%s: Find: %v, %v", kind, row, err)
+		}
 	}
 }
 
 func TestPluginClose_WhatNeedsNoIDGoesOnAfterClose(t *testing.T) {
 	t.Parallel()
 
-	for _, tt := range []struct {
-		name string
-		run  func(db *gorm.DB) error
-	}{
-		{"query", func(db *gorm.DB) error { return db.Find(&[]plugintest.Part{}).Error }},
-		{"delete", func(db *gorm.DB) error { return db.Delete(&plugintest.Part{ID: 5}).Error }},
-		{"create without tag", func(db *gorm.DB) error { return db.Create(&plugintest.Ledger{ID: 1}).Error }},
-		{"update", func(db *gorm.DB) error { return db.Model(&plugintest.Part{ID: 5}).Update("name", "a").Error }},
-		{"create with a key", func(db *gorm.DB) error { return db.Create(&plugintest.Part{ID: 6}).Error }},
+	db := plugintest.Open(t)
+	plugintest.Migrate(t, db, &plugintest.Part{}, &plugintest.Ledger{})
+	must(t, uidplugin.From(db).Close(t.Context()))
+	for name, err := range map[string]error{
+		"query":              db.Find(&[]plugintest.Part{}).Error,
+		"delete":             db.Delete(&plugintest.Part{ID: 5}).Error,
+		"create without tag": db.Create(&plugintest.Ledger{ID: 1}).Error,
+		"update":             db.Model(&plugintest.Part{ID: 5}).Update("name", "a").Error,
+		"create with a key":  db.Create(&plugintest.Part{ID: 6}).Error,
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-
-			db := plugintest.Open(t)
-			plugintest.Migrate(t, db, &plugintest.Part{}, &plugintest.Ledger{})
-			must(t, uidplugin.From(db).Close(t.Context()))
-			if err := tt.run(db); err != nil {
-				t.Error(err)
-			}
-		})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
@@ -104,8 +91,7 @@ func TestPluginClose_WaitsForTheBackgroundOrItsContext(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
-	err := p.Close(ctx)
-	testkit.IsError(t, err, context.DeadlineExceeded, "uidplugin: close", "worker id")
+	testkit.IsError(t, p.Close(ctx), context.DeadlineExceeded, "uidplugin: close", "worker id")
 
 	close(g.Opened)
 	must(t, p.Close(t.Context()))
@@ -119,25 +105,21 @@ func TestPluginClose_EndsTheWaitForTheClock(t *testing.T) {
 	t.Parallel()
 
 	for _, kind := range []string{"cached", "snowflake"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-
-			synctest.Test(t, func(t *testing.T) {
-				db := plugintest.Nowhere(t)
-				hours := plugintest.Seconds() // so long a tick that the cached generator borrows only one
-				hours.Tick = time.Hour
-				p := plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithDefaultGenerator(kind), uidplugin.WithLayout(hours), uidplugin.WithClock(plugintest.AtNoon))
-				ctx, cancel := context.WithCancel(t.Context())
-				cancelled, closed := make(chan error), make(chan error)
-				go func() { closed <- db.Create(make([]plugintest.Parcel, 20_000)).Error }()
-				synctest.Wait()
-				go func() { cancelled <- db.WithContext(ctx).Create(&plugintest.Parcel{}).Error }()
-				synctest.Wait()
-				cancel()
-				testkit.IsError(t, <-cancelled, context.Canceled)
-				must(t, p.Close(t.Context()))
-				testkit.IsError(t, <-closed, uidplugin.ErrClosed)
-			})
+		synctest.Test(t, func(t *testing.T) {
+			db := plugintest.Nowhere(t)
+			hours := plugintest.Seconds() // so long a tick that the cached generator borrows only one
+			hours.Tick = time.Hour
+			p := plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithDefaultGenerator(kind), uidplugin.WithLayout(hours), uidplugin.WithClock(plugintest.AtNoon))
+			ctx, cancel := context.WithCancel(t.Context())
+			cancelled, closed := make(chan error), make(chan error)
+			go func() { closed <- db.Create(make([]plugintest.Parcel, 20_000)).Error }()
+			synctest.Wait()
+			go func() { cancelled <- db.WithContext(ctx).Create(&plugintest.Parcel{}).Error }()
+			synctest.Wait()
+			cancel()
+			testkit.IsError(t, <-cancelled, context.Canceled)
+			must(t, p.Close(t.Context()))
+			testkit.IsError(t, <-closed, uidplugin.ErrClosed)
 		})
 	}
 }
@@ -229,7 +211,5 @@ func TestPluginClose_SaysThatTheContextEnded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := uidplugin.From(plugintest.Open(t, uidplugin.WithModels(&plugintest.Part{}))).Close(ctx)
-	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "before Close was called") {
-		t.Error(err)
-	}
+	testkit.IsError(t, err, context.Canceled, "before Close was called")
 }

@@ -1,13 +1,13 @@
 package lifecycle_test
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/glebarez/sqlite"
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
@@ -35,10 +35,7 @@ func TestPluginInitialize_RefusesAMemoryDatabaseForEachConnection(t *testing.T) 
 		for _, n := range []int{0, 2} {
 			db := memory(t, dsn, n)
 			err := db.Use(uidplugin.New(uidplugin.WithLogger(nil)))
-			if !errors.Is(err, workernode.ErrTable) {
-				t.Fatalf("%s with %d connections: %v", dsn, n, err)
-			}
-			saysAll(t, err.Error(), "uidplugin: ", "in-memory", "SetMaxOpenConns(1)", "file::memory:?cache=shared")
+			testkit.IsError(t, err, workernode.ErrTable, "uidplugin: ", "in-memory", "SetMaxOpenConns(1)", "file::memory:?cache=shared")
 			plugintest.Unregistered(t, db)
 		}
 	}
@@ -59,29 +56,25 @@ func TestPluginInitialize_TakesAMemoryDatabase(t *testing.T) {
 		{"shared, two connections", "file:two?mode=memory&cache=shared", 2, nil},
 		{"fixed worker id", ":memory:", 1, uidplugin.WithWorkerID(3)},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-
-			db := memory(t, tt.dsn, tt.pool)
-			p := plugintest.Use(t, db, tt.option)
-			plugintest.Migrate(t, db, &plugintest.Part{}, &plugintest.Counter{})
-			var rows []plugintest.Part
-			for i := range 50 {
-				r := plugintest.Part{Name: fmt.Sprint(i)}
-				must(t, db.Create(&r).Error)
-				must(t, db.Transaction(func(tx *gorm.DB) error { return tx.Create(&plugintest.Part{}).Error }))
-				rows = append(rows, r)
+		db := memory(t, tt.dsn, tt.pool)
+		p := plugintest.Use(t, db, tt.option)
+		plugintest.Migrate(t, db, &plugintest.Part{}, &plugintest.Counter{})
+		var rows []plugintest.Part
+		for i := range 50 {
+			r := plugintest.Part{Name: fmt.Sprint(i)}
+			must(t, db.Create(&r).Error)
+			must(t, db.Transaction(func(tx *gorm.DB) error { return tx.Create(&plugintest.Part{}).Error }))
+			rows = append(rows, r)
+		}
+		must(t, db.Create(&plugintest.Counter{}).Error)
+		if n := plugintest.Count(t, db, "parts"); n != 100 {
+			t.Errorf("%s: %d rows", tt.name, n)
+		}
+		for _, r := range rows {
+			if _, err := p.Locate(t.Context(), uidplugin.ID(r.ID)); err != nil {
+				t.Fatal(err)
 			}
-			must(t, db.Create(&plugintest.Counter{}).Error)
-			if n := plugintest.Count(t, db, "parts"); n != 100 {
-				t.Errorf("%d rows", n)
-			}
-			for _, r := range rows {
-				if _, err := p.Locate(t.Context(), uidplugin.ID(r.ID)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			must(t, p.Close(t.Context()))
-		})
+		}
+		must(t, p.Close(t.Context()))
 	}
 }

@@ -174,10 +174,7 @@ func TestPluginInitialize_FailsAtEveryStatementAndCanBeRepeated(t *testing.T) {
 			t.Errorf("no error, although this failed: %s", failed)
 		case err != nil:
 			refused++
-			if !errors.Is(err, plugintest.ErrBroken) {
-				t.Fatalf("%s: %v", failed, err)
-			}
-			saysAll(t, err.Error(), "uidplugin: ")
+			testkit.IsError(t, err, plugintest.ErrBroken, "uidplugin: ")
 			plugintest.Unregistered(t, db)
 			testkit.IsError(t, p.Register(t.Context(), &plugintest.Part{}), uidplugin.ErrNotRegistered)
 			must(t, db.Use(p))
@@ -220,10 +217,7 @@ func TestCreate_FailsWhereTheStatementsForAWorkerIDFail(t *testing.T) {
 			t.Errorf("no error, although this failed: %s", failed)
 		case err != nil:
 			refused++
-			if !errors.Is(err, plugintest.ErrBroken) {
-				t.Fatalf("%s: %v", failed, err)
-			}
-			saysAll(t, err.Error(), "uidplugin: no worker id for parts")
+			testkit.IsError(t, err, plugintest.ErrBroken, "uidplugin: no worker id for parts")
 			if r.ID != 0 || plugintest.Count(t, db, "parts") != 0 {
 				t.Errorf("%s: the key is %d, %d rows", failed, r.ID, plugintest.Count(t, db, "parts"))
 			}
