@@ -9,7 +9,6 @@ import (
 	"github.com/yuin/goldmark/ast"
 )
 
-// chinese reports whether a document is in Chinese.
 func chinese(name string) bool { return name == "README_zh.md" || strings.HasPrefix(name, "docs/zh/") }
 
 // inChinese returns the name that the Chinese page of an English one has.

@@ -98,7 +98,6 @@ func each(t *testing.T, f func(t *testing.T, d *document)) {
 	}
 }
 
-// byName returns all documents by their names.
 func byName(t *testing.T) map[string]*document {
 	t.Helper()
 	all, err := documents()
@@ -130,7 +129,6 @@ func (d *document) walk(f func(n ast.Node) (into bool)) {
 // line returns the number of the line that has an offset of the source.
 func (d *document) line(offset int) int { return 1 + strings.Count(string(d.source[:offset]), "\n") }
 
-// fenced returns the fenced code of a document.
 func (d *document) fenced() (all []block) {
 	d.walk(func(n ast.Node) bool {
 		if n, ok := n.(*ast.FencedCodeBlock); ok {

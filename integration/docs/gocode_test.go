@@ -126,7 +126,6 @@ func program(declarations map[string]string, body string) string {
 	return out.String()
 }
 
-// declared returns the names that a file declares.
 func declared(f *ast.File) map[string]bool {
 	names := map[string]bool{}
 	for _, d := range f.Decls {

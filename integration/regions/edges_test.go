@@ -36,7 +36,6 @@ func (s *site) close(t *testing.T) {
 	testkit.Must(t, uidplugin.From(s.db).Close(context.Background()))
 }
 
-// create creates some rows.
 func (s *site) create(t *testing.T, ledger *testkit.Ledger) {
 	t.Helper()
 	for range 2 {

@@ -57,7 +57,6 @@ func TestRegions_ThePageHasTheOptions(t *testing.T) {
 	}
 }
 
-// newRegions brings two servers up.
 func newRegions(t *testing.T, e testkit.Engine) (a, b *region) {
 	t.Helper()
 	e.Need(t)

@@ -55,7 +55,6 @@ type writerTask struct {
 // lead is short, so that a slot can be reclaimed soon after its process was killed.
 const lead = time.Second
 
-// options returns the options of all plugins.
 func (t writerTask) options() []uidplugin.Option {
 	options := []uidplugin.Option{harness.Quiet, uidplugin.WithLead(lead), uidplugin.WithModels(models...),
 		uidplugin.WithHost(workernode.Host{Application: "regions", Name: "host", Port: t.Port})}
@@ -114,7 +113,6 @@ func createRows(db *gorm.DB) (lines string, err error) {
 	return lines, nil
 }
 
-// A writer is a running process.
 type writer struct {
 	*testkit.Process
 	region *region

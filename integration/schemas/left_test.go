@@ -56,10 +56,8 @@ func TestConnections_MayBeLeftInAnotherSchema(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		elsewhere := d.Beside(t)
-		db, err := start(t, d, "", uidplugin.WithModels(&letter{}, &ticket{}), uidplugin.WithLead(300*time.Millisecond),
+		db, p := started(t, d, "", uidplugin.WithModels(&letter{}, &ticket{}), uidplugin.WithLead(300*time.Millisecond),
 			uidplugin.WithSegments(segment.Config{Step: 5, MaxStep: 5}))
-		testkit.Must(t, err)
-		p := uidplugin.From(db)
 		testkit.Must(t, db.AutoMigrate(&letter{}, &ticket{}))
 		testkit.Must(t, follow.Enable(t.Context(), db, &letter{}, follow.WithSlack(50*time.Millisecond)))
 		writer := d.Open(t, nil) // its connections stay where they are
@@ -150,9 +148,7 @@ func followAll(t *testing.T, db *gorm.DB, rows int, first int64) {
 func TestTrigger_OfAnInsertFromAnotherSchema(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db, err := start(t, d, "", uidplugin.WithModels(&letter{}))
-		testkit.Must(t, err)
-		p := uidplugin.From(db)
+		db, p := started(t, d, "", uidplugin.WithModels(&letter{}))
 		testkit.Must(t, db.AutoMigrate(&letter{}))
 		testkit.Must(t, follow.Enable(t.Context(), db, &letter{}, follow.WithSlack(time.Second)))
 		other := d.Elsewhere(t).Open(t, nil)

@@ -39,6 +39,14 @@ func start(t *testing.T, d *testkit.Database, path string, options ...uidplugin.
 	return db, err
 }
 
+// started is start of a process that is not refused.
+func started(t *testing.T, d *testkit.Database, path string, options ...uidplugin.Option) (*gorm.DB, *uidplugin.Plugin) {
+	t.Helper()
+	db, err := start(t, d, path, options...)
+	testkit.Must(t, err)
+	return db, uidplugin.From(db)
+}
+
 // tables returns the plugin's tables with their schemas, in any spelling.
 func tables(t *testing.T, d *testkit.Database) (list []string) {
 	t.Helper()

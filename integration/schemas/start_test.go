@@ -28,23 +28,19 @@ func TestUse_RefusesASecondRegistryOfADatabase(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		tenant := d.Beside(t)
-		_, err := start(t, d, "public")
-		testkit.Must(t, err)
+		started(t, d, "public")
 		before, first := tables(t, d), space(t, d, "public")
-		_, err = start(t, d, tenant+",public") // the path leads to it
-		testkit.Must(t, err)
+		started(t, d, tenant+",public") // the path leads to it
 		for range 2 {
-			_, err = start(t, d, tenant)
+			_, err := start(t, d, tenant)
 			testkit.IsError(t, err, uidplugin.ErrTable, `"`+tenant+`"`, `"public"`, "WithSchema", "search path")
 			testkit.IsError(t, migrations.Up(t.Context(), d.Open(t, nil, "search_path="+tenant)), uidplugin.ErrTable, "migrations.In", `"public"`)
 		}
-		_, err = start(t, d, tenant+",public")
-		testkit.Must(t, err)
+		started(t, d, tenant+",public")
 		if after := tables(t, d); !slices.Equal(after, before) || space(t, d, "public") != first {
 			t.Errorf("the tables were %q and are %q", before, after)
 		}
-		_, err = start(t, d, tenant, uidplugin.WithSchema("public"))
-		testkit.Must(t, err)
+		started(t, d, tenant, uidplugin.WithSchema("public"))
 		if after := tables(t, d); !slices.Equal(after, before) {
 			t.Errorf("the tables were %q and are %q", before, after)
 		}
@@ -103,9 +99,7 @@ func TestWithSchema_NamesTheTables(t *testing.T) {
 			quoted := `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
 			admin := d.Open(t, nil)
 			testkit.Must(t, admin.Exec("CREATE SCHEMA IF NOT EXISTS "+quoted).Error)
-			db, err := start(t, d, "", uidplugin.WithSchema(name), uidplugin.WithModels(&letter{}, &ticket{}))
-			testkit.Must(t, err)
-			p := uidplugin.From(db)
+			db, p := started(t, d, "", uidplugin.WithSchema(name), uidplugin.WithModels(&letter{}, &ticket{}))
 			testkit.Must(t, db.AutoMigrate(&letter{}, &ticket{}))
 			row := letter{Town: "Ulm"}
 			testkit.Must(t, db.Create(&row).Error)
@@ -139,8 +133,7 @@ func TestWithSchema_TellsThatItBeginsAnotherIDSpaceOfTheDatabase(t *testing.T) {
 		var log testkit.Log
 		begin := func(schema string, lines int) {
 			t.Helper()
-			_, err := start(t, d, "public", uidplugin.WithSchema(schema), uidplugin.WithLogger(log.Logger()))
-			testkit.Must(t, err)
+			started(t, d, "public", uidplugin.WithSchema(schema), uidplugin.WithLogger(log.Logger()))
 			if got := log.Lines(line); len(got) != lines {
 				t.Errorf("with the schema %s: %q", schema, got)
 			}
@@ -208,8 +201,7 @@ func TestUse_ProcessesThatStartAtOnceBeginOneRegistry(t *testing.T) {
 func TestUse_RefusesTablesInAnotherSpelling(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db, err := start(t, d, "", uidplugin.WithModels(&letter{}))
-		testkit.Must(t, err)
+		db, _ := started(t, d, "", uidplugin.WithModels(&letter{}))
 		testkit.Must(t, db.AutoMigrate(&letter{}))
 		row := letter{}
 		testkit.Must(t, db.Create(&row).Error)
@@ -218,7 +210,7 @@ func TestUse_RefusesTablesInAnotherSpelling(t *testing.T) {
 			testkit.Must(t, db.Migrator().RenameTable(table, strings.ToLower(table)))
 		}
 		before := tables(t, d)
-		_, err = start(t, d, "")
+		_, err := start(t, d, "")
 		testkit.IsError(t, err, uidplugin.ErrTable, "worker_", "upper case", "RENAME TO")
 		if after := tables(t, d); !slices.Equal(after, before) {
 			t.Errorf("%q are there", after)
@@ -234,9 +226,8 @@ func TestUse_RefusesTablesInAnotherSpelling(t *testing.T) {
 			}
 			testkit.Must(t, db.Exec(each).Error)
 		}
-		again, err := start(t, d, "")
-		testkit.Must(t, err)
-		if l, err := uidplugin.From(again).Locate(t.Context(), row.ID); err != nil || l.Table != "letters" {
+		_, again := started(t, d, "")
+		if l, err := again.Locate(t.Context(), row.ID); err != nil || l.Table != "letters" {
 			t.Errorf("%+v, %v", l, err)
 		}
 	}, "mariadb", "mysql", "postgres")
@@ -249,8 +240,7 @@ func TestUse_AcceptsOtherTablesInLowerCase(t *testing.T) {
 		for _, table := range []string{"worker_node", "worker_slot", "worker_session", "worker_registry"} {
 			testkit.Must(t, d.Open(t, nil).Exec("CREATE TABLE "+table+" (id int, name varchar(9))").Error)
 		}
-		_, err := start(t, d, "")
-		testkit.Must(t, err)
+		started(t, d, "")
 	}, "mariadb", "mysql", "postgres")
 }
 
@@ -280,12 +270,11 @@ func TestUse_CreatesNothingIfItIsRefused(t *testing.T) {
 			t.Errorf("%q are there", left)
 		}
 		// Tables of an earlier version are not extended by a process with another layout.
-		_, err := start(t, d, "")
-		testkit.Must(t, err)
+		started(t, d, "")
 		db := d.Open(t, nil)
 		testkit.Must(t, db.Exec(strings.NewReplacer("~", map[bool]string{true: "`", false: `"`}[d.IsMySQL()]).
 			Replace("ALTER TABLE ~WORKER_REGISTRY~ DROP COLUMN ~STRIDE~")).Error)
-		_, err = start(t, d, "", uidplugin.WithLayout(generator.JSSafeLayout()))
+		_, err := start(t, d, "", uidplugin.WithLayout(generator.JSSafeLayout()))
 		testkit.IsError(t, err, workernode.ErrLayoutMismatch)
 		if db.Migrator().HasColumn(&registry{}, "STRIDE") {
 			t.Error("the tables were extended")
@@ -306,8 +295,7 @@ func TestUse_FindsTablesUnderAnotherName(t *testing.T) {
 		if d.Name == "postgres" {
 			home = &testkit.Database{Engine: d.Engine, Schema: d.Schema, Path: from}
 		}
-		db, err := start(t, home, "", uidplugin.WithLead(300*time.Millisecond), uidplugin.WithModels(&letter{}))
-		testkit.Must(t, err)
+		db, _ := started(t, home, "", uidplugin.WithLead(300*time.Millisecond), uidplugin.WithModels(&letter{}))
 		testkit.Must(t, db.AutoMigrate(&letter{}))
 		row := letter{}
 		testkit.Must(t, db.Create(&row).Error)
@@ -317,9 +305,8 @@ func TestUse_FindsTablesUnderAnotherName(t *testing.T) {
 			err := uidplugin.From(db).Health()
 			return err != nil && strings.Contains(err.Error(), "restart it") && strings.Contains(err.Error(), from)
 		})
-		again, err := start(t, moved, "")
-		testkit.Must(t, err)
-		if l, err := uidplugin.From(again).Locate(t.Context(), row.ID); err != nil || l.Table != "letters" || space(t, d, to) != before {
+		_, again := started(t, moved, "")
+		if l, err := again.Locate(t.Context(), row.ID); err != nil || l.Table != "letters" || space(t, d, to) != before {
 			t.Errorf("%+v, %v", l, err)
 		}
 	}, "mariadb", "mysql", "postgres")
@@ -375,7 +362,6 @@ func TestWithRegion_LeavesUidGeneratorsTableAsItIs(t *testing.T) {
 		if after := tables(t, d); !slices.Equal(after, before) {
 			t.Errorf("%q are there", after)
 		}
-		_, err = start(t, d, "")
-		testkit.Must(t, err)
+		started(t, d, "")
 	}, "mariadb", "mysql")
 }

@@ -60,7 +60,6 @@ func TestSegment_NextToLeaf(t *testing.T) {
 		default:
 			params = []string{"", "", ""}
 		}
-		var mu sync.Mutex
 		var ids testkit.Ledger
 		var wg sync.WaitGroup
 		for _, param := range params {
@@ -81,9 +80,7 @@ func TestSegment_NextToLeaf(t *testing.T) {
 								t.Errorf("%s: %v", param, err)
 								return
 							}
-							mu.Lock()
 							ids.Add("orders", batch...)
-							mu.Unlock()
 						}
 					})
 				}
@@ -102,9 +99,7 @@ func TestSegment_NextToLeaf(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					mu.Lock()
 					ids.Add("orders", batch...)
-					mu.Unlock()
 				}
 			})
 		}

@@ -39,7 +39,6 @@ func leafFetches(db *gorm.DB, table, tag string) (ids []int64, err error) {
 	return ids, err
 }
 
-// next returns an id.
 func (l *leafServer) next() (int64, error) {
 	if len(l.ranges) > 0 && len(l.ranges[0]) == 0 {
 		l.ranges, l.used = l.ranges[1:], 0

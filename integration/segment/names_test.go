@@ -24,7 +24,6 @@ type Upper struct {
 
 func (Upper) TableName() string { return "RECEIPTS" }
 
-// segmentTags returns the tags of leaf_alloc.
 func segmentTags(t *testing.T, db *gorm.DB) (tags []string) {
 	t.Helper()
 	testkit.Must(t, db.Raw("SELECT biz_tag FROM leaf_alloc").Scan(&tags).Error)

@@ -15,7 +15,6 @@ import (
 	"gorm.io/gorm"
 )
 
-// Voucher has a key of a segment.
 type Voucher struct {
 	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:segment"`
 }
@@ -66,7 +65,6 @@ func TestSegment_ThroughThePluginOnAPoolOfOne(t *testing.T) {
 	}, "mariadb", "mysql", "postgres")
 }
 
-// Coupon has a text key of a segment.
 type Coupon struct {
 	Code string `gorm:"primaryKey;size:40;uid:segment"`
 }

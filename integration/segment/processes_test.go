@@ -115,7 +115,6 @@ func (b blind) QueryContext(ctx context.Context, query string, args ...any) (*sq
 	return b.ConnPool.QueryContext(ctx, query, args...)
 }
 
-// GetDBConn implements [gorm.GetDBConnector].
 func (b blind) GetDBConn() (*sql.DB, error) { return b.ConnPool.(*sql.DB), nil }
 
 // Processes with several callers each are killed and started again all the time. No id comes twice, and the missing
@@ -170,7 +169,6 @@ func TestSegment_KilledProcessesControl(t *testing.T) {
 
 // A segmentReport has the ids of processes that were killed.
 type segmentReport struct {
-	mu            sync.Mutex
 	ids           testkit.Ledger
 	starts, kills int
 }
@@ -183,19 +181,10 @@ func (r *segmentReport) start(t *testing.T, task segmentTask) *testkit.Process {
 		if _, err := fmt.Sscan(line, &id); err != nil {
 			t.Errorf("%q: %v", line, err)
 		}
-		r.mu.Lock()
 		r.ids.Add("orders", id)
-		r.mu.Unlock()
 	})
 }
 
-func (r *segmentReport) count() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.ids.Len()
-}
-
-// killSegments kills processes for so long.
 func killSegments(t *testing.T, d *testkit.Database, length time.Duration, control bool) *segmentReport {
 	t.Helper()
 	r := &segmentReport{}
@@ -204,7 +193,7 @@ func killSegments(t *testing.T, d *testkit.Database, length time.Duration, contr
 	for i := range processes {
 		processes[i] = r.start(t, task)
 	}
-	testkit.Eventually(t, "ids", 20*time.Second, func() bool { return r.count() > 1000 })
+	testkit.Eventually(t, "ids", 20*time.Second, func() bool { return r.ids.Len() > 1000 })
 	for begin := time.Now(); time.Since(begin) < length || r.kills < segmentKillsLeast; {
 		time.Sleep(100*time.Millisecond + rand.N(200*time.Millisecond))
 		i := rand.IntN(len(processes))

@@ -171,7 +171,6 @@ func TestDumps_Make(t *testing.T) {
 	})
 }
 
-// writeDump writes the four tables as statements.
 func writeDump(t *testing.T, db *gorm.DB, d *testkit.Database, path string) {
 	t.Helper()
 	file, err := os.Create(path)

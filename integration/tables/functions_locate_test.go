@@ -1,11 +1,11 @@
 package tables_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -85,28 +85,8 @@ func checkOrigins(t *testing.T, d *testkit.Database, db *gorm.DB, p *uidplugin.P
 
 // String shows the values behind the pointers.
 func (o origin) String() string {
-	var text strings.Builder
-	for _, v := range []any{o.UidTable, o.DatabaseName, o.TableName, o.Slot, o.WorkerID, o.Application, o.HostName, o.Port, o.Type} {
-		switch v := v.(type) {
-		case *string:
-			if v != nil {
-				fmt.Fprintf(&text, "%q ", *v)
-				continue
-			}
-		case *int64:
-			if v != nil {
-				fmt.Fprintf(&text, "%d ", *v)
-				continue
-			}
-		case *int:
-			if v != nil {
-				fmt.Fprintf(&text, "%d ", *v)
-				continue
-			}
-		}
-		text.WriteString("NULL ")
-	}
-	return text.String() + fmt.Sprintf("launched %s, held from %s until %s", o.Launched, o.HeldFrom, o.HeldUntil)
+	text, _ := json.Marshal(o)
+	return string(text)
 }
 
 // A past has the rows that history has inserted.
@@ -144,7 +124,6 @@ func history(t *testing.T, r *rand.Rand, db *gorm.DB, l generator.Layout, slots,
 	return append(ids, 0, -1, math.MaxInt64, math.MinInt64)
 }
 
-// addSlot inserts a slot and its sessions.
 func (p *past) addSlot() {
 	p.t.Helper()
 	r, slot, now := p.r, firstSlot+len(p.ticks), p.layout.TickAt(time.Now())

@@ -68,7 +68,6 @@ const momentFormat = "2006-01-02 15:04:05.000000"
 
 func momentOf(at time.Time) moment { return moment(at.UTC().Format(momentFormat)) }
 
-// Scan implements [sql.Scanner].
 func (m *moment) Scan(v any) error {
 	switch v := v.(type) {
 	case nil:
@@ -85,7 +84,6 @@ func (m *moment) Scan(v any) error {
 	return nil
 }
 
-// randomLayout returns a valid layout of any kind.
 func randomLayout(r *rand.Rand) generator.Layout {
 	for {
 		l := generator.Layout{TimeBits: uint8(1 + r.IntN(61)), WorkerBits: uint8(1 + r.IntN(30)), SequenceBits: uint8(1 + r.IntN(30))}

@@ -34,5 +34,4 @@ func TestFunctionStatementsFor_AreThoseOfADatabase(t *testing.T) {
 	})
 }
 
-// backticks returns statements with one kind of quotes.
 func backticks(text string) string { return strings.ReplaceAll(text, `"`, "`") }

@@ -76,19 +76,8 @@ func TestUidGenerator_NextToUidGenerator(t *testing.T) {
 			before = append(before, worker)
 		}
 
-		seen := map[int64]string{}
-		var mu sync.Mutex
-		claim := func(worker int64, who string) {
-			mu.Lock()
-			defer mu.Unlock()
-			if other, ok := seen[worker]; ok {
-				t.Errorf("worker id %d is %s's and %s's", worker, other, who)
-			}
-			seen[worker] = who
-		}
-		for _, w := range before {
-			claim(w, "java")
-		}
+		seen := testkit.NewLedger(t) // of worker ids
+		seen.Add("java", before...)
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
@@ -98,7 +87,7 @@ func TestUidGenerator_NextToUidGenerator(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					claim(worker, "java")
+					seen.Add("java", worker)
 				}
 			})
 			wg.Go(func() {
@@ -114,7 +103,7 @@ func TestUidGenerator_NextToUidGenerator(t *testing.T) {
 						return
 					}
 					for _, s := range p.Stats().Tables {
-						claim(s.WorkerIDs[0], s.Table)
+						seen.Add(s.Table, s.WorkerIDs[0])
 					}
 					_ = p.Close(ctx)
 					pool, _ := db.DB()
@@ -123,8 +112,8 @@ func TestUidGenerator_NextToUidGenerator(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if want := 3 + 4*25 + 4*10*2; len(seen) != want {
-			t.Errorf("%d worker ids, want %d", len(seen), want)
+		if want := 3 + 4*25 + 4*10*2; seen.Len() != want {
+			t.Errorf("%d worker ids, want %d", seen.Len(), want)
 		}
 
 		// Ids of Java's workers are told apart, and its rows are as they were.
@@ -184,41 +173,37 @@ func TestUidGenerator_TheStatementsCorrectTheLayout(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		java := d.Open(t, nil)
 		createUidGenerator(t, java)
-		seen := map[int64]bool{}
-		claim := func(worker int64, err error) {
+		seen := testkit.NewLedger(t) // of worker ids
+		starts := func() {
 			t.Helper()
+			worker, err := begin(java)
 			testkit.Must(t, err)
-			if seen[worker] {
-				t.Errorf("the worker id %d was given out before", worker)
-			}
-			seen[worker] = true
+			seen.Add("java", worker)
 		}
-		claim(begin(java))
+		starts()
 		db := d.Open(t, nil)
 		p := harness.Use(t, db, uidplugin.WithModels(&harness.T1{})) // without WithLayout
-		claim(p.Stats().Tables[0].WorkerIDs[0], nil)
+		seen.Add("t1", p.Stats().Tables[0].WorkerIDs...)
 		testkit.Must(t, db.AutoMigrate(&harness.T1{}))
 		var wrong, right harness.T1
 		testkit.Must(t, db.Create(&wrong).Error)
 		harness.Close(t, p)
-		claim(begin(java))
+		starts()
 
 		layout := foreign.UidGeneratorLayout()
 		layout.Epoch = time.Now().Add(-24 * time.Hour)
 		options := []uidplugin.Option{harness.Quiet, uidplugin.WithLayout(layout), uidplugin.WithModels(&harness.T1{})}
-		if err := d.Open(t, nil).Use(uidplugin.New(options...)); !errors.Is(err, uidplugin.ErrLayoutMismatch) {
-			t.Errorf("with the right layout: %v", err)
-		}
+		testkit.IsError(t, d.Open(t, nil).Use(uidplugin.New(options...)), uidplugin.ErrLayoutMismatch)
 		for _, statement := range statements {
 			testkit.Must(t, java.Exec(statement).Error)
 		}
 		db = d.Open(t, nil)
 		p = harness.Use(t, db, options...)
-		claim(p.Stats().Tables[0].WorkerIDs[0], nil)
-		claim(begin(java))
+		seen.Add("t1", p.Stats().Tables[0].WorkerIDs...)
+		starts()
 		testkit.Must(t, db.Create(&right).Error)
 		harness.Resolves(t, p, "t1", "", int64(right.ID))
-		if parts, err := layout.Decompose(int64(right.ID)); err != nil || !seen[parts.WorkerID] {
+		if parts, err := layout.Decompose(int64(right.ID)); err != nil || seen.Tables()[parts.WorkerID] != "t1" {
 			t.Errorf("the new id has the parts %v, %v", parts, err)
 		}
 		if _, err := p.Find(context.Background(), wrong.ID); !errors.Is(err, uidplugin.ErrNoSuchID) {
@@ -280,24 +265,18 @@ func TestUidGenerator_AfterThePlugin(t *testing.T) {
 			t.Errorf("Java got the worker id %d", worker)
 		}
 		testkit.Must(t, java.Exec(statement).Error)
-		seen := map[int64]bool{p.Stats().Tables[0].WorkerIDs[0]: true}
+		seen := testkit.NewLedger(t) // of worker ids
+		seen.Add("t1", p.Stats().Tables[0].WorkerIDs...)
 		for range 3 {
 			worker, err := begin(java)
 			testkit.Must(t, err)
-			if seen[worker] {
-				t.Errorf("the worker id %d was given out before", worker)
-			}
-			seen[worker] = true
+			seen.Add("java", worker)
 			next := harness.Use(t, d.Open(t, nil), uidplugin.WithModels(&harness.T1{}))
-			if worker = next.Stats().Tables[0].WorkerIDs[0]; seen[worker] {
-				t.Errorf("the plugin got the worker id %d, which was given out before", worker)
-			}
-			seen[worker] = true
+			seen.Add("t1", next.Stats().Tables[0].WorkerIDs...)
 		}
 	}, "mariadb", "mysql")
 }
 
-// createUidGenerator creates UidGenerator's table.
 func createUidGenerator(t *testing.T, db *gorm.DB) {
 	t.Helper()
 	testkit.Must(t, db.Connection(func(tx *gorm.DB) error {
