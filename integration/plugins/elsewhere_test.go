@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 	"gorm.io/plugin/dbresolver"
 )
@@ -11,18 +12,17 @@ import (
 // dbresolver can begin a transaction on another database than the one that has the worker ids.
 func TestLocate_InATransactionElsewhere(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, e engine) {
+	each(t, func(t *testing.T, e testkit.Engine) {
 		ordered(t, func(t *testing.T, use func(*gorm.DB, gorm.Plugin, gorm.Plugin)) {
 			root, second, replica := migrated(t, e, shop...), migrated(t, e, shop...), migrated(t, e, shop...)
 			open := func() *gorm.DB {
-				db := root.open(t, nil)
-				r := resolver(t, nil, []*database{replica})
-				r.Register(dbresolver.Config{Sources: []gorm.Dialector{second.dialector()}}, "second")
+				db := root.Open(t, nil)
+				r := resolver(t, nil, []*testkit.Database{replica})
+				r.Register(dbresolver.Config{Sources: []gorm.Dialector{dialector(second)}}, "second")
 				use(db, plugin(t, uidplugin.WithModels(shop...)), r)
 				return db
 			}
-			c := Customer{Name: "root"}
-			must(t, open().Create(&c).Error)
+			c := created(t, open(), Customer{Name: "root"})
 
 			for name, begin := range map[string]func(db *gorm.DB) *gorm.DB{
 				"source":  func(db *gorm.DB) *gorm.DB { return db.Clauses(dbresolver.Use("second"), dbresolver.Write).Begin() },
@@ -32,12 +32,9 @@ func TestLocate_InATransactionElsewhere(t *testing.T) {
 					tx := begin(open())
 					defer tx.Rollback()
 					located(t, tx, c.ID, "customers")
-					inside := Customer{Name: "inside"}
-					must(t, tx.Create(&inside).Error)
+					inside := created(t, tx, Customer{Name: "inside"})
 					located(t, tx, inside.ID, "customers")
-					if name, err := foundName(t, tx, inside.ID); err != nil || name != "inside" {
-						t.Errorf("Find = %q, %v", name, err)
-					}
+					finds(t, tx, inside.ID, "inside")
 				})
 			}
 		})
@@ -47,23 +44,20 @@ func TestLocate_InATransactionElsewhere(t *testing.T) {
 // A transaction can be older than a worker id.
 func TestLocate_InAnOldTransaction(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, e engine) {
-		if e.name == "sqlite" {
+	each(t, func(t *testing.T, e testkit.Engine) {
+		if e.Name == "sqlite" {
 			t.Skip("SQLite takes no worker id while a transaction writes")
 		}
 		d := migrated(t, e, shop...)
-		db := d.open(t, nil)
+		db := d.Open(t, nil)
 		must(t, db.Use(plugin(t)))
 		tx := db.Begin()
 		defer tx.Rollback()
 		var n int64
 		must(t, tx.Model(&Customer{}).Count(&n).Error) // from here on it sees the rows that exist now
-		c := Customer{Name: "inside"}
-		must(t, tx.Create(&c).Error)
+		c := created(t, tx, Customer{Name: "inside"})
 		located(t, tx, c.ID, "customers")
 		must(t, uidplugin.From(db).Register(t.Context(), &Customer{})) // for Find
-		if name, err := foundName(t, tx, c.ID); err != nil || name != "inside" {
-			t.Errorf("Find = %q, %v", name, err)
-		}
+		finds(t, tx, c.ID, "inside")
 	})
 }

@@ -16,16 +16,15 @@ import (
 
 func TestUse_Twice(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, e engine) {
+	each(t, func(t *testing.T, e testkit.Engine) {
 		d := migrated(t, e, shop...)
-		db := d.open(t, nil)
+		db := d.Open(t, nil)
 		p := plugin(t)
 		must(t, db.Use(p))
 		for _, again := range []gorm.Plugin{p, plugin(t)} {
 			testkit.IsError(t, db.Use(again), gorm.ErrRegistered)
 		}
-		c := Customer{Orders: make([]Order, 1)}
-		must(t, db.Create(&c).Error)
+		c := created(t, db, Customer{Orders: make([]Order, 1)})
 		located(t, db, c.ID, "customers")
 		oneWorkerEach(t, d, "customers", "orders")
 	})
@@ -33,17 +32,16 @@ func TestUse_Twice(t *testing.T) {
 
 func TestUse_OnePluginOnTwoDatabases(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, e engine) {
+	each(t, func(t *testing.T, e testkit.Engine) {
 		first, second := migrated(t, e, shop...), migrated(t, e, shop...)
-		db, other := first.open(t, nil), second.open(t, nil)
+		db, other := first.Open(t, nil), second.Open(t, nil)
 		p := plugin(t)
 		must(t, db.Use(p))
 		testkit.IsError(t, other.Use(p), uidplugin.ErrOption)
 		untouched(t, second)
 		must(t, db.Create(&Customer{}).Error)
 		// The refused handle is as it was, and takes a plugin of its own.
-		c := Customer{Name: "without"}
-		must(t, other.Create(&c).Error)
+		c := created(t, other, Customer{Name: "without"})
 		if c.ID > 1 {
 			t.Errorf("the refused plugin gave the id %d", c.ID)
 		}
@@ -58,14 +56,14 @@ func TestUse_OnePluginOnTwoDatabases(t *testing.T) {
 
 func TestUse_TwoPluginsOnOneDatabase(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, e engine) {
+	each(t, func(t *testing.T, e testkit.Engine) {
 		d := migrated(t, e, shop...)
-		handles := []*gorm.DB{d.open(t, nil), d.open(t, &gorm.Config{PrepareStmt: true})}
+		handles := []*gorm.DB{d.Open(t, nil), d.Open(t, &gorm.Config{PrepareStmt: true})}
 		must(t, handles[0].Use(plugin(t, uidplugin.WithModels(shop...), uidplugin.WithHost(workernode.Host{Name: "one"}))))
 		must(t, handles[1].Use(plugin(t, uidplugin.WithDefaultGenerator("snowflake"),
 			uidplugin.WithHost(workernode.Host{Name: "two"}), uidplugin.WithoutMigration())))
 
-		var ids []int64
+		ledger := testkit.NewLedger(t)
 		for i, db := range handles {
 			customers := make([]Customer, 50)
 			for i := range customers {
@@ -73,7 +71,7 @@ func TestUse_TwoPluginsOnOneDatabase(t *testing.T) {
 			}
 			must(t, db.Create(&customers).Error)
 			for _, c := range customers {
-				ids = append(ids, c.ID, int64(c.Orders[0].ID))
+				ledger.Add("rows", c.ID, int64(c.Orders[0].ID))
 			}
 			for _, reader := range handles {
 				where, err := uidplugin.From(reader).Locate(context.Background(), uidplugin.ID(customers[0].ID))
@@ -82,8 +80,7 @@ func TestUse_TwoPluginsOnOneDatabase(t *testing.T) {
 				}
 			}
 		}
-		slices.Sort(ids)
-		if n := len(slices.Compact(ids)); n != 200 {
+		if n := ledger.Len(); n != 200 {
 			t.Errorf("%d different ids of 200", n)
 		}
 		var all []int64
@@ -101,10 +98,9 @@ func TestUse_TwoPluginsOnOneDatabase(t *testing.T) {
 		// One more, with ids of another layout, is refused.
 		layout := generator.DefaultLayout()
 		layout.Epoch = layout.Epoch.Add(24 * time.Hour)
-		third := d.open(t, nil)
+		third := d.Open(t, nil)
 		testkit.IsError(t, third.Use(plugin(t, uidplugin.WithLayout(layout))), workernode.ErrLayoutMismatch)
-		c := Customer{}
-		must(t, third.Create(&c).Error)
+		c := created(t, third, Customer{})
 		if c.ID > 1 {
 			t.Errorf("the refused plugin gave the id %d", c.ID)
 		}
@@ -115,45 +111,38 @@ func TestUse_TwoPluginsOnOneDatabase(t *testing.T) {
 // other handle.
 func TestUse_ConfigurationsOpenedAgain(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, e engine) {
-		opened := map[string]func(db *gorm.DB, other *database) (*gorm.DB, error){
-			"plugins": func(db *gorm.DB, other *database) (*gorm.DB, error) {
-				return gorm.Open(other.dialector(), &gorm.Config{Plugins: db.Plugins, Logger: logger.Discard})
+	each(t, func(t *testing.T, e testkit.Engine) {
+		opened := map[string]func(db *gorm.DB, other *testkit.Database) (*gorm.DB, error){
+			"plugins": func(db *gorm.DB, other *testkit.Database) (*gorm.DB, error) {
+				return gorm.Open(dialector(other), &gorm.Config{Plugins: db.Plugins, Logger: logger.Discard})
 			},
-			"copy": func(db *gorm.DB, other *database) (*gorm.DB, error) {
+			"copy": func(db *gorm.DB, other *testkit.Database) (*gorm.DB, error) {
 				config := *db.Config
-				return gorm.Open(other.dialector(), &config)
+				return gorm.Open(dialector(other), &config)
 			},
-			"prepared copy": func(db *gorm.DB, other *database) (*gorm.DB, error) {
+			"prepared copy": func(db *gorm.DB, other *testkit.Database) (*gorm.DB, error) {
 				config := *db.Config
 				config.PrepareStmt, config.SkipDefaultTransaction = true, true
-				return gorm.Open(other.dialector(), &config)
+				return gorm.Open(dialector(other), &config)
 			},
 		}
 		for name, open := range opened {
 			t.Run(name, func(t *testing.T) {
 				first, second := migrated(t, e, shop...), migrated(t, e, shop...)
-				db := first.open(t, nil)
+				db := first.Open(t, nil)
 				must(t, db.Use(plugin(t)))
 				other, err := open(db, second)
 				must(t, err)
-				closePool(t, other.Config.ConnPool)
+				t.Cleanup(func() { _ = testkit.Close(other) })
 
-				seen := map[int64]bool{}
-				for i, handle := range []*gorm.DB{other, db, other} {
-					c := Customer{Name: "here", Orders: make([]Order, 2)}
-					must(t, handle.Create(&c).Error)
-					for _, id := range []int64{c.ID, int64(c.Orders[0].ID), int64(c.Orders[1].ID)} {
-						if id == 0 || seen[id] {
-							t.Errorf("create %d: the id %d is zero, or twice", i, id)
-						}
-						seen[id] = true
-					}
+				ledger := testkit.NewLedger(t)
+				ledger.Add("none", 0)
+				for _, handle := range []*gorm.DB{other, db, other} {
+					c := created(t, handle, Customer{Name: "here", Orders: make([]Order, 2)})
+					ledger.Add("rows", c.ID, int64(c.Orders[0].ID), int64(c.Orders[1].ID))
 					located(t, handle, c.ID, "customers")
 					must(t, uidplugin.From(handle).Register(t.Context(), &Customer{}))
-					if name, err := foundName(t, handle, c.ID); err != nil || name != "here" {
-						t.Errorf("Find = %q, %v", name, err)
-					}
+					finds(t, handle, c.ID, "here")
 				}
 				if a, b := count(t, first, &Customer{}), count(t, second, &Customer{}); a != 1 || b != 2 {
 					t.Errorf("%d and %d customers", a, b)

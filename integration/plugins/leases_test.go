@@ -6,17 +6,18 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
 
 // fences returns the fences of the slots of a database.
-func fences(t *testing.T, d *database) map[int64]int64 {
+func fences(t *testing.T, d *testkit.Database) map[int64]int64 {
 	t.Helper()
 	var slots []struct {
 		ID    int64 `gorm:"column:ID"`
 		Fence int64 `gorm:"column:FENCE"`
 	}
-	must(t, d.open(t, nil).Raw("SELECT ID, FENCE FROM WORKER_SLOT").Scan(&slots).Error)
+	must(t, d.Open(t, nil).Raw("SELECT ID, FENCE FROM WORKER_SLOT").Scan(&slots).Error)
 	byID := map[int64]int64{}
 	for _, s := range slots {
 		byID[s.ID] = s.Fence
@@ -28,18 +29,18 @@ func fences(t *testing.T, d *database) map[int64]int64 {
 // would return the past.
 func TestResolver_SlotsAreRenewedOnTheSource(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, e engine) {
+	each(t, func(t *testing.T, e testkit.Engine) {
 		configured(t, func(t *testing.T, config *gorm.Config) {
 			source, replica := migrated(t, e, shop...), migrated(t, e, shop...)
 			options := []uidplugin.Option{uidplugin.WithModels(shop...), uidplugin.WithLead(3 * time.Second)}
 			// The replica has the rows of a moment long past.
 			former := plugin(t, options...)
-			must(t, former.Initialize(replica.open(t, nil)))
+			must(t, former.Initialize(replica.Open(t, nil)))
 			must(t, former.Close(t.Context()))
 			past := fences(t, replica)
 
-			db := source.open(t, config)
-			must(t, db.Use(resolver(t, nil, []*database{replica})))
+			db := source.Open(t, config)
+			must(t, db.Use(resolver(t, nil, []*testkit.Database{replica})))
 			p := plugin(t, options...)
 			must(t, db.Use(p))
 			renewed := func(n int64) {
@@ -60,7 +61,7 @@ func TestResolver_SlotsAreRenewedOnTheSource(t *testing.T) {
 				}
 			}
 			// As if an answer had not arrived: the next renewal is refused, and the row read.
-			must(t, source.open(t, nil).Exec("UPDATE WORKER_SLOT SET FENCE = FENCE + 1, VERSION = VERSION + 1").Error)
+			must(t, source.Open(t, nil).Exec("UPDATE WORKER_SLOT SET FENCE = FENCE + 1, VERSION = VERSION + 1").Error)
 			renewed(2)
 			if s := p.Stats().Slot; s.LostCommits != 0 || s.Lost != 0 || s.LastError != nil {
 				t.Errorf("%+v", s)

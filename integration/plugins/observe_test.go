@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,8 +83,8 @@ func tracer() (gorm.Plugin, *tracetest.SpanRecorder) {
 
 func TestObserve_OpenTelemetrySpans(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, e engine) {
-		plain := migrated(t, e, shop...).open(t, nil)
+	each(t, func(t *testing.T, e testkit.Engine) {
+		plain := migrated(t, e, shop...).Open(t, nil)
 		other, recorder := tracer()
 		must(t, plain.Use(other))
 		work(t, plain, true)
@@ -91,7 +92,7 @@ func TestObserve_OpenTelemetrySpans(t *testing.T) {
 
 		ordered(t, func(t *testing.T, use func(*gorm.DB, gorm.Plugin, gorm.Plugin)) {
 			d := migrated(t, e, shop...)
-			db := d.open(t, nil)
+			db := d.Open(t, nil)
 			other, recorder := tracer()
 			use(db, plugin(t), other)
 			created := work(t, db, false)
@@ -120,13 +121,13 @@ func TestObserve_OpenTelemetrySpans(t *testing.T) {
 
 // Not in parallel: the meter provider is global.
 func TestObserve_OpenTelemetryMetrics(t *testing.T) {
-	for _, e := range engines[:1] {
+	for _, e := range testkit.Engines()[:1] { // SQLite
 		ordered(t, func(t *testing.T, use func(*gorm.DB, gorm.Plugin, gorm.Plugin)) {
 			reader := metric.NewManualReader()
 			before := otel.GetMeterProvider()
 			otel.SetMeterProvider(metric.NewMeterProvider(metric.WithReader(reader)))
 			defer otel.SetMeterProvider(before)
-			db := migrated(t, e, shop...).open(t, nil)
+			db := migrated(t, e, shop...).Open(t, nil)
 			use(db, plugin(t), tracing.NewPlugin())
 			work(t, db, false)
 			var collected metricdata.ResourceMetrics
@@ -144,20 +145,23 @@ func TestObserve_OpenTelemetryMetrics(t *testing.T) {
 	}
 }
 
+// serial numbers the databases of GORM's Prometheus plugin, because its registry is that of the process.
+var serial atomic.Int64
+
 // interval is the shortest that GORM's Prometheus plugin knows.
 const interval = 1
 
 func TestObserve_Prometheus(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, e engine) {
+	each(t, func(t *testing.T, e testkit.Engine) {
 		ordered(t, func(t *testing.T, use func(*gorm.DB, gorm.Plugin, gorm.Plugin)) {
 			t.Parallel()
-			name := fmt.Sprintf("db%d", serial.Add(1)) // the registry is that of the process
+			name := fmt.Sprintf("db%d", serial.Add(1))
 			d := migrated(t, e, shop...)
-			db := d.open(t, nil)
+			db := d.Open(t, nil)
 			config := gormprometheus.Config{DBName: name, RefreshInterval: interval}
 			status := ""
-			if e.name == "mariadb" {
+			if e.Name == "mariadb" {
 				status = "of_" + name + "_"
 				config.MetricsCollector = []gormprometheus.MetricsCollector{&gormprometheus.MySQL{Prefix: status, Interval: interval, VariableNames: []string{"Threads_running"}}}
 			}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 	"gorm.io/plugin/dbresolver"
@@ -21,7 +22,6 @@ var configs = []gorm.Config{
 	{PrepareStmt: true, SkipDefaultTransaction: true},
 }
 
-// configured runs a test for each of configs.
 func configured(t *testing.T, test func(t *testing.T, config *gorm.Config)) {
 	for _, c := range configs {
 		t.Run(fmt.Sprintf("prepare=%v,skip=%v", c.PrepareStmt, c.SkipDefaultTransaction), func(t *testing.T) {
@@ -32,13 +32,13 @@ func configured(t *testing.T, test func(t *testing.T, config *gorm.Config)) {
 }
 
 // resolver returns dbresolver's plugin, whose pools are closed when the test ends.
-func resolver(t *testing.T, sources, replicas []*database, datas ...any) *dbresolver.DBResolver {
+func resolver(t *testing.T, sources, replicas []*testkit.Database, datas ...any) *dbresolver.DBResolver {
 	config := dbresolver.Config{}
 	for _, d := range sources {
-		config.Sources = append(config.Sources, d.dialector())
+		config.Sources = append(config.Sources, dialector(d))
 	}
 	for _, d := range replicas {
-		config.Replicas = append(config.Replicas, d.dialector())
+		config.Replicas = append(config.Replicas, dialector(d))
 	}
 	r := dbresolver.Register(config, datas...)
 	t.Cleanup(func() {
@@ -65,14 +65,12 @@ func createAtOnce(t *testing.T, db *gorm.DB) []Customer {
 		})
 	}
 	all.Wait()
-	seen := map[int64]bool{}
+	ledger := testkit.NewLedger(t)
 	for _, c := range customers {
-		for _, id := range []int64{c.ID, int64(c.Orders[0].ID), int64(c.Orders[1].ID)} {
-			if id == 0 || seen[id] {
-				t.Errorf("id %d is zero, or twice", id)
-			}
-			seen[id] = true
-		}
+		ledger.Add("rows", c.ID, int64(c.Orders[0].ID), int64(c.Orders[1].ID))
+	}
+	if ledger.Tables()[0] != "" {
+		t.Error("an id is zero")
 	}
 	must(t, uidplugin.From(db).Register(t.Context(), &Customer{}, &Order{})) // for Find
 	return customers
@@ -81,12 +79,12 @@ func createAtOnce(t *testing.T, db *gorm.DB) []Customer {
 // Replicas that lag lack rows, and WORKER_NODE.
 func TestResolver_WithReplicas(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, e engine) {
+	each(t, func(t *testing.T, e testkit.Engine) {
 		ordered(t, func(t *testing.T, use func(*gorm.DB, gorm.Plugin, gorm.Plugin)) {
 			configured(t, func(t *testing.T, config *gorm.Config) {
 				ctx := context.Background()
-				source, replicas := migrated(t, e, shop...), []*database{migrated(t, e, shop...), migrated(t, e, shop...)}
-				db := source.open(t, config)
+				source, replicas := migrated(t, e, shop...), []*testkit.Database{migrated(t, e, shop...), migrated(t, e, shop...)}
+				db := source.Open(t, config)
 				use(db, plugin(t), resolver(t, nil, replicas))
 
 				customers := createAtOnce(t, db)
@@ -104,15 +102,13 @@ func TestResolver_WithReplicas(t *testing.T) {
 					t.Errorf("Find on a replica without the row: %v", err)
 				}
 				for _, d := range replicas {
-					must(t, d.open(t, nil).Create(&Customer{ID: c.ID, Name: "replica"}).Error)
+					must(t, d.Open(t, nil).Create(&Customer{ID: c.ID, Name: "replica"}).Error)
 				}
 				for want, handle := range map[string]*gorm.DB{
 					"replica": db,
 					"source":  db.Clauses(dbresolver.Write),
 				} {
-					if name, err := foundName(t, handle, c.ID); err != nil || name != want {
-						t.Errorf("Find = %q, %v; want the row on the %s", name, err, want)
-					}
+					finds(t, handle, c.ID, want)
 				}
 
 				// A transaction is on the source, and sees its own rows.
@@ -122,14 +118,12 @@ func TestResolver_WithReplicas(t *testing.T) {
 						return err
 					}
 					located(t, tx, inside.ID, "customers")
-					if name, err := foundName(t, tx, inside.ID); err != nil || name != "inside" {
-						t.Errorf("Find in the transaction = %q, %v", name, err)
-					}
+					finds(t, tx, inside.ID, "inside")
 					return nil
 				}))
 
 				// Another process, to which all worker ids are new.
-				again := source.open(t, &gorm.Config{PrepareStmt: config.PrepareStmt})
+				again := source.Open(t, &gorm.Config{PrepareStmt: config.PrepareStmt})
 				use(again, plugin(t, uidplugin.WithModels(shop...)), resolver(t, nil, replicas))
 				located(t, again, c.ID, "customers")
 				rows, err := uidplugin.From(again.Clauses(dbresolver.Write)).FindAll(ctx, []uidplugin.ID{uidplugin.ID(c.ID), c.Orders[0].ID, uidplugin.ID(customers[5].ID)})
@@ -150,13 +144,13 @@ func TestResolver_WithReplicas(t *testing.T) {
 // opened with.
 func TestResolver_WithSources(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, e engine) {
+	each(t, func(t *testing.T, e testkit.Engine) {
 		ordered(t, func(t *testing.T, use func(*gorm.DB, gorm.Plugin, gorm.Plugin)) {
 			configured(t, func(t *testing.T, config *gorm.Config) {
 				root, replica := migrated(t, e, shop...), migrated(t, e, shop...)
-				sources := []*database{migrated(t, e, shop...), migrated(t, e, shop...)}
-				db := root.open(t, config)
-				use(db, plugin(t), resolver(t, sources, []*database{replica}))
+				sources := []*testkit.Database{migrated(t, e, shop...), migrated(t, e, shop...)}
+				db := root.Open(t, config)
+				use(db, plugin(t), resolver(t, sources, []*testkit.Database{replica}))
 
 				customers := createAtOnce(t, db)
 				oneWorkerEach(t, root, "customers", "orders")
@@ -186,25 +180,21 @@ func TestResolver_WithSources(t *testing.T) {
 // A source of one model's own, and what dbresolver.Use says of a handle.
 func TestResolver_WithASourceOfItsOwn(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, e engine) {
+	each(t, func(t *testing.T, e testkit.Engine) {
 		ordered(t, func(t *testing.T, use func(*gorm.DB, gorm.Plugin, gorm.Plugin)) {
 			root, second := migrated(t, e, shop...), migrated(t, e, shop...)
-			db := root.open(t, nil)
-			use(db, plugin(t, uidplugin.WithModels(shop...)), resolver(t, []*database{second}, nil, &Order{}, "second"))
+			db := root.Open(t, nil)
+			use(db, plugin(t, uidplugin.WithModels(shop...)), resolver(t, []*testkit.Database{second}, nil, &Order{}, "second"))
 
-			o := Order{Note: "second"}
-			must(t, db.Create(&o).Error)
+			o := created(t, db, Order{Note: "second"})
 			if n := count(t, second, &Order{}); n != 1 {
 				t.Errorf("%d orders in the second database", n)
 			}
-			there := Customer{Name: "there"}
-			must(t, db.Clauses(dbresolver.Use("second")).Create(&there).Error)
+			there := created(t, db.Clauses(dbresolver.Use("second")), Customer{Name: "there"})
 			if _, err := foundName(t, db, there.ID); !errors.Is(err, gorm.ErrRecordNotFound) {
 				t.Errorf("Find in the root: %v", err)
 			}
-			if name, err := foundName(t, db.Clauses(dbresolver.Use("second")), there.ID); err != nil || name != "there" {
-				t.Errorf("Find in the second = %q, %v", name, err)
-			}
+			finds(t, db.Clauses(dbresolver.Use("second")), there.ID, "there")
 			row, err := uidplugin.From(db).Find(context.Background(), o.ID)
 			if got, ok := row.(*Order); !ok || got.Note != "second" {
 				t.Errorf("Find = %#v, %v", row, err)
@@ -219,20 +209,20 @@ func TestResolver_WithASourceOfItsOwn(t *testing.T) {
 // rows have one id, and each handle finds its own rows.
 func TestResolver_WithRegistry(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, e engine) {
+	each(t, func(t *testing.T, e testkit.Engine) {
 		ordered(t, func(t *testing.T, use func(*gorm.DB, gorm.Plugin, gorm.Plugin)) {
-			registry := fresh(t, e)
-			shared := registry.open(t, nil)
-			seen, spaces := map[int64]bool{}, map[string]bool{}
+			registry := e.New(t)
+			shared := registry.Open(t, nil)
+			ledger, spaces := testkit.NewLedger(t), map[string]bool{}
 			var handles []*gorm.DB
 			var made [][]Customer
-			var rows []*database
+			var rows []*testkit.Database
 			var singles []uidplugin.ID
 			for i := range 2 {
 				root, second := migrated(t, e, shop...), migrated(t, e, shop...)
 				rows = append(rows, root, second)
-				db := root.open(t, nil)
-				use(db, plugin(t, uidplugin.WithRegistry(shared), uidplugin.WithDatabaseName(fmt.Sprint("shop", i))), resolver(t, []*database{second}, nil, &Order{}))
+				db := root.Open(t, nil)
+				use(db, plugin(t, uidplugin.WithRegistry(shared), uidplugin.WithDatabaseName(fmt.Sprint("shop", i))), resolver(t, []*testkit.Database{second}, nil, &Order{}))
 				handles, made = append(handles, db), append(made, createAtOnce(t, db))
 				elsewhere := Order{Note: "in the source"} // those of createAtOnce are in the transactions of their customers
 				must(t, db.Create(&elsewhere).Error)
@@ -244,12 +234,7 @@ func TestResolver_WithRegistry(t *testing.T) {
 			}
 			for i, customers := range made {
 				for _, c := range customers {
-					for _, id := range []int64{c.ID, int64(c.Orders[0].ID), int64(c.Orders[1].ID)} {
-						if seen[id] {
-							t.Errorf("%d comes twice", id)
-						}
-						seen[id] = true
-					}
+					ledger.Add(fmt.Sprint("shop", i), c.ID, int64(c.Orders[0].ID), int64(c.Orders[1].ID))
 				}
 				c := customers[3]
 				for _, id := range []uidplugin.ID{uidplugin.ID(c.ID), singles[i]} {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 	"gorm.io/sharding"
 )
@@ -26,9 +27,9 @@ func primaryKeys(p *uidplugin.Plugin, model any) func(int64) int64 {
 }
 
 // sharded returns a handle whose orders are in tables by key, and its plugin.
-func sharded(t *testing.T, d *database, key string, use func(*gorm.DB, gorm.Plugin, gorm.Plugin), options ...uidplugin.Option) (*gorm.DB, *uidplugin.Plugin) {
+func sharded(t *testing.T, d *testkit.Database, key string, use func(*gorm.DB, gorm.Plugin, gorm.Plugin), options ...uidplugin.Option) (*gorm.DB, *uidplugin.Plugin) {
 	t.Helper()
-	db := d.open(t, nil)
+	db := d.Open(t, nil)
 	p := plugin(t, options...)
 	use(db, p, sharding.Register(sharding.Config{
 		ShardingKey:                   key,
@@ -41,7 +42,6 @@ func sharded(t *testing.T, d *database, key string, use func(*gorm.DB, gorm.Plug
 	return db, p
 }
 
-// Parcel is a model whose rows are sharded.
 type Parcel struct {
 	ID         int64 `gorm:"primaryKey;autoIncrement:false;uid"`
 	CustomerID int64
@@ -49,10 +49,10 @@ type Parcel struct {
 }
 
 // parcels returns the parcels of all shards, by id, and the shard of each.
-func parcels(t *testing.T, d *database) (all map[int64]Parcel, shard map[int64]int64) {
+func parcels(t *testing.T, d *testkit.Database) (all map[int64]Parcel, shard map[int64]int64) {
 	t.Helper()
 	all, shard = map[int64]Parcel{}, map[int64]int64{}
-	db := d.open(t, nil)
+	db := d.Open(t, nil)
 	for i := range int64(shards) {
 		var rows []Parcel
 		must(t, db.Table(fmt.Sprintf("parcels_%d", i)).Find(&rows).Error)
@@ -68,16 +68,14 @@ func parcels(t *testing.T, d *database) (all map[int64]Parcel, shard map[int64]i
 
 func TestSharding_ByAColumn(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, e engine) {
+	each(t, func(t *testing.T, e testkit.Engine) {
 		ordered(t, func(t *testing.T, use func(*gorm.DB, gorm.Plugin, gorm.Plugin)) {
-			d := fresh(t, e)
+			d := e.New(t)
 			db, _ := sharded(t, d, "customer_id", use, uidplugin.WithModels(&Parcel{}))
 			ids := map[int64]bool{}
 			for i := range int64(10) {
-				one := Parcel{CustomerID: i}
-				must(t, db.Create(&one).Error)
-				several := []Parcel{{CustomerID: i}, {CustomerID: i}}
-				must(t, db.Create(&several).Error)
+				one := created(t, db, Parcel{CustomerID: i})
+				several := created(t, db, []Parcel{{CustomerID: i}, {CustomerID: i}})
 				for _, id := range []int64{one.ID, several[0].ID, several[1].ID} {
 					ids[id] = true
 					located(t, db, id, "parcels")
@@ -96,12 +94,9 @@ func TestSharding_ByAColumn(t *testing.T) {
 				located(t, db, id, "parcels")
 			}
 			// A table that is not sharded works as without sharding.
-			c := Customer{Name: "whole", Orders: make([]Order, 2)}
-			must(t, db.Create(&c).Error)
+			c := created(t, db, Customer{Name: "whole", Orders: make([]Order, 2)})
 			must(t, uidplugin.From(db).Register(t.Context(), &Customer{}))
-			if name, err := foundName(t, db, c.ID); err != nil || name != "whole" {
-				t.Errorf("Find = %q, %v", name, err)
-			}
+			finds(t, db, c.ID, "whole")
 			oneWorkerEach(t, d, "parcels", "customers", "orders")
 		})
 	})
@@ -110,13 +105,12 @@ func TestSharding_ByAColumn(t *testing.T) {
 // If rows are sharded by the key, an id also leads to its row.
 func TestSharding_ByTheKey(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, e engine) {
+	each(t, func(t *testing.T, e testkit.Engine) {
 		ordered(t, func(t *testing.T, use func(*gorm.DB, gorm.Plugin, gorm.Plugin)) {
-			d := fresh(t, e)
+			d := e.New(t)
 			db, p := sharded(t, d, "id", use, uidplugin.WithModels(&Parcel{}))
 			for i := range 10 {
-				row := Parcel{Note: fmt.Sprint(i)}
-				must(t, db.Create(&row).Error)
+				row := created(t, db, Parcel{Note: fmt.Sprint(i)})
 				found, err := p.Find(context.Background(), uidplugin.ID(row.ID))
 				if got, ok := found.(*Parcel); !ok || got.Note != row.Note {
 					t.Errorf("Find = %#v, %v", found, err)
@@ -133,14 +127,13 @@ func TestSharding_ByTheKey(t *testing.T) {
 // Sharding's pool looks like a transaction in every statement, also outside of one.
 func TestSharding_WithOneConnection(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, e engine) {
+	each(t, func(t *testing.T, e testkit.Engine) {
 		ordered(t, func(t *testing.T, use func(*gorm.DB, gorm.Plugin, gorm.Plugin)) {
-			db, _ := sharded(t, fresh(t, e), "customer_id", use)
+			db, _ := sharded(t, e.New(t), "customer_id", use)
 			pool, err := db.DB()
 			must(t, err)
 			pool.SetMaxOpenConns(1)
-			c := Customer{Name: "first", Orders: make([]Order, 1)}
-			must(t, db.Create(&c).Error)
+			c := created(t, db, Customer{Name: "first", Orders: make([]Order, 1)})
 			located(t, db, c.ID, "customers")
 			located(t, db, int64(c.Orders[0].ID), "orders")
 		})

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 )
@@ -34,13 +35,13 @@ func (p tenant) Initialize(db *gorm.DB) error {
 
 func TestTenant(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, e engine) {
+	each(t, func(t *testing.T, e testkit.Engine) {
 		for _, position := range []string{"*", "gorm:before_create", "gorm:create"} {
 			for _, column := range []string{"TenantID", "tenant_id"} {
 				t.Run(position+" "+column, func(t *testing.T) {
 					ordered(t, func(t *testing.T, use func(*gorm.DB, gorm.Plugin, gorm.Plugin)) {
-						d := fresh(t, e)
-						db := d.open(t, nil)
+						d := e.New(t)
+						db := d.Open(t, nil)
 						p := plugin(t)
 						use(db, p, tenant{"acme", column, position})
 						must(t, p.AutoMigrate(shop...))
@@ -53,26 +54,23 @@ func TestTenant(t *testing.T) {
 }
 
 // createForTenant creates customers in all forms and checks them.
-func createForTenant(t *testing.T, d *database, db *gorm.DB) {
-	one := Customer{Name: "one", Orders: []Order{{}, {}}}
-	must(t, db.Create(&one).Error)
-	several := []Customer{{Name: "a"}, {Name: "b"}}
-	must(t, db.Create(&several).Error)
+func createForTenant(t *testing.T, d *testkit.Database, db *gorm.DB) {
+	one := created(t, db, Customer{Name: "one", Orders: []Order{{}, {}}})
+	several := created(t, db, []Customer{{Name: "a"}, {Name: "b"}})
 	pointers := []*Customer{{Name: "c"}, {Name: "d"}}
 	must(t, db.CreateInBatches(&pointers, 1).Error)
 	m := map[string]any{"Name": "map"}
 	must(t, db.Model(&Customer{}).Create(m).Error)
 	maps := []map[string]any{{"name": "e"}, {"name": "f"}}
 	must(t, db.Model(&Customer{}).Create(maps).Error)
-	upsert := Customer{ID: one.ID, Name: "upserted"}
-	must(t, db.Clauses(clause.OnConflict{UpdateAll: true}).Create(&upsert).Error)
+	created(t, db.Clauses(clause.OnConflict{UpdateAll: true}), Customer{ID: one.ID, Name: "upserted"})
 
 	names := map[int64]string{
 		one.ID: "upserted", several[0].ID: "a", several[1].ID: "b", pointers[0].ID: "c", pointers[1].ID: "d",
 		number(t, m): "map", number(t, maps[0]): "e", number(t, maps[1]): "f",
 	}
 	var rows []Customer
-	must(t, d.open(t, nil).Preload("Orders").Find(&rows).Error)
+	must(t, d.Open(t, nil).Preload("Orders").Find(&rows).Error)
 	if len(rows) != 8 || len(names) != 8 {
 		t.Errorf("%d rows, ids %v", len(rows), names)
 	}
@@ -86,9 +84,7 @@ func createForTenant(t *testing.T, d *database, db *gorm.DB) {
 			}
 		}
 		located(t, db, row.ID, "customers")
-		if name, err := foundName(t, db, row.ID); err != nil || name != row.Name {
-			t.Errorf("Find(%d) = %q, %v", row.ID, name, err)
-		}
+		finds(t, db, row.ID, row.Name)
 	}
 	oneWorkerEach(t, d, "customers", "orders")
 
@@ -97,14 +93,13 @@ func createForTenant(t *testing.T, d *database, db *gorm.DB) {
 	id, err := uidplugin.From(db).NextID(t.Context(), &other)
 	must(t, err)
 	other.ID = int64(id)
-	must(t, d.open(t, nil).Create(&other).Error)
+	must(t, d.Open(t, nil).Create(&other).Error)
 	located(t, db, other.ID, "customers")
 	if name, err := foundName(t, db, other.ID); !errors.Is(err, gorm.ErrRecordNotFound) {
 		t.Errorf("Find of another tenant's row = %q, %v", name, err)
 	}
 }
 
-// number returns the id in a map.
 func number(t *testing.T, m map[string]any) int64 {
 	t.Helper()
 	id, ok := m["id"].(int64)
