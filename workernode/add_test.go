@@ -25,13 +25,7 @@ func TestManagerAssign_ThatFailsUsesUpNoWorkerIDs(t *testing.T) {
 		before := w.nextID()
 		run(t, w.db, failingInsert)
 		for range 20 {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			_, err := p.Assign(ctx, []workernode.Table{table("items")}, nil)
-			if err == nil || ctx.Err() != nil {
-				t.Fatalf("%v, %v", err, ctx.Err())
-			}
-			cancel()
-			saysAll(t, err.Error(), "not while I watch")
+			p.refused(10*time.Second, table("items"), nil, "not while I watch")
 			time.Sleep(2 * time.Second)
 		}
 		if n := w.nextID() - before; n > 1 {
@@ -63,13 +57,7 @@ func TestManagerAssign_EndsWhenWorkerIDsAreAlwaysTaken(t *testing.T) {
 			}
 			return c.Run()
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		_, err := p.Assign(ctx, []workernode.Table{table("items")}, nil)
-		if err == nil || ctx.Err() != nil {
-			t.Fatalf("%v, %v", err, ctx.Err())
-		}
-		saysAll(t, err.Error(), "taken by another program")
+		p.refused(10*time.Second, table("items"), nil, "taken by another program")
 		if n := w.nextID() - before; n < 2 || n > 20 {
 			t.Errorf("%d worker ids were used up", n)
 		}
@@ -84,20 +72,17 @@ func TestManagerAssign_EndsWhenWorkerIDsAreAlwaysTaken(t *testing.T) {
 func TestManagerAssign_FailsOnlyCallersWhoseWorkerIDsCannotBeAdded(t *testing.T) {
 	t.Parallel()
 
-	breaks := map[string]func(t *testing.T, w *world){
-		"used up": func(t *testing.T, w *world) { run(t, w.db, `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 8`) },
-		"refused": func(t *testing.T, w *world) { run(t, w.db, failingInsert) },
-	}
-	for name, damage := range breaks {
+	for name, damage := range map[string]string{
+		"used up": `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 8`,
+		"refused": failingInsert,
+	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			bubbleWith(t, narrow(3), func(t *testing.T, w *world) {
 				p := w.start(nil)
-				leases, err := p.Assign(t.Context(), []workernode.Table{table("orders"), table("items")}, nil)
-				must(t, err)
+				leases := p.leases(table("orders"), table("items"))
 				p.attach(leases[0])
 				leases[1].Release()
-				damage(t, w)
+				run(t, w.db, damage)
 				p.wire.Set(func(c *testkit.Crossing) error { return errors.Join(c.Sleep(20*time.Millisecond), c.Run()) })
 				users := make(chan error)
 				go func() {
@@ -154,18 +139,11 @@ func TestManager_ATableWithoutAWorkerIDDoesNotDisturbOthers(t *testing.T) {
 
 // When worker ids are used up, each failing Assign released the slot to look for a better one, and inserted another.
 func TestManagerAssign_WhenWorkerIDsAreUsedUpInsertsFewSlots(t *testing.T) {
-	t.Parallel()
-
 	bubbleWith(t, narrow(3), func(t *testing.T, w *world) {
 		foreign(t, w.db, 7)
 		p := w.start(nil)
 		for range 20 {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			_, err := p.Assign(ctx, []workernode.Table{table("orders")}, nil)
-			if !errors.Is(err, workernode.ErrExhausted) || ctx.Err() != nil {
-				t.Fatalf("%v, %v", err, ctx.Err())
-			}
-			cancel()
+			p.refused(10*time.Second, table("orders"), workernode.ErrExhausted)
 		}
 		if n := w.number(`SELECT COUNT(*) FROM "WORKER_SLOT"`); n > 2 {
 			t.Errorf("%d slots", n)
@@ -198,7 +176,7 @@ func (p *process) steadily(t *testing.T, x workernode.Table, d time.Duration) (l
 // short lead, the worker ids were read again for so long that the lease ended.
 func TestManager_MakesIDsWhileWorkerNodeIsLocked(t *testing.T) {
 	each(t, map[string]time.Duration{"1s": time.Second, "3s": 3 * time.Second, "10s": 10 * time.Second}, func(t *testing.T, w *world, lead time.Duration) {
-		p := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Lead = lead })
+		p := w.start(leadOf(lead))
 		p.assign(table("a"))
 		p.wire.Set(func(c *testkit.Crossing) error {
 			if c.Is("INSERT INTO WORKER_NODE", "SELECT N.ID", "SELECT ID, SLOT") {
@@ -217,8 +195,6 @@ func TestManager_MakesIDsWhileWorkerNodeIsLocked(t *testing.T) {
 // When worker ids are used up, errors name which tables have them. A process without any reclaims a slot of another
 // application that has its tables, and gets those of the slot.
 func TestManagerAssign_SaysWhoHasTheWorkerIDs(t *testing.T) {
-	t.Parallel()
-
 	bubbleWith(t, narrow(3), func(t *testing.T, w *world) {
 		first := w.start(func(_ *workernode.Config, h *workernode.Host) { h.Application = "old" })
 		first.use(t, table("orders"), 10)
@@ -228,10 +204,8 @@ func TestManagerAssign_SaysWhoHasTheWorkerIDs(t *testing.T) {
 		for _, x := range tablesNamed(5) {
 			second.use(t, x, 10)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		_, err := second.Assign(ctx, []workernode.Table{table("orders")}, nil)
-		testkit.IsError(t, err, workernode.ErrExhausted, "1 to 7", "items 1", "orders 1", "no free slot has a worker id of one of these tables")
+		second.refused(10*time.Second, table("orders"), workernode.ErrExhausted, "1 to 7", "items 1", "orders 1",
+			"no free slot has a worker id of one of these tables")
 		time.Sleep(3 * time.Second)
 		third := w.start(func(_ *workernode.Config, h *workernode.Host) { h.Application = "new" })
 		third.use(t, table("orders"), 10)
@@ -241,16 +215,13 @@ func TestManagerAssign_SaysWhoHasTheWorkerIDs(t *testing.T) {
 		}
 		second.use(t, table("t000"), 10)
 		w.check()
-		_, err = third.Assign(t.Context(), []workernode.Table{table("users")}, nil)
-		testkit.IsError(t, err, workernode.ErrExhausted)
+		third.refused(time.Minute, table("users"), workernode.ErrExhausted)
 		third.use(t, table("orders"), 10)
 	})
 }
 
 // A process that gets no worker id tries again and again, as its callers do. That must not fill the tables.
 func TestManager_WithoutWorkerIDsDoesNotFillTheTables(t *testing.T) {
-	t.Parallel()
-
 	bubbleWith(t, narrow(2), func(t *testing.T, w *world) {
 		first := w.start(nil)
 		for _, x := range tablesNamed(3) {
@@ -258,11 +229,7 @@ func TestManager_WithoutWorkerIDsDoesNotFillTheTables(t *testing.T) {
 		}
 		second := w.start(nil)
 		for range 200 {
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-			if _, err := second.Assign(ctx, []workernode.Table{table("orders")}, nil); !errors.Is(err, workernode.ErrExhausted) {
-				t.Fatal(err)
-			}
-			cancel()
+			second.refused(5*time.Second, table("orders"), workernode.ErrExhausted)
 			time.Sleep(100 * time.Millisecond)
 			first.use(t, table("t000"), 1)
 		}
@@ -286,8 +253,7 @@ func TestManagerAssign_WithoutTheRightToInsertUsesUpNoWorkerIDs(t *testing.T) {
 				return c.Run()
 			})
 			for range 3 {
-				_, err := p.Assign(t.Context(), []workernode.Table{table("orders")}, nil)
-				testkit.IsError(t, err, denied, "WORKER_NODE", "INSERT privilege")
+				p.refused(time.Minute, table("orders"), denied, "WORKER_NODE", "INSERT privilege")
 			}
 			must(t, p.Close(t.Context()))
 			time.Sleep(3 * time.Second)

@@ -78,7 +78,6 @@ func TestAllocatorDropDeleted_RenamedTable(t *testing.T) {
 	}
 }
 
-// lines counts lines of a log.
 type lines struct {
 	slog.Handler
 	n int

@@ -20,29 +20,20 @@ func Detect(root fs.FS, getenv func(string) string) Host { return detect(root, g
 // PortOf is the Port of DetectHost.
 var PortOf = portOf
 
-// SQL returns what sends the statements.
 func (d *DB) SQL() *sqldb.DB { return d.sql }
 
-// ScanDate reads a date.
 func ScanDate(v any) (text string, err error) {
 	var d date
 	err = d.Scan(v)
 	return d.Format("2006-01-02 15:04:05.000 MST"), err
 }
 
-// OpenRegistry reads the registry, or begins it.
 func (d *DB) OpenRegistry(ctx context.Context, layout generator.Layout, lead time.Duration, region Region) (Registry, error) {
 	r, _, err := d.openRegistry(ctx, layout, lead, region)
 	return r, err
 }
 
-// Table returns the table of the lease.
 func (l *TableLease) Table() Table { return l.table }
-
-// Transact runs f in a transaction.
-func (d *DB) Transact(ctx context.Context, f func(ctx context.Context, tx *DB) error) error {
-	return d.transact(ctx, f)
-}
 
 // NodesAt returns the nodes of a slot whose row has a holder and a version.
 func (d *DB) NodesAt(ctx context.Context, slot int64, holder string, version int64) ([]*Node, bool, error) {
@@ -59,7 +50,6 @@ func (d *DB) Reserve(ctx context.Context, layout generator.Layout, n int64) (fir
 	return b.first, b.step, err
 }
 
-// NextSlot takes a slot.
 func (d *DB) NextSlot(ctx context.Context) (int64, error) {
 	r, _, err := d.registry(ctx)
 	if err != nil {

@@ -47,7 +47,6 @@ func tables(tb testing.TB) *gorm.DB {
 	return db
 }
 
-// migrate creates the tables.
 func migrate(tb testing.TB, db *gorm.DB) error {
 	tb.Helper()
 	return migrations.Up(tb.Context(), db)
@@ -60,7 +59,6 @@ func narrow(workerBits uint8) generator.Layout {
 	return l
 }
 
-// run executes a statement of the test.
 func run(tb testing.TB, db *gorm.DB, query string, args ...any) {
 	tb.Helper()
 	must(tb, db.Exec(query, args...).Error)
@@ -150,10 +148,8 @@ func (p *process) stop() {
 // until returns the last tick that a process may stamp.
 func (p *process) until() int64 { return p.world.layout.TickAt(p.Stats().Until) - 1 }
 
-// table names a table of the registry's database.
 func table(name string) workernode.Table { return workernode.Table{Name: name} }
 
-// tablesNamed returns n tables.
 func tablesNamed(n int) []workernode.Table {
 	list := make([]workernode.Table, n)
 	for i := range list {
@@ -165,12 +161,31 @@ func tablesNamed(n int) []workernode.Table {
 // assign gets a lease for each of the tables, and makes a generator of each.
 func (p *process) assign(tables ...workernode.Table) []*workernode.TableLease {
 	p.world.tb.Helper()
-	leases, err := p.Assign(p.world.tb.Context(), tables, nil)
-	must(p.world.tb, err)
+	leases := p.leases(tables...)
 	for _, l := range leases {
 		p.attach(l)
 	}
 	return leases
+}
+
+// leases gets a lease for each of the tables.
+func (p *process) leases(tables ...workernode.Table) []*workernode.TableLease {
+	p.world.tb.Helper()
+	leases, err := p.Assign(p.world.tb.Context(), tables, nil)
+	must(p.world.tb, err)
+	return leases
+}
+
+// refused asks for a worker id of a table, and fails the test unless it gets an error with words within a time.
+func (p *process) refused(limit time.Duration, x workernode.Table, want error, words ...string) {
+	p.world.tb.Helper()
+	ctx, cancel := context.WithTimeout(p.world.tb.Context(), limit)
+	defer cancel()
+	_, err := p.Assign(ctx, []workernode.Table{x}, nil)
+	testkit.IsError(p.world.tb, err, want, words...)
+	if ctx.Err() != nil {
+		p.world.tb.Fatalf("the context of %v ended first: %v", x, err)
+	}
 }
 
 // attach makes a generator that stamps with a lease.
@@ -207,14 +222,12 @@ func (w *world) number(query string, args ...any) (n int64) {
 	return n
 }
 
-// A slotRow is a row of WORKER_SLOT.
 type slotRow struct {
 	Holder                  string
 	Fence, Version, Seen    int64 // Seen: SEEN_TICK
 	Application, Host, Port string
 }
 
-// slot returns the row of a slot.
 func (w *world) slot(id int64) (s slotRow) {
 	w.tb.Helper()
 	must(w.tb, w.db.Raw(`SELECT "HOLDER", "FENCE", "VERSION", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT" FROM "WORKER_SLOT" WHERE "ID" = ?`, id).
@@ -303,7 +316,6 @@ func (w *world) logs(words ...string) {
 // bubble runs a test with a clock of its own, in parallel with others.
 func bubble(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
-	t.Parallel()
 	bubbleWith(t, layout, test)
 }
 
@@ -321,6 +333,7 @@ func each[T any](t *testing.T, cases map[string]T, test func(t *testing.T, w *wo
 // bubbleWith is bubble for ids of another layout.
 func bubbleWith(t *testing.T, layout generator.Layout, test func(t *testing.T, w *world)) {
 	t.Helper()
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.layout = layout
@@ -360,6 +373,10 @@ func patient(tb testing.TB, what string, f func(ctx context.Context) error) {
 	}
 }
 
+func leadOf(d time.Duration) func(*workernode.Config, *workernode.Host) {
+	return func(c *workernode.Config, _ *workernode.Host) { c.Lead = d }
+}
+
 // use makes ids of a table, and gets its lease first if it has none.
 func (p *process) use(t *testing.T, x workernode.Table, n int) {
 	t.Helper()
@@ -382,6 +399,17 @@ func (p *process) use(t *testing.T, x workernode.Table, n int) {
 		}
 		return nil
 	})
+}
+
+// work makes n ids of each of some tables, for some times, with a tenth of a second before each time.
+func (p *process) work(t *testing.T, times, n int, tables ...workernode.Table) {
+	t.Helper()
+	for range times {
+		time.Sleep(100 * time.Millisecond)
+		for _, x := range tables {
+			p.use(t, x, n)
+		}
+	}
 }
 
 // end closes a process as an application does: the generators first.

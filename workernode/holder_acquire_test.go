@@ -88,10 +88,7 @@ func TestManager_StartsWhileFreeSlotsAreLocked(t *testing.T) {
 		if s := p.Stats(); s.ID <= tt.locked || (tt.free > tt.locked) != (s.Reclaimed == 1) {
 			t.Errorf("%+v", s)
 		}
-		for range 30 {
-			time.Sleep(100 * time.Millisecond)
-			p.use(t, table("orders"), 10)
-		}
+		p.work(t, 30, 10, table("orders"))
 		w.check()
 	})
 }
@@ -128,7 +125,7 @@ func TestManager_LooksAgainWhenOthersWereFaster(t *testing.T) {
 // were begun again and again, and slots taken, and nobody saw it.
 func TestManager_SaysThatAnswersTakeLongerThanTheLead(t *testing.T) {
 	each(t, map[string]time.Duration{"20ms": 20 * time.Millisecond, "60ms": 60 * time.Millisecond, "110ms": 110 * time.Millisecond}, func(t *testing.T, w *world, answer time.Duration) {
-		change := func(c *workernode.Config, _ *workernode.Host) { c.Lead = 100 * time.Millisecond }
+		change := leadOf(100 * time.Millisecond)
 		slow := func(c *testkit.Crossing) error { return errors.Join(c.Sleep(answer), c.Run()) }
 		const reason = "took longer than the lead of 100ms"
 

@@ -1,7 +1,6 @@
 package workernode_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -90,41 +89,30 @@ func TestManager_AuditTriggersDoNotDisturb(t *testing.T) {
 // A trigger that undoes every change leaves nothing that a process could do. It must say so, and not keep the
 // database busy.
 func TestManager_ReportsATriggerThatUndoesChanges(t *testing.T) {
-	for name, trigger := range map[string]string{
-		"ignored":  `CREATE TRIGGER "UNDO" BEFORE UPDATE ON "WORKER_SLOT" BEGIN SELECT RAISE(IGNORE); END`,
-		"restored": `CREATE TRIGGER "UNDO" AFTER UPDATE ON "WORKER_SLOT" WHEN OLD."VERSION" < 1000000 BEGIN UPDATE "WORKER_SLOT" SET "VERSION" = "OLD"."VERSION" + 2000000, "FENCE" = "OLD"."FENCE" WHERE "ID" = "OLD"."ID"; END`,
-		"refused":  `CREATE TRIGGER "UNDO" BEFORE UPDATE ON "WORKER_SLOT" BEGIN SELECT RAISE(ABORT, 'not while I watch'); END`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				p := w.start(nil)
-				must(t, p.Start(t.Context()))
-				run(t, w.db, trigger)
-				p.wire.Take()
-				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-				defer cancel()
-				_, err := p.Assign(ctx, []workernode.Table{table("orders")}, nil)
-				switch {
-				case err == nil:
-					t.Fatal("no error")
-				case ctx.Err() != nil:
-					t.Fatalf("the context ended first: %v", err)
-				case name == "ignored":
-					saysAll(t, err.Error(), "changed no row", "slot 1", "VERSION", "undoes the change")
-				case name == "restored":
-					saysAll(t, err.Error(), "did not keep FENCE")
-				default:
-					saysAll(t, err.Error(), "not while I watch")
-				}
-				time.Sleep(20 * time.Second)
-				if n := len(p.wire.Take()); n > 1000 {
-					t.Errorf("%d statements", n)
-				}
-				run(t, w.db, `DROP TRIGGER "UNDO"`)
-				p.use(t, table("orders"), 10)
-			})
-		})
+	type undone struct {
+		trigger string
+		says    []string
 	}
+	each(t, map[string]undone{
+		"ignored": {`CREATE TRIGGER "UNDO" BEFORE UPDATE ON "WORKER_SLOT" BEGIN SELECT RAISE(IGNORE); END`,
+			[]string{"changed no row", "slot 1", "VERSION", "undoes the change"}},
+		"restored": {`CREATE TRIGGER "UNDO" AFTER UPDATE ON "WORKER_SLOT" WHEN OLD."VERSION" < 1000000 BEGIN UPDATE "WORKER_SLOT" SET "VERSION" = "OLD"."VERSION" + 2000000, "FENCE" = "OLD"."FENCE" WHERE "ID" = "OLD"."ID"; END`,
+			[]string{"did not keep FENCE"}},
+		"refused": {`CREATE TRIGGER "UNDO" BEFORE UPDATE ON "WORKER_SLOT" BEGIN SELECT RAISE(ABORT, 'not while I watch'); END`,
+			[]string{"not while I watch"}},
+	}, func(t *testing.T, w *world, tt undone) {
+		p := w.start(nil)
+		must(t, p.Start(t.Context()))
+		run(t, w.db, tt.trigger)
+		p.wire.Take()
+		p.refused(20*time.Second, table("orders"), nil, tt.says...)
+		time.Sleep(20 * time.Second)
+		if n := len(p.wire.Take()); n > 1000 {
+			t.Errorf("%d statements", n)
+		}
+		run(t, w.db, `DROP TRIGGER "UNDO"`)
+		p.use(t, table("orders"), 10)
+	})
 }
 
 // A database that stores another FENCE than it acknowledges gives one tick to two processes. No process may begin with
@@ -141,8 +129,7 @@ func TestManager_GrantsNothingIfFenceIsNotKept(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				run(t, w.db, trigger)
 				p := w.start(nil)
-				_, err := p.Assign(t.Context(), []workernode.Table{table("orders")}, nil)
-				testkit.IsError(t, err, workernode.ErrTable, says...)
+				p.refused(time.Minute, table("orders"), workernode.ErrTable, says...)
 				if n := w.number(`SELECT COUNT(*) FROM "WORKER_SLOT"`); n != 0 {
 					t.Errorf("%d slots", n)
 				}
@@ -155,8 +142,7 @@ func TestManager_GrantsNothingIfFenceIsNotKept(t *testing.T) {
 				w.formers(3, table("a"))
 				run(t, w.db, trigger)
 				p := w.start(nil)
-				_, err := p.Assign(t.Context(), []workernode.Table{table("a")}, nil)
-				testkit.IsError(t, err, workernode.ErrTable, says...)
+				p.refused(time.Minute, table("a"), workernode.ErrTable, says...)
 				run(t, w.db, `DROP TRIGGER "LOWER"`)
 				p.use(t, table("a"), 10)
 				if s := p.Stats(); s.ID > 3 {
@@ -180,8 +166,7 @@ func TestManager_GrantsNothingIfFenceIsNotKept(t *testing.T) {
 				testkit.IsError(t, err, generator.ErrLeaseExpired, says...)
 				testkit.IsError(t, p.Stats().LastError, workernode.ErrTable, says...)
 				w.logs("level=ERROR", "did not keep FENCE")
-				_, err = p.Assign(t.Context(), []workernode.Table{table("items")}, nil)
-				testkit.IsError(t, err, workernode.ErrTable, says...)
+				p.refused(time.Minute, table("items"), workernode.ErrTable, says...)
 				_, err = p.closeWithin(t, time.Minute)
 				testkit.IsError(t, err, workernode.ErrTable, says...)
 				run(t, w.db, `DROP TRIGGER "LOWER"`)

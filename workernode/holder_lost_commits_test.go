@@ -39,11 +39,7 @@ func TestManager_NoticesLostCommits(t *testing.T) {
 		p := w.start(nil)
 		p.use(t, table("orders"), 10)
 		old := w.snapshot()
-		for range 10 {
-			time.Sleep(100 * time.Millisecond)
-			p.use(t, table("orders"), 10)
-			p.use(t, table("items"), 10)
-		}
+		p.work(t, 10, 10, table("orders"), table("items"))
 		down := func(d time.Duration) {
 			p.wire.Set(func(*testkit.Crossing) error { return testkit.ErrLost })
 			for range 10 {
@@ -54,11 +50,7 @@ func TestManager_NoticesLostCommits(t *testing.T) {
 		}
 		down(2100 * time.Millisecond)
 		w.restore(old)
-		for range 20 {
-			time.Sleep(100 * time.Millisecond)
-			p.use(t, table("orders"), 10)
-			p.use(t, table("items"), 10)
-		}
+		p.work(t, 20, 10, table("orders"), table("items"))
 		if s := p.Stats(); s.LostCommits != 1 || s.Lost != 0 {
 			t.Errorf("%+v", s)
 		}
@@ -84,10 +76,7 @@ func TestManager_NoticesLostCommitsAfterAnotherProcess(t *testing.T) {
 		old := w.snapshot() // the slot is free
 		p = w.start(nil)
 		p.use(t, table("orders"), 10)
-		for range 10 {
-			time.Sleep(100 * time.Millisecond)
-			p.use(t, table("orders"), 5000)
-		}
+		p.work(t, 10, 5000, table("orders"))
 		p.wire.Set(func(*testkit.Crossing) error { return testkit.ErrLost })
 		time.Sleep(2100 * time.Millisecond)
 		w.restore(old)

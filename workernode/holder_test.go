@@ -1,7 +1,6 @@
 package workernode_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,31 +14,28 @@ import (
 // A slot whose row is gone, or which somebody has emptied, is lost, and another one follows.
 func TestManager_SurvivesRowsThatAreChanged(t *testing.T) {
 	type fault struct {
-		change func(w *world) string
+		change string
 		logs   string
 		slot   int64 // afterwards; 0: any
 	}
 	each(t, map[string]fault{
-		"deleted":                {func(*world) string { return `DELETE FROM "WORKER_SLOT"` }, "has lost its slot", 2},
-		"emptied":                {func(*world) string { return `UPDATE "WORKER_SLOT" SET "HOLDER" = ''` }, "has lost its slot", 2},
-		"another holder":         {func(*world) string { return `UPDATE "WORKER_SLOT" SET "HOLDER" = 'a' || char(10) || 'b'` }, "has lost its slot", 2},
-		"a later version":        {func(*world) string { return `UPDATE "WORKER_SLOT" SET "VERSION" = "VERSION" + 100` }, "", 1},
-		"an earlier version":     {func(*world) string { return `UPDATE "WORKER_SLOT" SET "VERSION" = 0` }, "lost commits", 2},
-		"a huge version":         {func(*world) string { return `UPDATE "WORKER_SLOT" SET "VERSION" = 9223372036854775807` }, "", 0},
-		"a lower fence":          {func(*world) string { return `UPDATE "WORKER_SLOT" SET "FENCE" = "FENCE" - 500` }, "", 1},
-		"a fence slightly ahead": {func(*world) string { return `UPDATE "WORKER_SLOT" SET "FENCE" = "FENCE" + 5` }, "", 0},
-		"a fence of tomorrow":    {func(*world) string { return `UPDATE "WORKER_SLOT" SET "FENCE" = "FENCE" + 86400000` }, "further ahead of the clock than the lead", 2},
-		"a fence at the end":     {func(w *world) string { return fmt.Sprintf(`UPDATE "WORKER_SLOT" SET "FENCE" = %d`, layout.MaxTick()) }, "further ahead of the clock than the lead", 2},
-		"the largest fence":      {func(*world) string { return `UPDATE "WORKER_SLOT" SET "FENCE" = 9223372036854775807` }, "further ahead of the clock than the lead", 2},
+		"deleted":                {`DELETE FROM "WORKER_SLOT"`, "has lost its slot", 2},
+		"emptied":                {`UPDATE "WORKER_SLOT" SET "HOLDER" = ''`, "has lost its slot", 2},
+		"another holder":         {`UPDATE "WORKER_SLOT" SET "HOLDER" = 'a' || char(10) || 'b'`, "has lost its slot", 2},
+		"a later version":        {`UPDATE "WORKER_SLOT" SET "VERSION" = "VERSION" + 100`, "", 1},
+		"an earlier version":     {`UPDATE "WORKER_SLOT" SET "VERSION" = 0`, "lost commits", 2},
+		"a huge version":         {`UPDATE "WORKER_SLOT" SET "VERSION" = 9223372036854775807`, "", 0},
+		"a lower fence":          {`UPDATE "WORKER_SLOT" SET "FENCE" = "FENCE" - 500`, "", 1},
+		"a fence slightly ahead": {`UPDATE "WORKER_SLOT" SET "FENCE" = "FENCE" + 5`, "", 0},
+		"a fence of tomorrow":    {`UPDATE "WORKER_SLOT" SET "FENCE" = "FENCE" + 86400000`, "further ahead of the clock than the lead", 2},
+		"a fence at the end":     {fmt.Sprintf(`UPDATE "WORKER_SLOT" SET "FENCE" = %d`, layout.MaxTick()), "further ahead of the clock than the lead", 2},
+		"the largest fence":      {`UPDATE "WORKER_SLOT" SET "FENCE" = 9223372036854775807`, "further ahead of the clock than the lead", 2},
 	}, func(t *testing.T, w *world, tt fault) {
 		p := w.start(nil)
 		p.use(t, table("orders"), 10)
 		time.Sleep(100 * time.Millisecond)
-		run(t, w.db, tt.change(w))
-		for range 30 {
-			time.Sleep(100 * time.Millisecond)
-			p.use(t, table("orders"), 10)
-		}
+		run(t, w.db, tt.change)
+		p.work(t, 30, 10, table("orders"))
 		w.logs(tt.logs)
 		s := p.Stats()
 		if s.ID == 0 || tt.slot != 0 && s.ID != tt.slot || s.LastError != nil {
@@ -83,36 +79,20 @@ func TestManager_StampsNoTickUpToTheFloor(t *testing.T) {
 // A floor that leaves nothing to stamp must be an error that names it, for a process that starts and for one that
 // adds a table.
 func TestManager_AFloorTooFarAheadIsAnError(t *testing.T) {
-	t.Parallel()
-
-	for _, tt := range []struct {
-		name  string
-		floor int64
-	}{{"an hour", 0}, {"the last tick", layout.MaxTick()}, {"the largest number", 1<<63 - 1}} {
-		for _, running := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, running %v", tt.name, running), func(t *testing.T) {
-				bubble(t, func(t *testing.T, w *world) {
-					p := w.start(nil)
-					if running {
-						p.use(t, table("orders"), 10)
-					}
-					floor := tt.floor
-					if floor == 0 {
-						floor = w.tick() + 3_600_000
-					}
-					run(t, w.db, `UPDATE "WORKER_REGISTRY" SET "FLOOR_TICK" = ?`, floor)
-					p.wire.Set(func(c *testkit.Crossing) error { return errors.Join(c.Sleep(time.Millisecond), c.Run()) })
-					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-					defer cancel()
-					_, err := p.Assign(ctx, []workernode.Table{table("items")}, nil)
-					if !errors.Is(err, workernode.ErrClock) || ctx.Err() != nil {
-						t.Fatalf("%v, %v", err, ctx.Err())
-					}
-					saysAll(t, err.Error(), "FLOOR_TICK", fmt.Sprint(floor), "WORKER_REGISTRY")
-				})
-			})
+	each(t, map[string]int64{
+		"an hour": 0, "the last tick": layout.MaxTick(), "the largest number": 1<<63 - 1,
+	}, func(t *testing.T, w *world, floor int64) {
+		starting, running := w.start(nil), w.start(nil)
+		running.use(t, table("orders"), 10)
+		if floor == 0 {
+			floor = w.tick() + 3_600_000
 		}
-	}
+		run(t, w.db, `UPDATE "WORKER_REGISTRY" SET "FLOOR_TICK" = ?`, floor)
+		for _, p := range []*process{starting, running} {
+			p.wire.Set(func(c *testkit.Crossing) error { return errors.Join(c.Sleep(time.Millisecond), c.Run()) })
+			p.refused(5*time.Second, table("items"), workernode.ErrClock, "FLOOR_TICK", fmt.Sprint(floor), "WORKER_REGISTRY")
+		}
+	})
 }
 
 // lock makes statements that change the row of a slot wait, as a transaction that holds a lock on it does. Those that
@@ -166,10 +146,7 @@ func TestManager_LeavesALockedSlot(t *testing.T) {
 		if longest > 15*time.Second {
 			t.Errorf("ids came after %v", longest)
 		}
-		for range 30 {
-			time.Sleep(100 * time.Millisecond)
-			p.use(t, table("orders"), 10)
-		}
+		p.work(t, 30, 10, table("orders"))
 		if s := p.Stats(); s.ID == 0 || (s.ID != 1) != (tt.lost > 0) || s.LastError != nil {
 			t.Errorf("%+v", s)
 		}

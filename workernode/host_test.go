@@ -81,17 +81,13 @@ func TestDetectHost_TellsContainersFromMachines(t *testing.T) {
 		{"UidGenerator's platform", nil, map[string]string{"JPAAS_HOST": "10.0.0.1"}, workernode.Container},
 		{"broken mountinfo", map[string]string{"proc/self/mountinfo": "\n1 2\n/docker/containers/ /etc/hostname\n"}, nil, workernode.Actual},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-
-			root := fstest.MapFS{}
-			for name, text := range tt.files {
-				root[name] = &fstest.MapFile{Data: []byte(text)}
-			}
-			if got := workernode.Detect(root, func(name string) string { return tt.env[name] }); got.Kind != tt.want {
-				t.Errorf("%v, want %v", got.Kind, tt.want)
-			}
-		})
+		root := fstest.MapFS{}
+		for name, text := range tt.files {
+			root[name] = &fstest.MapFile{Data: []byte(text)}
+		}
+		if got := workernode.Detect(root, func(name string) string { return tt.env[name] }); got.Kind != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got.Kind, tt.want)
+		}
 	}
 }
 

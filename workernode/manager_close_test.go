@@ -37,9 +37,7 @@ func TestManagerClose_ReleasesTheSlot(t *testing.T) {
 		if s := w.slot(1); s.Holder != "" || s.Fence != fence {
 			t.Errorf("%+v", s)
 		}
-		if _, err := p.Assign(t.Context(), []workernode.Table{table("items")}, nil); !errors.Is(err, generator.ErrClosed) {
-			t.Errorf("Assign after Close: %v", err)
-		}
+		p.refused(time.Minute, table("items"), generator.ErrClosed)
 		early := w.start(nil)
 		early.assign(table("orders"))
 		time.Sleep(2*time.Second + 2*time.Millisecond)
@@ -152,7 +150,7 @@ func TestManagerClose_EndsWhileTheDatabaseHangs(t *testing.T) {
 // would be tried again.
 func TestManagerClose_WhileWorkerIDsAreAddedWarnsOfNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		p := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Lead = 10 * time.Second })
+		p := w.start(leadOf(10 * time.Second))
 		p.assign(table("orders"))
 		adds := make(chan struct{})
 		p.wire.Set(func(c *testkit.Crossing) error {

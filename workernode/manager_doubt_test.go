@@ -58,10 +58,8 @@ func TestManager_ReadsTheSlotAfterAnAddWithoutAnAnswer(t *testing.T) {
 // Within one tick an added worker id changes only VERSION, so no session follows that reads the slot's rows. The
 // process has to read them on its own, or it does not know the worker id for ten minutes.
 func TestManager_FindsAWorkerIDWhoseAddHadNoAnswer(t *testing.T) {
-	t.Parallel()
-
 	bubbleWith(t, ticking(time.Second), func(t *testing.T, w *world) {
-		p := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Lead = 10 * time.Second })
+		p := w.start(leadOf(10 * time.Second))
 		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(1100 * time.Millisecond)))
 		p.use(t, table("orders"), 1)
 		sessions, lost := p.Stats().Sessions, p.loseCommit()
@@ -108,7 +106,7 @@ func TestManager_DoesNotInsertAReservedWorkerIDTwice(t *testing.T) {
 // Operators look at Health when the database is back. It named the outage until the next renewal.
 func TestManager_ShowsARecoveryAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		p := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Lead = time.Minute })
+		p := w.start(leadOf(time.Minute))
 		p.use(t, table("orders"), 1)
 		p.wire.Set(func(*testkit.Crossing) error { return errors.New("odd") })
 		time.Sleep(25 * time.Second)
@@ -132,18 +130,13 @@ func TestManager_ShowsARecoveryAtOnce(t *testing.T) {
 // an unused worker id of that slot, because no such id resolves.
 func TestManager_GivesNothingOfItsSlotInAnotherIDSpace(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		p := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Lead = 10 * time.Second })
-		leases, err := p.Assign(t.Context(), []workernode.Table{table("orders"), table("items")}, nil)
-		must(t, err)
+		p := w.start(leadOf(10 * time.Second))
+		leases := p.leases(table("orders"), table("items"))
 		p.attach(leases[0])
 		leases[1].Release()
 		run(t, w.db, `UPDATE "WORKER_REGISTRY" SET "ID_SPACE" = 'other'`)
 		for _, x := range []string{"users", "items"} {
-			_, err := p.Assign(t.Context(), []workernode.Table{table(x)}, nil)
-			if !errors.Is(err, workernode.ErrTable) {
-				t.Fatalf("%s: %v", x, err)
-			}
-			saysAll(t, err.Error(), "another id space", "restart")
+			p.refused(time.Minute, table(x), workernode.ErrTable, "another id space", "restart")
 			if s := p.Stats(); s.ID != 0 || s.WorkerIDs != 0 || !errors.Is(s.LastError, workernode.ErrTable) {
 				t.Errorf("%s: %+v", x, s)
 			}

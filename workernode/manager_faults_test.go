@@ -21,11 +21,7 @@ func (w *world) life(t *testing.T, p *process) {
 	t.Helper()
 	patient(t, "Start", p.Start)
 	p.use(t, table("orders"), 20)
-	for range 10 {
-		time.Sleep(100 * time.Millisecond)
-		p.use(t, table("orders"), 20)
-		p.use(t, table("items"), 20)
-	}
+	p.work(t, 10, 20, table("orders"), table("items"))
 	time.Sleep(3 * time.Second)
 	p.use(t, table("orders"), 5)
 	p.end(t)
@@ -137,7 +133,7 @@ func TestManager_DelayedAnswersGiveNoWorkerIDTwice(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			late := func(c *testkit.Crossing) error { return errors.Join(c.Run(), c.Sleep(rand.N(300*time.Millisecond))) }
-			change := func(c *workernode.Config, _ *workernode.Host) { c.Lead = 10 * time.Second }
+			change := leadOf(10 * time.Second)
 			for range 3 {
 				p := w.start(change)
 				p.wire.Set(late)

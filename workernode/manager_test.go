@@ -76,26 +76,11 @@ func TestManager_KeepsItsSlotWhileItIsUsed(t *testing.T) {
 	})
 }
 
-// Ids carry the present, also those of a process that was just started after another one.
-func TestManager_StampsThePresent(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		for range 3 {
-			p := w.start(nil)
-			p.assign(table("orders"))
-			if _, tick := w.parts(p.make(table("orders"), 1)[0]); tick < w.tick() || tick > w.tick()+5 {
-				t.Errorf("the tick is %d, now is %d", tick, w.tick())
-			}
-			p.end(t)
-			time.Sleep(3 * time.Second)
-		}
-	})
-}
-
 func TestNewManager_RefusesWhatCannotWork(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for name, change := range map[string]func(*workernode.Config, *workernode.Host){
-			"a lead of two ticks": func(c *workernode.Config, _ *workernode.Host) { c.Lead = 2 * time.Millisecond },
-			"a negative lead":     func(c *workernode.Config, _ *workernode.Host) { c.Lead = -time.Second },
+			"a lead of two ticks": leadOf(2 * time.Millisecond),
+			"a negative lead":     leadOf(-time.Second),
 			"a negative skew":     func(c *workernode.Config, _ *workernode.Host) { c.MaxSkew = -1 },
 		} {
 			if _, err := w.tryStart(change); !errors.Is(err, generator.ErrConfig) {
@@ -109,13 +94,10 @@ func TestNewManager_RefusesWhatCannotWork(t *testing.T) {
 func TestNewManager_RefusesAnUnusableLeadTicks(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.start(nil)
-		for _, lead := range []int64{10_000_000_000_000, 24*3600*1000 + 1, 2, 0, -1, -1 << 63, 1<<63 - 1} {
-			run(t, w.db, `UPDATE "WORKER_REGISTRY" SET "LEAD_TICKS" = ?`, lead)
+		for _, ticks := range []int64{10_000_000_000_000, 24*3600*1000 + 1, 2, 0, -1, -1 << 63, 1<<63 - 1} {
+			run(t, w.db, `UPDATE "WORKER_REGISTRY" SET "LEAD_TICKS" = ?`, ticks)
 			_, err := w.tryStart(nil)
-			if !errors.Is(err, workernode.ErrTable) {
-				t.Fatalf("%d: %v", lead, err)
-			}
-			saysAll(t, err.Error(), fmt.Sprintf("LEAD_TICKS in WORKER_REGISTRY is %d;", lead), "at least 3", "at most a day")
+			testkit.IsError(t, err, workernode.ErrTable, fmt.Sprintf("LEAD_TICKS in WORKER_REGISTRY is %d;", ticks), "at least 3", "at most a day")
 		}
 		run(t, w.db, `UPDATE "WORKER_REGISTRY" SET "LEAD_TICKS" = ?`, 24*3600*1000)
 		w.start(nil).use(t, table("orders"), 10)
@@ -126,7 +108,7 @@ func TestNewManager_RefusesAnUnusableLeadTicks(t *testing.T) {
 func TestNewManager_UsesThePinnedLead(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.start(nil)
-		other := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Lead = time.Minute })
+		other := w.start(leadOf(time.Minute))
 		other.assign(table("orders"))
 		if s := other.Stats(); other.until() != w.tick()+1000 {
 			t.Errorf("%+v, now is %d", s, w.tick())

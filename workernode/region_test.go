@@ -2,9 +2,10 @@ package workernode
 
 import (
 	"errors"
+	"maps"
 	"math"
 	"math/rand/v2"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
@@ -50,33 +51,23 @@ func TestRegionDividedFrom(t *testing.T) {
 // Processes of several regions take numbers at random while the registries are divided. No number is taken twice.
 func TestRegistryOther_RegionsNeverTakeANumberTwice(t *testing.T) {
 	t.Parallel()
-	layout := generator.DefaultLayout()
 	type database struct {
 		db      *DB
 		process *statements
 	}
-	first := regionDB(t)
-	r, err := first.OpenRegistry(t.Context(), layout, time.Second, Region{})
-	testkit.Must(t, err)
+	first, r := begunAs(t, Region{})
 	all := []*database{{first, taker(first, layout, r)}}
-	workers, slots := map[int64]bool{}, map[int64]bool{}
+	workers, slots := testkit.NewLedger(t), testkit.NewLedger(t)
 	take := func(d *database) {
 		n := rand.Int64N(5) + 1
 		b, err := d.process.reserve(t.Context(), n, rand.Int64N(3))
 		testkit.Must(t, err)
 		for i := range int(n) {
-			if w := b.worker(i); workers[w] || w < 1 {
-				t.Fatalf("%s gives out worker id %d twice", d.process.region, w)
-			} else {
-				workers[w] = true
-			}
+			workers.Add(d.process.region.String(), b.worker(i))
 		}
 		s, err := d.process.nextSlot(t.Context(), 0)
 		testkit.Must(t, err)
-		if slots[s] {
-			t.Fatalf("%s gives out slot %d twice", d.process.region, s)
-		}
-		slots[s] = true
+		slots.Add(d.process.region.String(), s)
 	}
 	for range 10 {
 		take(all[0])
@@ -104,20 +95,21 @@ func TestRegistryOther_RegionsNeverTakeANumberTwice(t *testing.T) {
 			take(all[rand.N(len(all))])
 		}
 	}
-	if len(all) != 12 {
-		t.Errorf("%d regions", len(all))
+	if least := slices.Min(slices.Collect(maps.Keys(workers.Tables()))); least < 1 || len(all) != 12 {
+		t.Errorf("%d regions, and the first worker id is %d", len(all), least)
 	}
 }
 
 // divide divides a registry, as "uid region split" does.
 func divide(t *testing.T, d *DB, of int64) Registry {
 	t.Helper()
-	_, err := d.sql.Exec(t.Context(), `UPDATE "WORKER_REGISTRY" SET "STRIDE" = ?`, of)
-	testkit.Must(t, err)
+	setStride(t, d, of)
 	r, err := d.Registry(t.Context())
 	testkit.Must(t, err)
 	return r
 }
+
+var layout = generator.DefaultLayout()
 
 // regionDB returns a database with the tables and without a registry.
 func regionDB(t *testing.T) *DB {
@@ -127,54 +119,55 @@ func regionDB(t *testing.T) *DB {
 	return statementsOn(t, db).db
 }
 
-func TestDBOpenRegistry_Regions(t *testing.T) {
-	t.Parallel()
-	layout := generator.DefaultLayout()
-	one := Region{1, 2}
+// begunAs returns a database whose registry began as a region.
+func begunAs(t *testing.T, region Region) (*DB, Registry) {
+	t.Helper()
 	d := regionDB(t)
-	r, err := d.OpenRegistry(t.Context(), layout, time.Second, one)
-	if err != nil || r.Region != one || r.NextID != 1025 || r.NextSlot != 1 {
-		t.Fatal(r, err)
-	}
-	for _, region := range []Region{{}, one} {
-		if r, err := d.OpenRegistry(t.Context(), layout, time.Second, region); err != nil || r.Region != one {
-			t.Error(r, err)
-		}
-	}
-	for _, region := range []Region{Whole, {0, 2}, {1, 3}} {
-		if _, err := d.OpenRegistry(t.Context(), layout, time.Second, region); !errors.Is(err, ErrRegion) || !strings.Contains(err.Error(), "region 1 of 2") {
-			t.Error(region, err)
-		}
-	}
+	r, err := d.OpenRegistry(t.Context(), layout, time.Second, region)
+	testkit.Must(t, err)
+	return d, r
 }
 
-// A registry is divided again, from 2 to 4, while its processes have WithRegion(1, 2). Formerly none of them could
-// start before it got WithRegion(1, 4), and none that had that could start before the division.
-func TestDBOpenRegistry_AfterAnotherDivision(t *testing.T) {
+func setStride(t *testing.T, d *DB, stride int64) {
+	t.Helper()
+	_, err := d.sql.Exec(t.Context(), `UPDATE "WORKER_REGISTRY" SET "STRIDE" = ?`, stride)
+	testkit.Must(t, err)
+}
+
+func TestDBOpenRegistry_Regions(t *testing.T) {
 	t.Parallel()
-	layout := generator.DefaultLayout()
-	d := regionDB(t)
-	one := Region{1, 2}
-	_, err := d.OpenRegistry(t.Context(), layout, time.Second, one)
-	testkit.Must(t, err)
+	d, r := begunAs(t, Region{1, 2})
+	if r.Region != (Region{1, 2}) || r.NextID != 1025 || r.NextSlot != 1 {
+		t.Fatal(r)
+	}
+	opens := func(want Region, regions ...Region) {
+		t.Helper()
+		for _, region := range regions {
+			if r, err := d.OpenRegistry(t.Context(), layout, time.Second, region); err != nil || r.Region != want {
+				t.Error(region, r, err)
+			}
+		}
+	}
+	refuses := func(says string, regions ...Region) {
+		t.Helper()
+		for _, region := range regions {
+			_, err := d.OpenRegistry(t.Context(), layout, time.Second, region)
+			testkit.IsError(t, err, ErrRegion, says)
+		}
+	}
+	opens(Region{1, 2}, Region{}, Region{1, 2})
+	refuses("region 1 of 2", Whole, Region{0, 2}, Region{1, 3})
+
+	// The registry is divided again, while its processes have WithRegion(1, 2). Formerly none of them could start before
+	// it got WithRegion(1, 4), and none that had that could start before the division.
 	divide(t, d, 4)
-	testkit.Must(t, err)
-	for _, region := range []Region{{}, one, {1, 4}} {
-		if r, err := d.OpenRegistry(t.Context(), layout, time.Second, region); err != nil || r.Region != (Region{1, 4}) {
-			t.Error(region, r, err)
-		}
-	}
-	for _, region := range []Region{Whole, {0, 2}, {3, 4}, {1, 8}, {1, 3}} {
-		if _, err := d.OpenRegistry(t.Context(), layout, time.Second, region); !errors.Is(err, ErrRegion) {
-			t.Error(region, err)
-		}
-	}
+	opens(Region{1, 4}, Region{}, Region{1, 2}, Region{1, 4})
+	refuses("region 1 of 4", Whole, Region{0, 2}, Region{3, 4}, Region{1, 8}, Region{1, 3})
 }
 
 // A region begins although rows of other regions are there, but not without its own row.
 func TestDBOpenRegistry_BeginsARegionNextToRowsOfOthers(t *testing.T) {
 	t.Parallel()
-	layout := generator.DefaultLayout()
 	for _, tt := range []struct {
 		name              string
 		slot, node, owner int64
@@ -187,31 +180,28 @@ func TestDBOpenRegistry_BeginsARegionNextToRowsOfOthers(t *testing.T) {
 		{"a slot from before the registry was divided", 3, 6, 0, Region{1, 2}, ErrRegion},
 		{"a worker id from before the registry was divided", 4, 5, 0, Region{1, 2}, ErrRegion},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			d := regionDB(t)
-			insertSlotOf(t, d, tt.slot, tt.owner, tt.node)
-			_, err := d.OpenRegistry(t.Context(), layout, time.Second, tt.region)
-			if tt.want == nil && err != nil || tt.want != nil && !errors.Is(err, tt.want) {
-				t.Error(err)
-			}
-		})
+		d := regionDB(t)
+		insertSlotOf(t, d, tt.slot, tt.owner, tt.node)
+		_, err := d.OpenRegistry(t.Context(), layout, time.Second, tt.region)
+		if tt.want == nil && err != nil || tt.want != nil && !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v", tt.name, err)
+		}
 	}
 }
 
 func insertSlotOf(t *testing.T, d *DB, slot, region, worker int64) {
 	t.Helper()
 	_, err := d.sql.Exec(t.Context(), `INSERT INTO "WORKER_SLOT" (`+slotColumns+`) VALUES (?, ?, 1, 5, 1, '', 5, 'app', 'host', '1', CURRENT_TIMESTAMP, ?)`,
-		slot, generator.DefaultLayout().String(), region)
+		slot, layout.String(), region)
 	testkit.Must(t, err)
 	_, err = d.sql.Exec(t.Context(), `INSERT INTO "WORKER_NODE" (`+nodeColumns+`) VALUES (?, 'host', '1', 1, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP, ?, '', 't', ?, 0)`,
-		worker, slot, generator.DefaultLayout().String())
+		worker, slot, layout.String())
 	testkit.Must(t, err)
 }
 
 // A process must not reclaim a replicated slot, whose FENCE may be old. The row is free and long past.
 func TestCandidates_AreOfTheOwnRegion(t *testing.T) {
 	t.Parallel()
-	layout := generator.DefaultLayout()
 	d := regionDB(t)
 	for i := range int64(4) {
 		insertSlotOf(t, d, 10+i, i%2, 20+i)
@@ -237,17 +227,13 @@ func TestCandidates_AreOfTheOwnRegion(t *testing.T) {
 // After a backup from before the division was restored, a process takes no number that other regions give out.
 func TestReserve_RefusesARegistryFromBeforeTheDivision(t *testing.T) {
 	t.Parallel()
-	layout := generator.DefaultLayout()
-	d := regionDB(t)
-	begun, err := d.OpenRegistry(t.Context(), layout, time.Second, Region{})
-	testkit.Must(t, err)
+	d, begun := begunAs(t, Region{})
 	r := divide(t, d, 2)
 	process := taker(d, layout, begun)
 	if _, err := process.reserve(t.Context(), 1, 0); err != nil || process.region != r.Region {
 		t.Fatal(process.region, err)
 	}
-	_, err = d.sql.Exec(t.Context(), `UPDATE "WORKER_REGISTRY" SET "STRIDE" = 1`)
-	testkit.Must(t, err)
+	setStride(t, d, 1)
 	if _, err := process.reserve(t.Context(), 1, 0); !errors.Is(err, ErrRegion) {
 		t.Error(err)
 	}
@@ -260,7 +246,6 @@ func TestReserve_RefusesARegistryFromBeforeTheDivision(t *testing.T) {
 // starts then does not know of the division, and formerly took its numbers.
 func TestReserve_RefusesNumbersOfARegionWithSlots(t *testing.T) {
 	t.Parallel()
-	layout := generator.DefaultLayout()
 	for _, tt := range []struct {
 		registry Region
 		slot     int64 // its region
@@ -268,9 +253,7 @@ func TestReserve_RefusesNumbersOfARegionWithSlots(t *testing.T) {
 	}{
 		{Whole, 0, false}, {Whole, 1, true}, {Region{0, 2}, 1, false}, {Region{0, 2}, 2, true}, {Region{1, 2}, 3, true}, {Region{1, 2}, 2, false}, {Region{3, 4}, 1, false},
 	} {
-		d := regionDB(t)
-		r, err := d.OpenRegistry(t.Context(), layout, time.Second, tt.registry)
-		testkit.Must(t, err)
+		d, r := begunAs(t, tt.registry)
 		insertSlotOf(t, d, 101, tt.slot, 201)
 		_, err1 := taker(d, layout, r).reserve(t.Context(), 1, 0)
 		_, err2 := taker(d, layout, r).nextSlot(t.Context(), 0)
@@ -283,13 +266,9 @@ func TestReserve_RefusesNumbersOfARegionWithSlots(t *testing.T) {
 // With a huge STRIDE the numbers overflowed, and a process got 32 worker ids that were the same, or beyond the layout.
 func TestReserve_RefusesAHugeStride(t *testing.T) {
 	t.Parallel()
-	layout := generator.DefaultLayout()
 	for _, stride := range []int64{1 << 62, 1 << 60, math.MaxInt64} {
-		d := regionDB(t)
-		r, err := d.OpenRegistry(t.Context(), layout, time.Second, Region{})
-		testkit.Must(t, err)
-		_, err = d.sql.Exec(t.Context(), `UPDATE "WORKER_REGISTRY" SET "STRIDE" = ?`, stride)
-		testkit.Must(t, err)
+		d, r := begunAs(t, Region{})
+		setStride(t, d, stride)
 		if b, err := taker(d, layout, r).reserve(t.Context(), 32, 0); !errors.Is(err, ErrRegion) {
 			t.Error(stride, b, err)
 		}

@@ -3,6 +3,7 @@ package workernode_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -29,11 +30,8 @@ func TestDBNextSlot_RefusesTheNumberOfAnotherConnection(t *testing.T) {
 	mock.ExpectExec("UPDATE `WORKER_REGISTRY` SET `NEXT_SLOT` = LAST_INSERT_ID(CASE WHEN `NEXT_SLOT` > ? THEN `NEXT_SLOT` ELSE ? END + ?) WHERE `NAME` = ? AND `ID_SPACE` = ? AND `STRIDE` = ? AND `REMAINDER` = ?").
 		WithArgs(1, 1, 1, "default", "space", 1, 0).WillReturnResult(sqlmock.NewResult(0, 1))
 	mock.ExpectQuery("SELECT LAST_INSERT_ID()").WillReturnRows(sqlmock.NewRows([]string{"n"}).AddRow(0))
-	if n, err := d.NextSlot(t.Context()); !errors.Is(err, workernode.ErrTable) {
-		t.Errorf("%d, %v", n, err)
-	} else {
-		saysAll(t, err.Error(), "NEXT_SLOT", "WORKER_REGISTRY", "on several")
-	}
+	_, err := d.NextSlot(t.Context())
+	testkit.IsError(t, err, workernode.ErrTable, "NEXT_SLOT", "WORKER_REGISTRY", "on several")
 }
 
 // Processes that add worker ids at once never get the same, and leave no gaps.
@@ -45,8 +43,7 @@ func TestDBReserve_GivesManyCallersAtOnceNoIDTwice(t *testing.T) {
 	run(t, db, `INSERT INTO "AUDIT" VALUES (9000, 0)`)
 	// LAST_INSERT_ID is then that of the trigger.
 	run(t, db, `CREATE TRIGGER "T" AFTER UPDATE ON "WORKER_REGISTRY" BEGIN INSERT INTO "AUDIT" ("N") VALUES (NEW."NEXT_ID"); END`)
-	var mu sync.Mutex
-	var all, slots []int64
+	workers, slots := testkit.NewLedger(t), testkit.NewLedger(t)
 	var group sync.WaitGroup
 	for i := range 12 {
 		d := open(t, db)
@@ -58,20 +55,18 @@ func TestDBReserve_GivesManyCallersAtOnceNoIDTwice(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				mu.Lock()
 				for j := range int64(1 + i%3) {
-					all = append(all, first+j*step)
+					workers.Add("", first+j*step)
 				}
-				slots = append(slots, slot)
-				mu.Unlock()
+				slots.Add("", slot)
 			}
 		})
 	}
 	group.Wait()
-	for _, list := range [][]int64{all, slots} {
-		slices.Sort(list)
-		if n := len(list); len(slices.Compact(list)) != n || n > 0 && list[n-1]-list[0] != int64(n)-1 {
-			t.Errorf("%d", list)
+	for _, ledger := range []*testkit.Ledger{workers, slots} {
+		list := slices.Sorted(maps.Keys(ledger.Tables()))
+		if n := len(list); n == 0 || list[n-1]-list[0] != int64(n)-1 {
+			t.Errorf("there are gaps: %d", list)
 		}
 	}
 }
@@ -95,16 +90,14 @@ func TestDBReserve_ExhaustionTakesNothing(t *testing.T) {
 			saysAll(t, err.Error(), fmt.Sprintf("%d more", tt.n), "3 bits", "1 to 7")
 		}
 	}
-	var next int64
-	must(t, db.Raw(`SELECT "NEXT_ID" FROM "WORKER_REGISTRY"`).Scan(&next).Error)
-	if next != 8 {
-		t.Errorf("NEXT_ID is %d", next)
+	r, err := d.Registry(t.Context())
+	if must(t, err); r.NextID != 8 {
+		t.Errorf("NEXT_ID is %d", r.NextID)
 	}
 	// A counter that is far beyond is no overflow.
 	run(t, db, `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 9223372036854775807`)
-	if _, _, err := d.Reserve(t.Context(), layout, 1); !errors.Is(err, workernode.ErrExhausted) {
-		t.Error(err)
-	}
+	_, _, err = d.Reserve(t.Context(), layout, 1)
+	testkit.IsError(t, err, workernode.ErrExhausted)
 }
 
 // Without the row nothing was reserved, and without a counter nothing may be given out.
@@ -113,12 +106,10 @@ func TestDBReserve_WithoutTheRowIsAnError(t *testing.T) {
 
 	db, d := registered(t)
 	run(t, db, `DELETE FROM "WORKER_REGISTRY"`)
-	if _, _, err := d.Reserve(t.Context(), layout, 1); !errors.Is(err, workernode.ErrTable) {
-		t.Error(err)
-	}
-	if _, err := d.NextSlot(t.Context()); !errors.Is(err, workernode.ErrTable) {
-		t.Error(err)
-	}
+	_, _, err := d.Reserve(t.Context(), layout, 1)
+	testkit.IsError(t, err, workernode.ErrTable)
+	_, err = d.NextSlot(t.Context())
+	testkit.IsError(t, err, workernode.ErrTable)
 }
 
 // Next to UidGenerator, worker ids come from AUTO_INCREMENT, so that neither gets one of the other's. What that

@@ -16,7 +16,6 @@ import (
 	"gorm.io/gorm"
 )
 
-// registered returns a database whose registry was opened.
 func registered(t *testing.T) (*gorm.DB, *workernode.DB) {
 	t.Helper()
 	db := tables(t)
@@ -42,10 +41,7 @@ func TestDBOpenRegistry_PinsTheLayout(t *testing.T) {
 	}
 	for _, other := range []generator.Layout{generator.SnowflakeLayout(), generator.JSSafeLayout(), narrow(17)} {
 		_, err := d.OpenRegistry(t.Context(), other, 10*time.Second, workernode.Region{})
-		if !errors.Is(err, workernode.ErrLayoutMismatch) {
-			t.Fatalf("%v: %v", other, err)
-		}
-		saysAll(t, err.Error(), layout.String(), other.String(), "two rows could get the same id", "WithLayout")
+		testkit.IsError(t, err, workernode.ErrLayoutMismatch, layout.String(), other.String(), "two rows could get the same id", "WithLayout")
 	}
 }
 
@@ -102,8 +98,7 @@ func TestManager_GetsNothingOfAnotherIDSpace(t *testing.T) {
 		lost := func(words ...string) {
 			t.Helper()
 			time.Sleep(3 * time.Second)
-			_, err := a.Assign(t.Context(), []workernode.Table{table("orders")}, nil)
-			testkit.IsError(t, err, workernode.ErrTable, words...)
+			a.refused(time.Minute, table("orders"), workernode.ErrTable, words...)
 			testkit.IsError(t, a.Stats().LastError, workernode.ErrTable, words...)
 		}
 		w.restore(empty)
@@ -222,10 +217,7 @@ func TestDBOpenRegistry_RefusesADamagedRow(t *testing.T) {
 		db, d := registered(t)
 		run(t, db, `UPDATE "WORKER_REGISTRY" SET `+set)
 		_, err := d.OpenRegistry(t.Context(), layout, time.Second, workernode.Region{})
-		if !errors.Is(err, workernode.ErrTable) {
-			t.Fatalf("%s: %v", set, err)
-		}
-		saysAll(t, err.Error(), "WORKER_REGISTRY", strings.Fields(strings.ReplaceAll(set, `"`, ""))[0])
+		testkit.IsError(t, err, workernode.ErrTable, "WORKER_REGISTRY", strings.Fields(strings.ReplaceAll(set, `"`, ""))[0])
 	}
 }
 
@@ -244,10 +236,7 @@ func TestDBOpenRegistry_WithoutTablesNamesTheTable(t *testing.T) {
 		"read WORKER_REGISTRY": err, "look up worker ids": lookup, "list worker nodes": nodes, "list slots": slots, "list sessions": sessions,
 		"look up the worker id 1": origin,
 	} {
-		if err == nil {
-			t.Fatalf("%s: no error", says)
-		}
-		saysAll(t, err.Error(), "workernode: ", says, "no such table")
+		testkit.IsError(t, err, nil, "workernode: ", says, "no such table")
 	}
 }
 
@@ -288,9 +277,6 @@ func TestDBOpenRegistry_RefusesAutocommitOff(t *testing.T) {
 
 	d, mock := mocked(t, testkit.OnMySQL)
 	mock.ExpectQuery("SELECT @@autocommit = 1 AND @@completion_type <> 'CHAIN'").WillReturnRows(sqlmock.NewRows([]string{"n"}).AddRow(0))
-	if _, err := d.OpenRegistry(t.Context(), layout, time.Second, workernode.Region{}); err == nil {
-		t.Error("autocommit is off, and that is no error")
-	} else {
-		saysAll(t, err.Error(), "autocommit is off")
-	}
+	_, err := d.OpenRegistry(t.Context(), layout, time.Second, workernode.Region{})
+	testkit.IsError(t, err, nil, "autocommit is off")
 }

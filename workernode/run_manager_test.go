@@ -14,7 +14,6 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// ticking returns the default layout with other ticks.
 func ticking(tick time.Duration) generator.Layout {
 	l := layout
 	l.Tick = tick
@@ -48,10 +47,9 @@ func TestManager_GoesOnAfterALostRenewalWithLongTicks(t *testing.T) {
 
 	for _, tick := range []time.Duration{time.Second, 100 * time.Millisecond} {
 		t.Run(tick.String(), func(t *testing.T) {
-			t.Parallel()
 			bubbleWith(t, ticking(tick), func(t *testing.T, w *world) {
 				const lead = 10 * time.Second
-				p := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Lead = lead })
+				p := w.start(leadOf(lead))
 				p.use(t, table("orders"), 1)
 				time.Sleep(30*time.Second + 437*time.Millisecond)
 				var lost atomic.Bool
@@ -110,8 +108,6 @@ func TestManager_RestsWithoutASlotWhileIdle(t *testing.T) {
 // A generator that has used up nearly all of its ids presses for more. Within a tick of a second nothing can be
 // granted, and the process looked each millisecond whether something could.
 func TestManager_RestsUntilTheTickEnds(t *testing.T) {
-	t.Parallel()
-
 	long := ticking(time.Second)
 	long.SequenceBits, long.TimeBits, long.WorkerBits = 13, 30, 20
 	bubbleWith(t, long, func(t *testing.T, w *world) {
@@ -137,9 +133,8 @@ func TestManager_RestsUntilTheTickEnds(t *testing.T) {
 // the process had some.
 func TestTableLeaseAttach_GivesTheRenewedLease(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		p := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Lead = 10 * time.Second })
-		leases, err := p.Assign(t.Context(), []workernode.Table{table("orders")}, nil)
-		must(t, err)
+		p := w.start(leadOf(10 * time.Second))
+		leases := p.leases(table("orders"))
 		old := leases[0].Leases()[0]
 		g, err := generator.NewCached(generator.CachedConfig{
 			Layout: w.layout, Lease: old, OnLow: p.RequestRenewal, Clock: p.clock,
@@ -266,7 +261,7 @@ func TestManagerAssign_SaysThatTheClockStandsStill(t *testing.T) {
 // connections a process was without a lease for half a minute.
 func TestManager_RenewsThroughACrowdedPool(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		p := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Lead = 10 * time.Second })
+		p := w.start(leadOf(10 * time.Second))
 		p.assign(table("a"))
 		pool, err := p.db.DB()
 		must(t, err)
@@ -296,7 +291,7 @@ func TestManager_RenewsThroughACrowdedPool(t *testing.T) {
 // A free slot was avoided for a minute, and a new one inserted, because the pool had no connection for a moment.
 func TestManager_ReclaimsAFreeSlotThatItHadNoConnectionFor(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		long := func(c *workernode.Config, _ *workernode.Host) { c.Lead = 10 * time.Second }
+		long := leadOf(10 * time.Second)
 		a := w.start(long)
 		a.assign(table("a"))
 		a.end(t)

@@ -10,7 +10,6 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// sessionRows inserts slots and sessions.
 func sessionRows(t *testing.T) *workernode.DB {
 	t.Helper()
 	db := tables(t)

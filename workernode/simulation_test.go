@@ -1,9 +1,10 @@
 package workernode
 
 import (
-	"container/heap"
+	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,9 +33,9 @@ type simulation struct {
 	random *rand.Rand
 	layout generator.Layout
 	params lease.Params
-	queue  simQueue
-	now    int64 // ms since the epoch of the layout
-	down   int64 // the database does not answer before this time
+	queue  []simEvent // ascending
+	now    int64      // ms since the epoch of the layout
+	down   int64      // the database does not answer before this time
 	slots  []*simSlot
 	live   []*simProcess
 	starts int
@@ -50,7 +51,6 @@ type simSlot struct {
 	tables map[Table]int
 }
 
-// A simProcess is a process of the application.
 type simProcess struct {
 	sim    *simulation
 	me     string
@@ -62,27 +62,8 @@ type simProcess struct {
 
 // A simEvent happens at a time. Events of one time happen in the order in which they were planned.
 type simEvent struct {
-	at    int64
-	order int
-	do    func()
-}
-
-type simQueue struct {
-	events  []simEvent
-	planned int
-}
-
-func (q *simQueue) Len() int { return len(q.events) }
-func (q *simQueue) Less(i, j int) bool {
-	a, b := &q.events[i], &q.events[j]
-	return a.at < b.at || a.at == b.at && a.order < b.order
-}
-func (q *simQueue) Swap(i, j int) { q.events[i], q.events[j] = q.events[j], q.events[i] }
-func (q *simQueue) Push(x any)    { q.events = append(q.events, x.(simEvent)) }
-func (q *simQueue) Pop() any {
-	last := q.events[len(q.events)-1]
-	q.events = q.events[:len(q.events)-1]
-	return last
+	at int64
+	do func()
 }
 
 func newSimulation() *simulation {
@@ -98,17 +79,18 @@ func newSimulation() *simulation {
 
 // after plans an event in some ms.
 func (s *simulation) after(ms int64, do func()) {
-	s.queue.planned++
-	heap.Push(&s.queue, simEvent{s.now + ms, s.queue.planned, do})
+	at := s.now + ms
+	behind, _ := slices.BinarySearchFunc(s.queue, at+1, func(e simEvent, at int64) int { return cmp.Compare(e.at, at) })
+	s.queue = slices.Insert(s.queue, behind, simEvent{at, do})
 }
 
 // between returns a random number from least up to most.
 func (s *simulation) between(least, most int64) int64 { return least + s.random.Int64N(most-least+1) }
 
 func (s *simulation) run(until int64) {
-	for len(s.queue.events) > 0 && s.queue.events[0].at <= until && len(s.faults) == 0 {
-		e := heap.Pop(&s.queue).(simEvent)
-		s.now = e.at
+	for len(s.queue) > 0 && s.queue[0].at <= until && len(s.faults) == 0 {
+		e := s.queue[0]
+		s.queue, s.now = s.queue[1:], e.at
 		e.do()
 	}
 	s.now = until
@@ -209,7 +191,6 @@ func (p *simProcess) lacks(i, n int) {
 	}
 }
 
-// given counts the worker ids of all slots.
 func (s *simulation) given() (n int64) {
 	for _, slot := range s.slots {
 		for _, workers := range slot.tables {
@@ -267,12 +248,7 @@ func (p *simProcess) end(crash bool) {
 		s.execute(p.lease.ReleaseChange(p.me), p.tick())
 	}
 	p.ended = true
-	for i, other := range s.live {
-		if other == p {
-			s.live = append(s.live[:i], s.live[i+1:]...)
-			return
-		}
-	}
+	s.live = slices.DeleteFunc(s.live, func(other *simProcess) bool { return other == p })
 }
 
 // deploy replaces the oldest processes, simSurge at a time. A new process is ready after 25 to 45 s.
@@ -327,7 +303,6 @@ func (s *simulation) check(t *testing.T) {
 	t.Logf("%d starts, %d slots of %d, %d worker ids of %d", s.starts, len(s.slots), f.Leased.Slots, workers, f.Leased.Held)
 }
 
-// simulatedDays is how many days the application runs.
 func simulatedDays() float64 {
 	if testing.Short() || testkit.Race {
 		return 0.2

@@ -52,7 +52,6 @@ func TestSlotState_SaysWhatBecameOfASlot(t *testing.T) {
 	}
 }
 
-// Slots show who holds what.
 func TestDBSlots_ListsThoseOfAllProcesses(t *testing.T) {
 	t.Parallel()
 

@@ -12,10 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"github.com/uidplugin/uidplugin/workernode/internal/lease"
-	"gorm.io/driver/mysql"
-	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
-	"gorm.io/gorm/logger"
 )
 
 // statementsOn returns the statements of a process on a handle.
@@ -82,25 +79,21 @@ func TestStatements_CompareHolderVersionAndFence(t *testing.T) {
 				return ok, err
 			},
 		} {
-			t.Run(what+" "+name, func(t *testing.T) {
-				t.Parallel()
-
-				s, db := statementsOnTables(t)
-				c := begun(t, s)
-				testkit.Must(t, db.Exec(`INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "SLOT") VALUES (5, '', '', 1, '2026-06-01', 1)`).Error)
-				c.Least = 11_001
-				spoil(&c)
-				ok, err := send(t.Context(), s, c)
-				testkit.Must(t, err)
-				var fence, version, sessions, items int64
-				testkit.Must(t, db.Raw(`SELECT "FENCE", "VERSION", (SELECT COUNT(*) FROM "WORKER_SESSION"), (SELECT COUNT(*) FROM "WORKER_NODE" WHERE "TABLE_NAME" = 'items') FROM "WORKER_SLOT"`).
-					Row().Scan(&fence, &version, &sessions, &items))
-				changed := fence == 11_500 && version == 2 && (sessions == 2) == (what == "session") && (items == 1) == (what == "add" || what == "bind")
-				untouched := fence == 11_000 && version == 1 && sessions == 1 && items == 0
-				if ok != (name == "") || ok && !changed || !ok && !untouched {
-					t.Errorf("%v: FENCE %d, VERSION %d, %d sessions, %d rows of items", ok, fence, version, sessions, items)
-				}
-			})
+			s, db := statementsOnTables(t)
+			c := begun(t, s)
+			testkit.Must(t, db.Exec(`INSERT INTO "WORKER_NODE" ("ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "SLOT") VALUES (5, '', '', 1, '2026-06-01', 1)`).Error)
+			c.Least = 11_001
+			spoil(&c)
+			ok, err := send(t.Context(), s, c)
+			testkit.Must(t, err)
+			var fence, version, sessions, items int64
+			testkit.Must(t, db.Raw(`SELECT "FENCE", "VERSION", (SELECT COUNT(*) FROM "WORKER_SESSION"), (SELECT COUNT(*) FROM "WORKER_NODE" WHERE "TABLE_NAME" = 'items') FROM "WORKER_SLOT"`).
+				Row().Scan(&fence, &version, &sessions, &items))
+			changed := fence == 11_500 && version == 2 && (sessions == 2) == (what == "session") && (items == 1) == (what == "add" || what == "bind")
+			untouched := fence == 11_000 && version == 1 && sessions == 1 && items == 0
+			if ok != (name == "") || ok && !changed || !ok && !untouched {
+				t.Errorf("%s %s: %v: FENCE %d, VERSION %d, %d sessions, %d rows of items", what, name, ok, fence, version, sessions, items)
+			}
 		}
 	}
 }
@@ -249,19 +242,11 @@ func TestPrintable_QuotesWhatCouldMislead(t *testing.T) {
 func TestStatements_AreTranslated(t *testing.T) {
 	t.Parallel()
 
-	for name, dial := range map[string]func(gorm.ConnPool) gorm.Dialector{
-		"mysql": func(pool gorm.ConnPool) gorm.Dialector {
-			return mysql.New(mysql.Config{Conn: pool, SkipInitializeWithVersion: true})
-		},
-		"postgres": func(pool gorm.ConnPool) gorm.Dialector { return postgres.New(postgres.Config{Conn: pool}) },
-	} {
+	for name, dial := range map[string]func(gorm.ConnPool) gorm.Dialector{"mysql": testkit.OnMySQL, "postgres": testkit.OnPostgres} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			pool, mock, err := sqlmock.New(sqlmock.QueryMatcherOption(sqlmock.QueryMatcherEqual))
-			testkit.Must(t, err)
-			db, err := gorm.Open(dial(pool), &gorm.Config{Logger: logger.Discard})
-			testkit.Must(t, err)
+			db, mock := testkit.Mock(t, dial)
 			s := statementsOn(t, db)
 			words := func(mysql, postgres string) string {
 				if name == "mysql" {
@@ -301,14 +286,9 @@ func TestStatements_AreTranslated(t *testing.T) {
 			mock.ExpectRollback()
 			c = lease.Change{Slot: 1, Holder: "me", Version: 2, Fence: 11_500, NewHolder: "me", NewVersion: 3, NewFence: 11_600}
 			_, ok, err = s.add(t.Context(), c, []newNode{{7, Table{"", "items"}}, {8, Table{"d", "items"}}}, at(10_100))
-			if ok || err == nil { // one new row of two
-				t.Errorf("%v, %v", ok, err)
-			} else {
-				testkit.SaysAll(t, err.Error(), "add worker ids to slot 1", "1 new rows, not 2")
+			if testkit.IsError(t, err, nil, "add worker ids to slot 1", "1 new rows, not 2"); ok { // one new row of two
+				t.Error("it has added rows")
 			}
-			testkit.Must(t, mock.ExpectationsWereMet())
-			mock.ExpectClose()
-			_ = pool.Close()
 		})
 	}
 }

@@ -9,10 +9,11 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
+// A table that needs ids faster than a worker id makes them gets lanes, a power of two of them, and keeps them. Another
 // process that gets the slot has their worker ids, too.
 func TestTableLease_GetsLanes(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		p := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Lead = 10 * time.Second })
+		p := w.start(leadOf(10 * time.Second))
 		leases := p.assign(table("orders"), table("items"))
 		for range 300 { // 80,000 ids a second; a lane makes 16,000
 			p.make(table("orders"), 800)
@@ -39,6 +40,7 @@ func TestTableLease_GetsLanes(t *testing.T) {
 	})
 }
 
+// Only ids that run ahead of the clock need lanes. Those of one batch do not, nor those of single creates. A disposable
 // slot and a table with gaps need ids for five seconds first, because lanes cost them more.
 func TestTableLease_GetsLanesOnlyWhenIDsAreAhead(t *testing.T) {
 	each(t, map[string]struct {
@@ -78,9 +80,8 @@ func TestTableLease_GetsLanesOnlyWhenIDsAreAhead(t *testing.T) {
 // The line must neither come for a burst that the lanes absorb, nor again and again.
 func TestTableLease_LogsOnceThatIDsRunFarAhead(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		p := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Lead = 10 * time.Second })
-		leases, err := p.Assign(t.Context(), []workernode.Table{table("orders")}, nil)
-		must(t, err)
+		p := w.start(leadOf(10 * time.Second))
+		leases := p.leases(table("orders"))
 		s := &stamper{}
 		leases[0].Attach(s)
 		look := func(ahead int64, lines int) {
@@ -109,11 +110,9 @@ func TestTableLease_LogsOnceThatIDsRunFarAhead(t *testing.T) {
 // In a layout with ticks of a second, such as UidGenerator's, ids are some ticks ahead when the lanes come. Then the lanes
 // make more ids than are needed, so the line must not come.
 func TestTableLease_LogsNothingWhenLanesAreEnough(t *testing.T) {
-	t.Parallel()
-
 	seconds := generator.Layout{TimeBits: 29, WorkerBits: 21, SequenceBits: 13, Tick: time.Second, Epoch: layout.Epoch}
 	bubbleWith(t, seconds, func(t *testing.T, w *world) {
-		p := w.start(func(c *workernode.Config, _ *workernode.Host) { c.Lead = 10 * time.Second })
+		p := w.start(leadOf(10 * time.Second))
 		lease := p.assign(table("orders"))[0]
 		for range 250 { // 25,000 ids a second; a lane makes 8,192
 			p.make(table("orders"), 1000)
@@ -129,10 +128,9 @@ func TestTableLease_LogsNothingWhenLanesAreEnough(t *testing.T) {
 	})
 }
 
+// Where more than half of the worker ids are given out, lanes would take those of other tables and processes. Callers
 // then wait, and the log says so once.
 func TestTableLease_GetsNoLanesWhereWorkerIDsAreFew(t *testing.T) {
-	t.Parallel()
-
 	bubbleWith(t, narrow(4), func(t *testing.T, w *world) {
 		p := w.start(nil)
 		p.assign(tablesNamed(8)...)

@@ -62,8 +62,7 @@ var busy = generator.Usage{Used: true, Lanes: 1, Left: 1 << 60}
 func TestTableLeaseAttach_RenewsTheGenerator(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.start(nil)
-		leases, err := p.Assign(t.Context(), []workernode.Table{table("orders")}, nil)
-		must(t, err)
+		leases := p.leases(table("orders"))
 		s := &stamper{usage: busy}
 		leases[0].Attach(s)
 		first := leases[0].Leases()[0]
@@ -84,8 +83,7 @@ func TestTableLeaseAttach_RenewsTheGenerator(t *testing.T) {
 func TestTableLeaseAttach_TellsWhyALeaseIsNotRenewed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.start(nil)
-		leases, err := p.Assign(t.Context(), []workernode.Table{table("orders"), table("items")}, nil)
-		must(t, err)
+		leases := p.leases(table("orders"), table("items"))
 		first, late := &stamper{usage: busy}, &stamper{usage: busy}
 		leases[0].Attach(first)
 		p.wire.Set(func(*testkit.Crossing) error { return testkit.ErrLost })
@@ -120,8 +118,7 @@ func TestTableLeaseAttach_TellsWhyALeaseIsNotRenewed(t *testing.T) {
 func TestTableLeasePublish_ReportsAGeneratorThatRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.start(nil)
-		leases, err := p.Assign(t.Context(), []workernode.Table{table("orders"), table("items")}, nil)
-		must(t, err)
+		leases := p.leases(table("orders"), table("items"))
 		leases[0].Attach(&stamper{usage: busy, refuses: generator.ErrClosed})
 		time.Sleep(2 * time.Second)
 		if w.log.Lines("refuses") != nil {
@@ -133,9 +130,6 @@ func TestTableLeasePublish_ReportsAGeneratorThatRefuses(t *testing.T) {
 	})
 }
 
-// A table that needs ids faster than a worker id makes them gets lanes, a power of two of them, and keeps them. Another
-// Only ids that run ahead of the clock need lanes. Those of one batch do not, nor those of single creates. A disposable
-// Where more than half of the worker ids are given out, lanes would take those of other tables and processes. Callers
 // Worker ids of a lease that found no generator go to the next one; otherwise each failed attempt would take some.
 func TestTableLeaseRelease_GivesWorkerIDsBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
@@ -194,10 +188,7 @@ func TestManager_LogHandlersMayCallBack(t *testing.T) {
 		})
 		p.use(t, table("orders"), 5)
 		run(t, w.db, `UPDATE "WORKER_SLOT" SET "HOLDER" = 'other'`)
-		for range 30 {
-			time.Sleep(100 * time.Millisecond)
-			p.use(t, table("orders"), 5)
-		}
+		p.work(t, 30, 5, table("orders"))
 		if calls < 3 {
 			t.Errorf("%d calls", calls)
 		}
@@ -217,12 +208,9 @@ func (h handler) WithGroup(string) slog.Handler      { return h }
 // A table that lost its worker id with the slot, and can get no other, says why, and gets one as soon as there is one.
 // The slot has no error: an alert would speak of a lease that is renewed.
 func TestTableLease_SaysWhyItGetsNoWorkerID(t *testing.T) {
-	t.Parallel()
-
 	bubbleWith(t, narrow(2), func(t *testing.T, w *world) {
 		p := w.start(nil)
-		leases, err := p.Assign(t.Context(), []workernode.Table{table("a"), table("b")}, nil)
-		must(t, err)
+		leases := p.leases(table("a"), table("b"))
 		a, b := &stamper{usage: busy}, &stamper{usage: busy}
 		leases[0].Attach(a)
 		leases[1].Attach(b)
@@ -298,8 +286,7 @@ func TestTableLeaseRelease_ErrExhaustedSaysWhatComesFree(t *testing.T) {
 		p.make(a, 10)
 		p.generators[a].Close()
 		lease.Release()
-		_, err := p.Assign(t.Context(), []workernode.Table{a}, nil)
-		testkit.IsError(t, err, workernode.ErrExhausted, "become free within 1.001s")
+		p.refused(time.Minute, a, workernode.ErrExhausted, "become free within 1.001s")
 		if _, err := p.Assign(t.Context(), []workernode.Table{table("b")}, nil); !errors.Is(err, workernode.ErrExhausted) || strings.Contains(err.Error(), "become free") {
 			t.Errorf("of another table: %v", err)
 		}
