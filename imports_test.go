@@ -19,48 +19,26 @@ const module = "github.com/uidplugin/uidplugin"
 // go downwards only. A package that is not in it is one that somebody has to add,
 // here and in docs/architecture.md.
 var picture = map[string]func(name string) bool{
-	".": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/adopt", "internal/catalog", "internal/inspect", "internal/core", "internal/fill", "internal/narrow", "internal/lookup", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "generator", "workernode", "migrations", "internal/rounded")
-	},
-	"internal/core": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/catalog", "internal/lookup", "internal/model", "internal/sqldb", "workernode")
-	},
-	"internal/lookup": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/catalog", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "workernode", "generator")
-	},
-	"internal/admin": func(name string) bool {
-		return isGORM(name) || name == module || isPackage(name, "internal/adopt", "internal/follow", "internal/inspect", "internal/partition", "internal/rounded", "internal/sqldb", "internal/supply", "workernode", "generator", "segment")
-	},
+	".":               importing("internal/adopt", "internal/catalog", "internal/inspect", "internal/core", "internal/fill", "internal/narrow", "internal/lookup", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "generator", "workernode", "migrations", "internal/rounded"),
+	"internal/core":   importing("internal/catalog", "internal/lookup", "internal/model", "internal/sqldb", "workernode"),
+	"internal/lookup": importing("internal/catalog", "internal/config", "internal/supply", "internal/model", "internal/sqldb", "workernode", "generator"),
+	"internal/admin":  importing("", "internal/adopt", "internal/follow", "internal/inspect", "internal/partition", "internal/rounded", "internal/sqldb", "internal/supply", "workernode", "generator", "segment"),
 	"internal/catalog": func(name string) bool {
 		return isGORM(name) || name == "github.com/jinzhu/inflection" || isPackage(name, "internal/config", "internal/supply", "internal/model", "internal/sqldb")
 	},
-	"internal/inspect": importing("internal/catalog", "internal/sqldb"),
-	"internal/adopt": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/catalog", "internal/inspect", "internal/config", "internal/model", "internal/sqldb", "internal/supply", "workernode", "generator")
-	},
-	"internal/fill": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/catalog", "internal/upsert", "internal/model", "internal/sqldb", "internal/supply")
-	},
-	"internal/narrow": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/catalog", "internal/inspect", "internal/config", "internal/model", "internal/sqldb")
-	},
-	"internal/config": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/supply", "generator", "workernode")
-	},
-	"internal/upsert": func(name string) bool { return isGORM(name) || isPackage(name, "internal/model") },
-	"internal/model":  isGORM,
-	"internal/supply": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/sqldb", "internal/logqueue", "generator", "workernode")
-	},
-	"segment":           importing("internal/sqldb", "workernode", "generator"),                               // wing: segment
-	"internal/segments": importing("internal/sqldb", "internal/supply", "workernode", "generator", "segment"), // wing: segment
-	"migrations": func(name string) bool {
-		return isGORM(name) || isPackage(name, "internal/follow", "internal/functions", "internal/partition", "internal/sqldb", "workernode", "generator")
-	},
-	"internal/functions": importing("internal/sqldb", "workernode", "generator"),
-	"workernode": func(name string) bool {
-		return isGORM(name) || isPackage(name, "workernode/internal/lease", "internal/sqldb", "internal/logqueue", "generator")
-	},
+	"internal/inspect":          importing("internal/catalog", "internal/sqldb"),
+	"internal/adopt":            importing("internal/catalog", "internal/inspect", "internal/config", "internal/model", "internal/sqldb", "internal/supply", "workernode", "generator"),
+	"internal/fill":             importing("internal/catalog", "internal/upsert", "internal/model", "internal/sqldb", "internal/supply"),
+	"internal/narrow":           importing("internal/catalog", "internal/inspect", "internal/config", "internal/model", "internal/sqldb"),
+	"internal/config":           importing("internal/supply", "generator", "workernode"),
+	"internal/upsert":           importing("internal/model"),
+	"internal/model":            isGORM,
+	"internal/supply":           importing("internal/sqldb", "internal/logqueue", "generator", "workernode"),
+	"segment":                   importing("internal/sqldb", "workernode", "generator"),                               // wing: segment
+	"internal/segments":         importing("internal/sqldb", "internal/supply", "workernode", "generator", "segment"), // wing: segment
+	"migrations":                importing("internal/follow", "internal/functions", "internal/partition", "internal/sqldb", "workernode", "generator"),
+	"internal/functions":        importing("internal/sqldb", "workernode", "generator"),
+	"workernode":                importing("workernode/internal/lease", "internal/sqldb", "internal/logqueue", "generator"),
 	"publicid":                  importing("internal/core", "internal/lookup", "internal/model"),                                         // wing: publicid
 	"follow":                    importing("", "internal/inspect", "internal/core", "internal/follow", "internal/sqldb"),                 // wing: follow
 	"internal/follow":           importing("internal/sqldb", "internal/logqueue", "workernode", "generator", "internal/follow/consumer"), // wing: follow
@@ -74,10 +52,8 @@ var picture = map[string]func(name string) bool{
 	"generator/foreign":         func(name string) bool { return isPackage(name, "generator") },
 	"generator":                 func(name string) bool { return isPackage(name, "ringbuffer") },
 	"ringbuffer":                func(string) bool { return false },
-	"uidtest": func(name string) bool {
-		return isGORM(name) || name == module || isPackage(name, "internal/config", "internal/supply", "internal/model", "generator")
-	},
-	"inspector": importing("", "follow", "generator", "internal/admin", "internal/core", "workernode", "publicid", "internal/rounded"), // wing: inspector
+	"uidtest":                   importing("", "internal/config", "internal/supply", "internal/model", "generator"),
+	"inspector":                 importing("", "follow", "generator", "internal/admin", "internal/core", "workernode", "publicid", "internal/rounded"), // wing: inspector
 	kit: func(name string) bool {
 		return isGORM(name) || strings.HasPrefix(name, "gorm.io/driver/") || name == "github.com/glebarez/sqlite" || name == "github.com/DATA-DOG/go-sqlmock"
 	},

@@ -46,17 +46,12 @@ func TestOptions_EachWrongOptionHasItsError(t *testing.T) {
 	t.Parallel()
 
 	for _, tt := range wrong {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-
-			db := plugintest.Bare(t)
-			err := db.Use(uidplugin.New(tt.options...))
-			testkit.IsError(t, err, tt.is, tt.says...)
-			plugintest.Unregistered(t, db)
-			if db.Migrator().HasTable("WORKER_NODE") {
-				t.Error("the table was made before the options were checked")
-			}
-		})
+		db := plugintest.Bare(t)
+		testkit.IsError(t, db.Use(uidplugin.New(tt.options...)), tt.is, tt.says...)
+		plugintest.Unregistered(t, db)
+		if db.Migrator().HasTable("WORKER_NODE") {
+			t.Errorf("%s: the table was made before the options were checked", tt.name)
+		}
 	}
 }
 
@@ -136,17 +131,13 @@ func TestOptions_ThatMakeSense(t *testing.T) {
 		{"the shortest lead of a worker id", []uidplugin.Option{uidplugin.WithLead(100 * time.Millisecond), uidplugin.WithWorkerID(1)}},
 		{"disposable", []uidplugin.Option{uidplugin.WithDisposable(), plugintest.WithMaxSkew(0)}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-
-			db := plugintest.Open(t, tt.options...)
-			plugintest.Migrate(t, db, &plugintest.Part{})
-			r := plugintest.Part{}
-			must(t, db.Create(&r).Error)
-			if parts, err := uidplugin.From(db).Decode(uidplugin.ID(r.ID)); err != nil || time.Since(parts.Time).Abs() > time.Minute {
-				t.Errorf("%d is %+v, %v", r.ID, parts, err)
-			}
-		})
+		db := plugintest.Open(t, tt.options...)
+		plugintest.Migrate(t, db, &plugintest.Part{})
+		r := plugintest.Part{}
+		must(t, db.Create(&r).Error)
+		if parts, err := uidplugin.From(db).Decode(uidplugin.ID(r.ID)); err != nil || time.Since(parts.Time).Abs() > time.Minute {
+			t.Errorf("%s: %d is %+v, %v", tt.name, r.ID, parts, err)
+		}
 	}
 }
 

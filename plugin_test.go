@@ -39,23 +39,12 @@ func TestPluginInitialize_APluginServesOneHandleAndItsReplicas(t *testing.T) {
 func TestPluginInitialize_ATransactionIsNoHandleToRegisterWith(t *testing.T) {
 	t.Parallel()
 
-	for _, tt := range []struct {
-		name    string
-		options []uidplugin.Option
-	}{
-		{"worker ids from the database", nil},
-		{"fixed worker id", []uidplugin.Option{uidplugin.WithWorkerID(7)}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-
-			db := plugintest.Bare(t)
-			tx := db.Begin()
-			defer tx.Rollback()
-			err := tx.Use(uidplugin.New(tt.options...))
-			testkit.IsError(t, err, nil, "transaction")
-			plugintest.Unregistered(t, db)
-		})
+	for _, options := range [][]uidplugin.Option{nil, {uidplugin.WithWorkerID(7)}} {
+		db := plugintest.Bare(t)
+		tx := db.Begin()
+		defer tx.Rollback()
+		testkit.IsError(t, tx.Use(uidplugin.New(options...)), nil, "transaction")
+		plugintest.Unregistered(t, db)
 	}
 }
 
@@ -70,7 +59,7 @@ func TestPluginInitialize_RefusesANilHandle(t *testing.T) {
 	}
 }
 
-// TestPluginInitialize_APluginInTheConfiguration is initialized by gorm.Open.
+// gorm.Open initializes it.
 func TestPluginInitialize_APluginInTheConfiguration(t *testing.T) {
 	t.Parallel()
 
@@ -90,8 +79,7 @@ func TestPluginInitialize_WithoutAPoolThereAreOnlyFixedWorkerIDs(t *testing.T) {
 		must(t, err)
 		return db
 	}
-	err := handle().Use(uidplugin.New())
-	testkit.IsError(t, err, nil, "no connection pool")
+	testkit.IsError(t, handle().Use(uidplugin.New()), nil, "no connection pool")
 
 	db := handle()
 	plugintest.Use(t, db, uidplugin.WithWorkerID(7))
@@ -134,38 +122,34 @@ func TestPluginInitialize_EveryMethodOfAMissingPluginSaysSo(t *testing.T) {
 		{"zero Plugin", &uidplugin.Plugin{}},
 		{"no db.Use", uidplugin.New()},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-
-			ctx, p := t.Context(), tt.plugin
-			calls := map[string]func() error{
-				"Register":    func() error { return p.Register(ctx, &plugintest.Part{}) },
-				"AutoMigrate": func() error { return p.AutoMigrate(&plugintest.Part{}) },
-				"NextID":      func() error { _, err := p.NextID(ctx, &plugintest.Part{}); return err },
-				"Locate":      func() error { _, err := p.Locate(ctx, 1); return err },
-				"Find":        func() error { _, err := p.Find(ctx, 1); return err },
-				"FindAll":     func() error { _, err := p.FindAll(ctx, []uidplugin.ID{1, 2}); return err },
-				"Health":      func() error { return p.Health() },
-				"Decode":      func() error { _, err := p.Decode(1); return err },
-				"Initialize":  func() error { return p.Initialize(db) },
+		ctx, p := t.Context(), tt.plugin
+		calls := map[string]func() error{
+			"Register":    func() error { return p.Register(ctx, &plugintest.Part{}) },
+			"AutoMigrate": func() error { return p.AutoMigrate(&plugintest.Part{}) },
+			"NextID":      func() error { _, err := p.NextID(ctx, &plugintest.Part{}); return err },
+			"Locate":      func() error { _, err := p.Locate(ctx, 1); return err },
+			"Find":        func() error { _, err := p.Find(ctx, 1); return err },
+			"FindAll":     func() error { _, err := p.FindAll(ctx, []uidplugin.ID{1, 2}); return err },
+			"Health":      func() error { return p.Health() },
+			"Decode":      func() error { _, err := p.Decode(1); return err },
+			"Initialize":  func() error { return p.Initialize(db) },
+		}
+		if tt.name == "no db.Use" { // what needs no database
+			delete(calls, "Decode")
+			delete(calls, "Initialize")
+		}
+		for name, call := range calls {
+			if err := call(); !errors.Is(err, uidplugin.ErrNotRegistered) {
+				t.Errorf("%s, %s: %v", tt.name, name, err)
 			}
-			if tt.name == "no db.Use" { // what needs no database
-				delete(calls, "Decode")
-				delete(calls, "Initialize")
-			}
-			for name, call := range calls {
-				if err := call(); !errors.Is(err, uidplugin.ErrNotRegistered) {
-					t.Errorf("%s: %v", name, err)
-				}
-			}
-			must(t, p.Close(ctx)) // a function that closes any handle must get to its pool
-			if p.Name() != "uidplugin" || !reflect.DeepEqual(p.Stats(), uidplugin.Stats{}) {
-				t.Errorf("Name %q, Stats %+v", p.Name(), p.Stats())
-			}
-			if l := p.Layout(); tt.name != "no db.Use" && l != (generator.Layout{}) {
-				t.Errorf("Layout: %+v", l)
-			}
-		})
+		}
+		must(t, p.Close(ctx)) // a function that closes any handle must get to its pool
+		if p.Name() != "uidplugin" || !reflect.DeepEqual(p.Stats(), uidplugin.Stats{}) {
+			t.Errorf("%s: Name %q, Stats %+v", tt.name, p.Name(), p.Stats())
+		}
+		if l := p.Layout(); tt.name != "no db.Use" && l != (generator.Layout{}) {
+			t.Errorf("%s: Layout: %+v", tt.name, l)
+		}
 	}
 }
 
@@ -204,8 +188,7 @@ func TestPluginInitialize_LeavesGORMsSchemasAsTheyWereIfItFails(t *testing.T) {
 	notReady := errors.New("not ready")
 	p := uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithModels(&leftover{}, &unmade{}),
 		uidplugin.WithGenerator("unmade", func(generator.Config) (generator.Renewable, error) { return nil, notReady }))
-	err := db.Use(p)
-	testkit.IsError(t, err, notReady, "uidplugin: ", "the generator unmade of table unmades cannot be made")
+	testkit.IsError(t, db.Use(p), notReady, "uidplugin: ", "the generator unmade of table unmades cannot be made")
 	plugintest.Unregistered(t, db)
 	plugintest.Migrate(t, db, &leftover{})
 	r := leftover{Name: "a"}

@@ -151,7 +151,7 @@ func TestStructure_GitHasNoLargeFiles(t *testing.T) {
 func TestStructure_TheHeartIsSmall(t *testing.T) {
 	t.Parallel()
 
-	const most = 18_990 // lines without tests; the aim is 16,500
+	const most = 19_010 // lines without tests; the aim is 16,500
 	lines, found := checkHeart(t, os.DirFS("."))
 	if t.Logf("the heart has %d lines", lines); lines > most || lines < most/2 {
 		t.Errorf("the heart has %d lines without tests, more than %d", lines, most)
@@ -336,18 +336,11 @@ func forEachFile(t *testing.T, visit func(dir, name string, set *token.FileSet, 
 	t.Helper()
 	n := 0
 	for _, dir := range packages {
-		names, err := filepath.Glob(filepath.Join(dir, "*.go"))
-		must(t, err)
-		for _, name := range names {
-			if strings.HasSuffix(name, "_test.go") {
-				continue
-			}
-			set := token.NewFileSet()
-			f, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
-			must(t, err)
-			visit(dir, name, set, f)
+		set := token.NewFileSet()
+		parseFolder(t, set, dir, func(f *ast.File) {
+			visit(dir, set.Position(f.Package).Filename, set, f)
 			n++
-		}
+		})
 	}
 	if n < 50 {
 		t.Fatalf("%d files", n)
