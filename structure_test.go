@@ -336,6 +336,9 @@ func forEachFile(t *testing.T, visit func(dir, name string, set *token.FileSet, 
 	t.Helper()
 	n := 0
 	for _, dir := range packages {
+		if _, err := os.Stat(dir); err != nil {
+			continue // a wing that was taken out
+		}
 		set := token.NewFileSet()
 		parseFolder(t, set, dir, func(f *ast.File) {
 			visit(dir, set.Position(f.Package).Filename, set, f)
