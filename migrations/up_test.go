@@ -17,7 +17,7 @@ import (
 	"gorm.io/gorm"
 )
 
-var must, saysAll = testkit.Must, testkit.SaysAll
+var must = testkit.Must
 
 // A tap keeps the statements of the code under test, and fails those that fail says.
 type tap struct {
