@@ -128,7 +128,7 @@ func TestUpsert_OfAValueThatATriggerChanges(t *testing.T) {
 		one, batch := SentParent{Name: "a", Value: 1}, []SentParent{{Name: "a", Value: 2}, {Name: "c"}}
 		testkit.Must(t, db.Clauses(conflict).Create(&one).Error)
 		err := db.Clauses(conflict).Create(&batch).Error
-		if err == nil || !strings.Contains(err.Error(), `name "a"`) || one.ID != old.ID {
+		if err == nil || !strings.Contains(err.Error(), `its name, "a"`) || one.ID != old.ID {
 			t.Errorf("%v; the row has %d, the struct %d, %+v", err, old.ID, one.ID, batch)
 		}
 		if n := queried[int](t, db, "SELECT COUNT(*) FROM sent_parents"); n != 1 {
