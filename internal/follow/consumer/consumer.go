@@ -108,7 +108,7 @@ const (
 // A Process is what a process knows about its consumer. The caller executes the step that Next returns, reports the
 // result by Seen, Wrote, Fetched or Ended, and calls Next again. If the result is unknown, it calls Forget instead.
 type Process struct {
-	Me   string // no other process has this name
+	Me   string // no other process has this name; it changes when the clock was set back
 	Size int    // the most rows in a transaction
 
 	row   Row
@@ -119,7 +119,7 @@ type Process struct {
 	ids     []int64 // the rows in hand, which are all that are above the cursor and at most through
 	through int64
 
-	names   int   // how often this process has changed its name
+	names   int   // how many other names this process has wanted
 	single  int64 // handle one row at a time up to this id
 	again   int   // how many outcomes Again came in a row
 	pending Kind  // Move: set the cursor to target. Fail: the row target has failed. Read: neither
@@ -194,8 +194,7 @@ func (p *Process) take(now int64) Change {
 	change := p.change(p.row.Last, now)
 	if p.setBack(now) {
 		p.names++
-		p.Me = plain(p.Me) + "+" + strconv.Itoa(p.names)
-		change.Me, change.NewTerm = p.Me, now+validity
+		change.Me, change.NewTerm = plain(p.Me)+"+"+strconv.Itoa(p.names), now+validity
 	}
 	return change
 }
@@ -238,7 +237,9 @@ func (p *Process) Seen(row Row, found bool) {
 		p.Forget()
 		p.through = row.Last
 	}
-	p.row, p.known, p.found = row, true, found
+	if p.row, p.known, p.found = row, true, found; p.IsOwn(row.Holder) {
+		p.Me = row.Holder
+	}
 	p.seen = p.seen || found
 }
 
@@ -248,6 +249,7 @@ func (p *Process) Wrote(s Step, changed bool) {
 		p.Forget()
 		return
 	}
+	p.Me = s.Change.Me
 	// Fetch again: the cursor may be lower now, and a handler may have changed the rows that it got.
 	if s.Kind == Move || s.Kind == Fail {
 		p.Forget()

@@ -163,3 +163,29 @@ func TestProcess_AClockThatWasSetBackMovesTheCursorOnce(t *testing.T) {
 		}
 	}
 }
+
+// Terms of more than a thousand transactions a second end later and later, as after the clock was set back. A process
+// that decides to begin a new term, but first ends what it is doing, is still the holder. It waited for its own term.
+func TestProcess_KeepsItsNameUntilItHasTakenTheCursor(t *testing.T) {
+	t.Parallel()
+	p := seen(Row{Holder: "me", Until: 2*validity + 1})
+	if step := p.Next(0, false); step.Kind != Take || step.Change.Me == "me" {
+		t.Fatalf("%+v", step)
+	}
+	p.Fetched(p.Next(5, true), true, []int64{7}, 7)
+	if step := p.Next(5, false); step.Kind != Handle || step.Change.Me != "me" {
+		t.Errorf("%+v", step)
+	}
+}
+
+// The answer to the statement with which a process takes the cursor by a new name is lost. It waited for its own term.
+func TestProcess_KnowsItsNewNameAfterALostAnswer(t *testing.T) {
+	t.Parallel()
+	p := seen(Row{Holder: "me", Until: math.MaxInt64})
+	take := p.Next(0, false)
+	p.Wrote(take, false)
+	p.Seen(Row{Holder: take.Change.Me, Until: take.Change.NewTerm}, true)
+	if step := p.Next(0, true); !p.Holds() || step.Kind != Fetch || step.Change.Me != take.Change.Me {
+		t.Errorf("%+v", step)
+	}
+}
