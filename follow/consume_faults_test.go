@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -443,46 +444,80 @@ func TestConsume_EndsWhileACommitDoesNotReturn(t *testing.T) {
 	}
 }
 
-// A server that does not answer BEGIN or COMMIT makes no consumer stand still without an error.
+// A server that does not answer BEGIN or COMMIT makes no follower stand still without an error.
 func TestConsume_AFetchThatGetsNoAnswerFails(t *testing.T) {
 	t.Parallel()
 	testkit.SkipIfShort(t, "it waits for 20 s")
 	for _, statement := range []string{"BEGIN", "COMMIT"} {
-		t.Run(statement, func(t *testing.T) {
+		want := "follow tickets: " + statement + ": no answer within 10s"
+		for _, into := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s into=%v", statement, into), func(t *testing.T) {
+				t.Parallel()
+				var wire testkit.Wire
+				db, _ := wired(t, &wire, 1)
+				effects, options := db, []follow.ConsumeOption(nil)
+				if into {
+					effects = testkit.SQLite{}.Open(t)
+					testkit.Must(t, effects.AutoMigrate(&ticket{}, &effect{}))
+					options = append(options, follow.Into(effects))
+				}
+				answer := holdUp(t, &wire, statement, into)
+				until(t, effects, 1, func(ctx context.Context) error {
+					go func() {
+						defer answer()
+						for begin := time.Now(); time.Since(begin) < 2*time.Minute; time.Sleep(5 * time.Millisecond) {
+							if strings.Contains(fmt.Sprint(consumerOf(db).LastError), want) {
+								return
+							}
+						}
+						t.Errorf("the last error of the consumer is %v", consumerOf(db).LastError)
+					}()
+					return follow.Consume(ctx, db, "mails", write("mails"), options...)
+				})
+				if !into {
+					checkEffects(t, db)
+				}
+			})
+		}
+		t.Run(statement+" of Rows", func(t *testing.T) {
 			t.Parallel()
 			var wire testkit.Wire
 			db, _ := wired(t, &wire, 1)
-			var holds atomic.Bool
-			answers := make(chan struct{})
-			wire.Set(func(c *testkit.Crossing) error {
-				if c.SQL == statement && holds.Load() {
-					select {
-					case <-c.Context.Done():
-						return c.Context.Err()
-					case <-answers:
-					}
+			answer := holdUp(t, &wire, statement, true)
+			defer answer()
+			for row, err := range follow.Rows[ticket](t.Context(), db, 0) {
+				if err == nil {
+					break
 				}
-				err := c.Run()
-				if c.Is("UPDATE UID_CURSOR") && !c.Inside { // the consumer holds the cursor; the next transaction fetches
-					holds.Store(true)
+				if answer(); !strings.Contains(err.Error(), want) {
+					t.Error(row, err)
 				}
-				return err
-			})
-			until(t, db, 1, func(ctx context.Context) error {
-				go func() {
-					defer close(answers)
-					for begin := time.Now(); time.Since(begin) < 2*time.Minute; time.Sleep(5 * time.Millisecond) {
-						if strings.Contains(fmt.Sprint(consumerOf(db).LastError), "follow tickets: "+statement+": no answer within 10s") {
-							return
-						}
-					}
-					t.Errorf("the last error of the consumer is %v", consumerOf(db).LastError)
-				}()
-				return follow.Consume(ctx, db, "mails", write("mails"))
-			})
-			checkEffects(t, db)
+			}
 		})
 	}
+}
+
+// holdUp makes a statement wait until answer is called: at once, or once a consumer holds its cursor.
+func holdUp(t *testing.T, wire *testkit.Wire, statement string, atOnce bool) (answer func()) {
+	t.Helper()
+	var holds atomic.Bool
+	holds.Store(atOnce)
+	answers := make(chan struct{})
+	wire.Set(func(c *testkit.Crossing) error {
+		if c.SQL == statement && holds.Load() {
+			select {
+			case <-c.Context.Done():
+				return c.Context.Err()
+			case <-answers:
+			}
+		}
+		err := c.Run()
+		if c.Is("UPDATE UID_CURSOR") && !c.Inside { // the next transaction fetches
+			holds.Store(true)
+		}
+		return err
+	})
+	return sync.OnceFunc(func() { close(answers) })
 }
 
 // The connection breaks while the handler computes. The row did not fail for that, so it counts as no failure.

@@ -52,7 +52,13 @@ func (d *DB) Together(ctx context.Context, f func(ctx context.Context, conn *DB)
 		}
 		err = errPanic
 		func() {
-			defer func() { d.giveBack(conn, err) }()
+			defer func() {
+				if err == nil {
+					d.giveBack(conn, nil)
+				} else {
+					go closeAfter(conn, err) // which waits for a statement that is still running
+				}
+			}()
 			err = f(ctx, d.On(conn))
 		}()
 		if try >= 2 || !errors.Is(err, driver.ErrBadConn) {

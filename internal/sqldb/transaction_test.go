@@ -261,6 +261,35 @@ func TestDBTransact_ReplacesConnectionsThatWereClosed(t *testing.T) {
 	}
 }
 
+// database/sql closes a connection only after the statement that uses it, and COMMIT may hang for many minutes.
+func TestDBTogether_DoesNotWaitForAStatementThatHangs(t *testing.T) {
+	t.Parallel()
+
+	d, wire := wired(t)
+	hangs, answer := make(chan struct{}), make(chan struct{})
+	wire.Set(func(c *testkit.Crossing) error {
+		close(hangs)
+		<-answer
+		return c.Run()
+	})
+	odd := errors.New("odd")
+	ended := make(chan error, 1)
+	go func() {
+		ended <- d.Together(t.Context(), func(ctx context.Context, conn *sqldb.DB) error {
+			go func() { _, _ = conn.Pool().ExecContext(ctx, "SELECT 1") }()
+			<-hangs
+			return odd
+		})
+	}()
+	select {
+	case err := <-ended:
+		testkit.IsError(t, err, odd)
+	case <-time.After(time.Minute):
+		t.Error("it waits for the statement")
+	}
+	close(answer)
+}
+
 // A handle with one connection would wait for it for ever.
 func TestDBTogether_ClosesItsConnectionAfterAPanic(t *testing.T) {
 	t.Parallel()
