@@ -256,6 +256,52 @@ func TestConsume_AFailedCommitKeepsADatabaseInMemory(t *testing.T) {
 	checkEffects(t, db)
 }
 
+// The statement that moves the cursor fails, or the handler panics. The transaction is rolled back, and the connection
+// stays open.
+func TestConsume_AnyFailureOfAHandlersTransactionKeepsADatabaseInMemory(t *testing.T) {
+	t.Parallel()
+	for _, fault := range []string{"UPDATE", "panic"} {
+		t.Run(fault, func(t *testing.T) {
+			t.Parallel()
+			var wire testkit.Wire
+			db := wire.Open(t, testkit.SQLite{Path: ":memory:", Pool: 1})
+			testkit.Must(t, db.Use(uidtest.Sequential()))
+			prepare(t, db, 2)
+			var failed atomic.Bool
+			wire.Set(func(c *testkit.Crossing) error {
+				if fault == "UPDATE" && c.Is(fault+" UID_CURSOR") && c.Args[0].Value == int64(1) && !failed.Swap(true) {
+					return errors.New("disk I/O error")
+				}
+				return c.Run()
+			})
+			consume := func(ctx context.Context) (err error) {
+				defer func() {
+					if v := recover(); v != nil && v != fault {
+						t.Error(v)
+					}
+				}()
+				return follow.Consume(ctx, db, "mails", func(tx *gorm.DB, row *ticket) error {
+					if !failed.Swap(true) {
+						testkit.Must(t, write("mails")(tx, row))
+						panic(fault)
+					}
+					return write("mails")(tx, row)
+				})
+			}
+			until(t, db, 2, func(ctx context.Context) error {
+				if err := consume(ctx); err != nil {
+					return err
+				}
+				return consume(ctx) // after the panic
+			})
+			if !failed.Load() {
+				t.Error("nothing has failed")
+			}
+			checkEffects(t, db)
+		})
+	}
+}
+
 // A server that does not answer keeps no consumer from ending.
 func TestConsume_EndsWhileAFetchWaitsForTheServer(t *testing.T) {
 	t.Parallel()

@@ -16,8 +16,9 @@ import (
 // TransactionLimit is how long BEGIN, COMMIT, ROLLBACK, and the wait for a connection may take.
 const TransactionLimit = 10 * time.Second
 
-// alone calls f with a connection of the pool. If f fails or panics, the connection is closed instead of given back.
-func alone(ctx context.Context, db *gorm.DB, f func(conn *sql.Conn) error) (err error) {
+// alone calls f with a connection of the pool. If f fails or panics, the connection is closed, unless usable reports
+// that it can be given back.
+func alone(ctx context.Context, db *gorm.DB, usable func(conn *sql.Conn, err error) bool, f func(conn *sql.Conn) error) (err error) {
 	pool, err := db.DB()
 	if err != nil {
 		return fmt.Errorf("%w: get the pool: %w", sqldb.ErrNoConnection, err)
@@ -28,9 +29,9 @@ func alone(ctx context.Context, db *gorm.DB, f func(conn *sql.Conn) error) (err 
 	if err != nil {
 		return fmt.Errorf("%w: %w", sqldb.ErrNoConnection, err)
 	}
-	whole := false
+	err = errPanic
 	defer func() {
-		if whole {
+		if err == nil || usable(conn, err) {
 			_ = conn.Close()
 			return
 		}
@@ -40,9 +41,11 @@ func alone(ctx context.Context, db *gorm.DB, f func(conn *sql.Conn) error) (err 
 		}()
 	}()
 	err = f(conn)
-	whole = err == nil
 	return err
 }
+
+// errPanic is the error of a function that has panicked.
+var errPanic = errors.New("panic")
 
 // errEnded reports that the transaction of a handler was no longer there when it returned.
 var errEnded = errors.New("the handler has returned nil, but its transaction has failed or ended: return the first error of its statements," +
@@ -55,8 +58,7 @@ const savepoint = "SAVEPOINT uid_consume"
 type attempt struct {
 	outcome consumer.Outcome
 	cause   error // of Again, Failed and Skipped
-
-	unusable bool // the connection must be closed
+	ended   error // why COMMIT or ROLLBACK has failed
 }
 
 // transact changes the row of UID_CURSOR and calls handle, in one transaction. The change comes first for three
@@ -73,7 +75,13 @@ func (c *cursorRow) transact(ctx context.Context, conn *sql.Conn, step consumer.
 	if err != nil {
 		return attempt{}, err
 	}
-	defer tx.Close()
+	returned := false
+	defer func() {
+		if !returned { // the handler has panicked
+			_ = tx.Rollback()
+		}
+		tx.Close()
+	}()
 	own := c.db.On(tx)
 	changed, err := c.change(ctx, own, step, "")
 	if err == nil && changed {
@@ -91,14 +99,18 @@ func (c *cursorRow) transact(ctx context.Context, conn *sql.Conn, step consumer.
 			}
 		}
 	}
+	returned = true
 	if err == nil && a.outcome == consumer.Committed {
 		if failed := tx.Commit(); failed != nil { // a deferred constraint, or the answer was lost
-			a = attempt{consumer.Again, failed, !c.db.On(conn).RolledBack(ctx, failed)}
+			a = attempt{consumer.Again, failed, failed}
 		}
 		return a, nil
 	}
-	if failed := tx.Rollback(); err == nil && failed != nil {
-		a.unusable = !c.db.On(conn).RolledBack(ctx, failed) // a server rolls back when the connection is closed
+	failed := tx.Rollback()
+	if err == nil {
+		a.ended = failed // a server rolls back when the connection is closed
+	} else if errors.Is(failed, context.DeadlineExceeded) {
+		err = errors.Join(err, failed) // so nobody waits for the connection
 	}
 	return a, err
 }
@@ -117,15 +129,16 @@ func (c *consuming[T]) handle(ctx context.Context, step consumer.Step) (err erro
 // handleOn handles rows on one connection, until the process has to do something else, such as read the cursor. It
 // reports whether the handler was called.
 func (c *consuming[T]) handleOn(ctx context.Context, step consumer.Step) (called bool, failed error) {
-	err := alone(ctx, c.Effects, func(conn *sql.Conn) error {
+	usable := func(conn *sql.Conn, err error) bool { return c.row.db.On(conn).RolledBack(ctx, err) }
+	err := alone(ctx, c.Effects, usable, func(conn *sql.Conn) error {
 		restore, err := c.row.limit(ctx, c.row.db.On(conn), true)
 		for err == nil && step.Kind == consumer.Handle && ctx.Err() == nil {
 			var a attempt
 			if a, err = c.transact(context.WithoutCancel(ctx), conn, step, &called); err != nil {
 				break
 			}
-			if c.count(step, a); a.unusable {
-				return driver.ErrBadConn // so alone closes the connection
+			if c.count(step, a); a.ended != nil {
+				return a.ended // so alone closes the connection
 			}
 			if a.outcome != consumer.Committed {
 				break
