@@ -543,6 +543,40 @@ func TestConsume_AFetchThatGetsNoAnswerFails(t *testing.T) {
 	}
 }
 
+// The statement that reads rows gets no answer. It may be slow, so it is not ended, but an operator must see it.
+func TestConsume_ASlowFetchIsAnError(t *testing.T) {
+	t.Parallel()
+	testkit.SkipIfShort(t, "it waits for 10 s")
+	var log testkit.Log
+	var wire testkit.Wire
+	db := wire.Open(t, testkit.SQLite{Path: testkit.SQLitePath(t)})
+	plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithLogger(log.Logger()))
+	prepare(t, db, 1)
+	answers := make(chan struct{})
+	answer := sync.OnceFunc(func() { close(answers) })
+	defer answer()
+	wire.Set(func(c *testkit.Crossing) error {
+		if c.Inside && strings.Contains(c.SQL, "FROM `tickets`") {
+			<-answers
+		}
+		return c.Run()
+	})
+	until(t, db, 1, func(ctx context.Context) error {
+		go func() {
+			defer answer()
+			for begin := time.Now(); time.Since(begin) < 2*time.Minute; time.Sleep(5 * time.Millisecond) {
+				if strings.Contains(fmt.Sprint(consumerOf(db).LastError), "has taken more than 10s") {
+					return
+				}
+			}
+			t.Errorf("the last error of the consumer is %v", consumerOf(db).LastError)
+		}()
+		return follow.Consume(ctx, db, "mails", write("mails"))
+	})
+	log.SaysOnce(t, "a consumer waits for rows")
+	checkEffects(t, db)
+}
+
 // holdUp makes a statement wait until answer is called: at once, or once a consumer holds its cursor.
 func holdUp(t *testing.T, wire *testkit.Wire, statement string, atOnce bool) (answer func()) {
 	t.Helper()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/uidplugin/uidplugin/internal/follow/consumer"
@@ -95,6 +96,8 @@ type consuming[T any] struct {
 	lowestOf int64     // the Mark of the cursor for which lowest was noticed
 	emptyAt  time.Time // when a fetch last found less than Limit; for Poll
 	held     bool      // this process was the holder, now or before
+
+	slow atomic.Bool // the last fetch has taken long
 }
 
 // now is the database's clock, as far as it is known.
@@ -318,6 +321,7 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 			next.Change.NewTerm++
 		}
 	}
+	defer c.watch()()
 	rows, published, unread := c.Read(ctx, cursor, c.Limit, in)
 	if unread != nil && len(rows) == 0 {
 		return unread
@@ -357,6 +361,23 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 	}
 	return nil
 }
+
+// watch makes a fetch that takes long known. The fetch goes on, because its statement may only be slow.
+func (c *consuming[T]) watch() (stop func()) {
+	timer := time.AfterFunc(TransactionLimit, func() {
+		c.state.set(func(s *ConsumerState) { s.Err = errSlow })
+		if !c.slow.Swap(true) {
+			c.log.Warn("uidplugin: a consumer waits for rows: the statement that reads them is slow, or the server does not answer")
+		}
+	})
+	return func() {
+		if timer.Stop() {
+			c.slow.Store(false)
+		}
+	}
+}
+
+var errSlow = fmt.Errorf("the statement that reads rows has taken more than %v: it is slow, or the server does not answer", TransactionLimit)
 
 // changeFirst changes the cursor in a transaction that reads rows.
 func (c *consuming[T]) changeFirst(ctx context.Context, pool gorm.ConnPool, step consumer.Step) (restore func() error, err error) {
