@@ -331,7 +331,7 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 		return err
 	}
 	if apart {
-		if recovered == 0 && !c.Poll {
+		if step.Change.Mark = -recovered; recovered == 0 && !c.Poll {
 			step.Change.Mark = published
 		}
 		if changed, err = c.row.change(ctx, c.row.db, step, ""); err != nil {
@@ -395,13 +395,17 @@ func (c *consuming[T]) changeFirst(ctx context.Context, pool gorm.ConnPool, step
 
 // noticeLoss keeps the lowest mark to which the database of the table has gone back. It forgets that mark when the
 // cursor has another Mark: this process or another one has gone back or has read rows since, or an operator has set the
-// cursor. Losses before this process has read rows are found by the cursor's Mark.
+// cursor. Losses before this process has read rows are found by the cursor's Mark. Without Space the commits of the
+// cursor were lost together with those of the mark.
 func (c *consuming[T]) noticeLoss() {
-	if mark := c.process.Row().Mark; mark != c.lowestOf {
-		c.lowestOf, c.lowest = mark, math.MaxInt64
+	begins := c.looked == nil || c.Space == nil
+	if mark := c.process.Row().Mark; begins || mark != c.lowestOf {
+		if c.lowestOf, c.lowest = mark, math.MaxInt64; mark < 0 && c.Space != nil {
+			c.lowest = -mark
+		}
 	}
-	if c.looked == nil || c.Space == nil { // without Space the commits of the cursor were lost together with those of the mark
-		c.losses, c.lowest = len(c.news.recovered), math.MaxInt64
+	if begins {
+		c.losses = len(c.news.recovered)
 	}
 	for ; c.losses < len(c.news.recovered); c.losses++ {
 		c.lowest = min(c.lowest, c.news.recovered[c.losses])
@@ -423,7 +427,12 @@ func (c *consuming[T]) recovered(ctx context.Context, last, published int64) (in
 		if err != nil {
 			return 0, err
 		}
-		if mark, lost := state.lost(c.process.Row().Mark); lost {
+		seen := c.process.Row().Mark
+		if seen < 0 {
+			seen = -seen
+			lowest = min(lowest, seen)
+		}
+		if mark, lost := state.lost(seen); lost {
 			lowest = min(lowest, mark)
 		}
 	}
@@ -433,8 +442,8 @@ func (c *consuming[T]) recovered(ctx context.Context, last, published int64) (in
 	return lowest, nil
 }
 
-// goBack makes the consumer go back to a mark, or ends it with an error. The cursor keeps the mark that was lost until
-// it has gone back, so that every process finds it.
+// goBack makes the consumer go back to a mark, or ends it with an error. The cursor has this mark until it has gone
+// back, so that every process finds it.
 func (c *consuming[T]) goBack(mark int64) error {
 	if !c.Rewind {
 		return fmt.Errorf("%w: the cursor is %d, and the mark was %d; set the cursor to a time before that (uid follow consumers reset)",

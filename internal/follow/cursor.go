@@ -163,7 +163,7 @@ func (c *cursorRow) change(ctx context.Context, db *sqldb.DB, step consumer.Step
 		set += ", ATTEMPTS = ?, RETRY_AT = ?, STUCK_ID = ?, STUCK_SINCE = ?, ERROR = ?"
 		values = append(values, f.Attempts, f.RetryAt, f.StuckID, f.StuckSince, ascii(message))
 	}
-	if to.Mark > 0 {
+	if to.Mark != 0 {
 		set, values = set+", MARK = ?", append(values, to.Mark)
 	}
 	where := c.where(s) + " AND " + s.flavor.equal("LAST_ID", "HOLDER", "HOLDER_UNTIL") + " AND " + s.flavor.quote("PAUSED") + " = 0"

@@ -49,7 +49,7 @@ type Row struct {
 	StuckID    int64  // the row that fails
 	StuckSince int64
 	Conditions string // a hash of the conditions that rows must meet
-	Mark       int64  // the table's mark when rows were last fetched; 0 if it is unknown or not needed
+	Mark       int64  // the table's mark when rows were last fetched; 0 if it is unknown or not needed; -m to go back to m
 	Now        int64  // when this was read
 }
 

@@ -3,7 +3,7 @@ CREATE TABLE IF NOT EXISTS {{.Cursors}} (
   "SPACE" varchar(128) NOT NULL, -- database of the followed table, or empty for this one
   "TABLE_NAME" varchar(128) NOT NULL,
   "LAST_ID" bigint NOT NULL, -- rows up to it are handled
-  "MARK" bigint NOT NULL DEFAULT 0, -- of the followed table when rows were last read, if that is in another database
+  "MARK" bigint NOT NULL DEFAULT 0, -- of the followed table when rows were last read, if that is in another database; -m to go back to m
   "PAUSED" int NOT NULL DEFAULT 0,
   "CONDITIONS" varchar(64) NOT NULL DEFAULT '',
   "HOLDER" varchar(64) NOT NULL DEFAULT '',
