@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/follow"
+	"github.com/uidplugin/uidplugin/generator"
 	engine "github.com/uidplugin/uidplugin/internal/follow"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/testkit"
@@ -144,6 +146,50 @@ func TestConsume_AnOperatorEndsGoingBack(t *testing.T) {
 	testkit.Must(t, operator.Model(&effect{}).Order("n").Pluck("ticket", &got).Error)
 	if fmt.Sprint(got) != fmt.Sprint(ids) {
 		t.Errorf("the effects are of %v, not %v", got, ids)
+	}
+}
+
+// With Into, too, a cursor may be above the mark because of the slack: an operator has set it to now, or a new consumer
+// begins after an id that was just made. No commits were lost.
+func TestConsume_IntoACursorOfNowWaitsForTheMark(t *testing.T) {
+	t.Parallel()
+	for _, begins := range []bool{false, true} {
+		db, into := tickets(t, nil, 1), testkit.SQLite{}.Open(t)
+		testkit.Must(t, into.AutoMigrate(&effect{}))
+		options := []follow.ConsumeOption{follow.Into(into)}
+		var want, got, later []int64
+		testkit.Must(t, db.Model(&ticket{}).Pluck("id", &want).Error)
+		now, err := engine.MarkAt(generator.DefaultLayout(), time.Now().Add(time.Second))
+		testkit.Must(t, err)
+		if begins {
+			want, options = nil, append(options, follow.From(uidplugin.ID(now)))
+		} else {
+			until(t, into, 1, func(ctx context.Context) error {
+				return follow.Consume(ctx, db, "mails", write("mails"), options...)
+			})
+			conn, err := sqldb.Open(into, time.Minute)
+			testkit.Must(t, err)
+			list, err := engine.ListConsumers(t.Context(), conn)
+			if err != nil || len(list) != 1 {
+				t.Fatal(list, err)
+			}
+			testkit.Must(t, engine.ResetConsumer(t.Context(), conn, list[0].ConsumerKey, now))
+		}
+		until(t, into, int64(len(want)+1), func(ctx context.Context) error {
+			go func() {
+				for row := (ticket{}); int64(row.ID) <= now && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+					if row = (ticket{Seat: "1A"}); db.Create(&row).Error != nil {
+						row.ID = 0 // too late, on a busy machine
+					}
+				}
+			}()
+			return follow.Consume(ctx, db, "mails", write("mails"), options...)
+		})
+		testkit.Must(t, db.Model(&ticket{}).Where("id > ?", now).Pluck("id", &later).Error)
+		testkit.Must(t, into.Model(&effect{}).Order("n").Pluck("ticket", &got).Error)
+		if want = append(want, later...); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("the effects are of %v, not %v", got, want)
+		}
 	}
 }
 

@@ -331,7 +331,7 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 		return err
 	}
 	if apart {
-		if step.Change.Mark = -recovered; recovered == 0 && !c.Poll {
+		if step.Change.Mark = -recovered; recovered == 0 && !c.Poll && published > step.Change.NewLast {
 			step.Change.Mark = published
 		}
 		if changed, err = c.row.change(ctx, c.row.db, step, ""); err != nil {
@@ -456,10 +456,10 @@ func (c *consuming[T]) goBack(mark int64) error {
 
 // setAhead reports whether a cursor above the mark is one that an operator or the application has set to about now. The
 // mark will pass it soon, and there is nothing to handle until then. Lost commits do not explain it, because a cursor in
-// the same database is lost with the mark.
+// the same database is lost with the mark, and one in another database has the Mark with which rows were last read.
 func (c *consuming[T]) setAhead(last int64) bool {
 	latest, err := MarkAt(c.mark.layout, time.UnixMilli(c.now()).Add(10*time.Second))
-	return c.Space == nil && err == nil && last < latest
+	return (c.Space == nil || c.process.Row().Mark == 0) && err == nil && last < latest
 }
 
 // standBy ends following the mark, because only the holder needs it.
