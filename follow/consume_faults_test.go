@@ -628,6 +628,35 @@ func TestConsume_AConnectionThatBreaksIsNoFailureOfTheRow(t *testing.T) {
 	}
 }
 
+// The handler sends no statement for so long that the server ends its connection. That is no accident, so the log tells
+// it at once, and not after three tries of half a minute.
+func TestConsume_AHandlerThatStandsStillFails(t *testing.T) {
+	t.Parallel()
+	testkit.SkipIfShort(t, "it waits for 30 s")
+	var wire testkit.Wire
+	db, _ := wired(t, &wire, 1)
+	var broke atomic.Bool
+	wire.Set(func(c *testkit.Crossing) error {
+		if strings.HasPrefix(c.SQL, "RELEASE") && !broke.Swap(true) {
+			return driver.ErrBadConn
+		}
+		return c.Run()
+	})
+	until(t, db, 1, func(ctx context.Context) error {
+		return follow.Consume(ctx, db, "mails", func(tx *gorm.DB, row *ticket) error {
+			if broke.Load() {
+				if c := consumerOf(db); c.Failed != 1 || c.Stuck != row.ID {
+					t.Errorf("%+v", c)
+				}
+				return write("mails")(tx, row)
+			}
+			time.Sleep(30 * time.Second)
+			return nil
+		})
+	})
+	checkEffects(t, db)
+}
+
 // Somebody has set PAUSED by hand. Each number but 0 pauses the consumer, and the list has it.
 func TestConsume_AnyNumberPauses(t *testing.T) {
 	t.Parallel()

@@ -87,7 +87,7 @@ func (c *cursorRow) transact(ctx context.Context, conn *sql.Conn, step consumer.
 	if err == nil && changed {
 		err = own.ExecRaw(ctx, savepoint)
 	}
-	a := attempt{outcome: consumer.Lost}
+	a, begun := attempt{outcome: consumer.Lost}, time.Now()
 	if err == nil && changed {
 		if a = handle(ctx, tx.SQL()); a.outcome == consumer.Committed {
 			if gone := own.ExecRaw(ctx, "RELEASE "+savepoint); gone != nil {
@@ -97,6 +97,9 @@ func (c *cursorRow) transact(ctx context.Context, conn *sql.Conn, step consumer.
 						" server ended it because it got no statement for %v: %w", idleLimit, gone)}
 				}
 			}
+		}
+		if a.outcome == consumer.Again && time.Since(begun) >= idleLimit && isBroken(a.cause) {
+			a.outcome = consumer.Failed // the handler is probably to blame
 		}
 	}
 	returned = true
