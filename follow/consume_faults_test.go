@@ -577,6 +577,42 @@ func TestConsume_ASlowFetchIsAnError(t *testing.T) {
 	checkEffects(t, db)
 }
 
+// With Into a fetch has no lock on the cursor. If it took longer than the term of the process, another process took the
+// cursor meanwhile, so what was fetched could not be handled, and the other one fared no better.
+func TestConsume_IntoASlowFetchKeepsTheCursor(t *testing.T) {
+	t.Parallel()
+	testkit.SkipIfShort(t, "it waits for some seconds")
+	var wire testkit.Wire
+	db, file := wired(t, &wire, 2)
+	other := wire.Open(t, file)
+	plugintest.Use(t, other, uidplugin.WithWorkerID(2))
+	into := testkit.SQLite{}.Open(t)
+	testkit.Must(t, into.AutoMigrate(&effect{}))
+	wire.Set(func(c *testkit.Crossing) error {
+		if c.Inside && strings.Contains(c.SQL, "FROM `tickets`") {
+			if err := c.Sleep(5 * time.Second); err != nil {
+				return err
+			}
+		}
+		return c.Run()
+	})
+	until(t, into, 2, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("no process handles rows"))
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- follow.Consume(ctx, other, "mails", write("mails"), follow.Into(into)) }()
+		err := follow.Consume(ctx, db, "mails", write("mails"), follow.Into(into))
+		<-ended
+		return err
+	})
+	var want, got []int64
+	testkit.Must(t, db.Model(&ticket{}).Order("id").Pluck("id", &want).Error)
+	testkit.Must(t, into.Model(&effect{}).Order("n").Pluck("ticket", &got).Error)
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("the effects are of %v, not %v", got, want)
+	}
+}
+
 // holdUp makes a statement wait until answer is called: at once, or once a consumer holds its cursor.
 func holdUp(t *testing.T, wire *testkit.Wire, statement string, atOnce bool) (answer func()) {
 	t.Helper()

@@ -317,12 +317,14 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 		// one's.
 		in.Committed = func() {
 			changed, step = true, next
-			next.Change.Last, next.Change.Holder, next.Change.Until = next.Change.NewLast, next.Change.Me, next.Change.NewTerm
-			next.Change.NewTerm++
+			next.Change = next.Change.Next()
 		}
 	}
 	defer c.watch()()
+	end := c.keep(ctx, &step)
+	defer end() // after a panic
 	rows, published, unread := c.Read(ctx, cursor, c.Limit, in)
+	end()
 	if unread != nil && len(rows) == 0 {
 		return unread
 	}
@@ -360,6 +362,35 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 		return c.goBack(recovered)
 	}
 	return nil
+}
+
+// keep extends the term of this process while it reads rows of another database than that of the cursor, because it has
+// no lock on the cursor then. It makes step the one that comes next. Call end before step is used.
+func (c *consuming[T]) keep(ctx context.Context, step *consumer.Step) (end func()) {
+	if c.Space == nil {
+		return func() {}
+	}
+	reading, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	first, begun := step.Change.NewTerm, c.now()
+	go func() {
+		defer close(ended)
+		for sleep(reading, consumer.Interval*time.Millisecond) {
+			take := consumer.Step{Kind: consumer.Take, Change: step.Change}
+			take.Change.NewTerm = first + c.now() - begun
+			changed, err := c.row.change(ctx, c.row.db, take, "")
+			if err == nil && !changed {
+				return // another process has taken the cursor, or an operator has changed it
+			}
+			if err == nil {
+				step.Change = take.Change.Next()
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
 }
 
 // watch makes a fetch that takes long known. The fetch goes on, because its statement may only be slow.

@@ -66,6 +66,11 @@ type Change struct {
 	Mark    int64 // the new mark; 0 leaves it as it is
 }
 
+// Next returns a change that may follow the change once it has changed the row.
+func (c Change) Next() Change {
+	return Change{c.NewLast, c.Me, c.NewTerm, c.Me, c.NewLast, c.NewTerm + 1, c.Mark}
+}
+
 // A Kind is a kind of step.
 type Kind int
 
