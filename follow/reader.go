@@ -187,8 +187,8 @@ func (r *reader[T]) query(ctx context.Context, cursor engine.Cursor, limit int, 
 	return err
 }
 
-// transaction calls f in a transaction, in which BEGIN, COMMIT and ROLLBACK wait for a limited time. It uses a connection
-// of its own, which it closes if COMMIT or ROLLBACK fails: COMMIT leaves the transaction of SQLite open if the file is
+// transaction calls f in a transaction, in which BEGIN, COMMIT and ROLLBACK wait for a limited time. It uses its own
+// connection, which it closes if COMMIT or ROLLBACK fails: COMMIT leaves the transaction of SQLite open if the file is
 // locked, and the pool would hand it out. A pool that another plugin has wrapped may hand out no connection. BEGIN goes
 // on when ctx ends, because database/sql would close the connection then, and a database in memory with it.
 func (r *reader[T]) transaction(ctx context.Context, isolation *sql.TxOptions, f func(tx *gorm.DB) error) error {
