@@ -565,7 +565,7 @@ func TestConsume_ASlowFetchIsAnError(t *testing.T) {
 		go func() {
 			defer answer()
 			for begin := time.Now(); time.Since(begin) < 2*time.Minute; time.Sleep(5 * time.Millisecond) {
-				if strings.Contains(fmt.Sprint(consumerOf(db).LastError), "has taken more than 10s") {
+				if strings.Contains(fmt.Sprint(consumerOf(db).LastError), "has taken ten seconds") {
 					return
 				}
 			}
@@ -573,7 +573,7 @@ func TestConsume_ASlowFetchIsAnError(t *testing.T) {
 		}()
 		return follow.Consume(ctx, db, "mails", write("mails"))
 	})
-	log.SaysOnce(t, "a consumer waits for rows")
+	log.SaysOnce(t, "has taken ten seconds")
 	checkEffects(t, db)
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"sync/atomic"
 	"time"
 
 	"github.com/uidplugin/uidplugin/internal/follow/consumer"
@@ -96,8 +95,6 @@ type consuming[T any] struct {
 	lowestOf int64     // the Mark of the cursor for which lowest was noticed
 	emptyAt  time.Time // when a fetch last found less than Limit; for Poll
 	held     bool      // this process was the holder, now or before
-
-	slow atomic.Bool // the last fetch has taken long
 }
 
 // now is the database's clock, as far as it is known.
@@ -320,7 +317,6 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 			next.Change = next.Change.Next()
 		}
 	}
-	defer c.watch()()
 	end := c.keep(ctx, &step)
 	defer end() // after a panic
 	rows, published, unread := c.Read(ctx, cursor, c.Limit, in)
@@ -365,24 +361,25 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 }
 
 // keep extends the term of this process while it reads rows of another database than that of the cursor, because it has
-// no lock on the cursor then. It makes step the one that comes next. Call end before step is used.
+// no lock on the cursor then. It makes step the one that comes next. If the read takes long, it notes that. Call end
+// before step is used.
 func (c *consuming[T]) keep(ctx context.Context, step *consumer.Step) (end func()) {
-	if c.Space == nil {
-		return func() {}
-	}
 	reading, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	first, begun := step.Change.NewTerm, c.now()
 	go func() {
 		defer close(ended)
-		for sleep(reading, consumer.Interval*time.Millisecond) {
+		for n, lost := 1, c.Space == nil; sleep(reading, errorPause); n++ {
+			if n == 10 { // it goes on, because the statement may only be slow
+				c.fail(steps[step.Kind], errSlow)
+			}
+			if lost {
+				continue
+			}
 			take := consumer.Step{Kind: consumer.Take, Change: step.Change}
 			take.Change.NewTerm = first + c.now() - begun
 			changed, err := c.row.change(ctx, c.row.db, take, "")
-			if err == nil && !changed {
-				return // another process has taken the cursor, or an operator has changed it
-			}
-			if err == nil {
+			if lost = err == nil && !changed; changed && err == nil {
 				step.Change = take.Change.Next()
 			}
 		}
@@ -393,22 +390,7 @@ func (c *consuming[T]) keep(ctx context.Context, step *consumer.Step) (end func(
 	}
 }
 
-// watch makes a fetch that takes long known. The fetch goes on, because its statement may only be slow.
-func (c *consuming[T]) watch() (stop func()) {
-	timer := time.AfterFunc(TransactionLimit, func() {
-		c.state.set(func(s *ConsumerState) { s.Err = errSlow })
-		if !c.slow.Swap(true) {
-			c.log.Warn("uidplugin: a consumer waits for rows: the statement that reads them is slow, or the server does not answer")
-		}
-	})
-	return func() {
-		if timer.Stop() {
-			c.slow.Store(false)
-		}
-	}
-}
-
-var errSlow = fmt.Errorf("the statement that reads rows has taken more than %v: it is slow, or the server does not answer", TransactionLimit)
+var errSlow = errors.New("the statement that reads rows has taken ten seconds: it is slow, or the server does not answer")
 
 // changeFirst changes the cursor in a transaction that reads rows.
 func (c *consuming[T]) changeFirst(ctx context.Context, pool gorm.ConnPool, step consumer.Step) (restore func() error, err error) {
