@@ -366,12 +366,12 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 func (c *consuming[T]) keep(ctx context.Context, step *consumer.Step) (end func()) {
 	reading, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
-	first, begun := step.Change.NewTerm, c.now()
+	what, first, begun := steps[step.Kind], step.Change.NewTerm, c.now()
 	go func() {
 		defer close(ended)
 		for n, lost := 1, c.Space == nil; sleep(reading, errorPause); n++ {
 			if n == 10 { // it goes on, because the statement may only be slow
-				c.fail(steps[step.Kind], errSlow)
+				c.fail(what, errSlow)
 			}
 			if lost {
 				continue
