@@ -22,8 +22,7 @@ HOSTILES := HostileWriters|HostileConsumers
 
 # Packages that are tested without the race detector as a whole. They compile code, or send one statement after another,
 # which takes several times as long with it and shares nothing between goroutines.
-PLAIN := $(patsubst %,./integration/%/,paths settings tables upsert) ./cmd/uid/ ./benchmarks/ \
-	$(patsubst %,./integration/%/,adopt docs page partitions registry schemas)
+PLAIN := ./benchmarks/ ./cmd/uid/ $(patsubst %,./integration/%/,adopt docs page partitions paths registry schemas settings tables upsert)
 
 # The packages that have them; the others would be compiled for nothing.
 WITH_THEM = $(filter-out $(PLAIN),$(sort $(dir $(shell grep -rlE --include='*_test.go' 'func \w*($(WITHOUT_RACE)|$(HOSTILES))' .))))
@@ -31,9 +30,6 @@ WITH_THEM = $(filter-out $(PLAIN),$(sort $(dir $(shell grep -rlE --include='*_te
 # The race detector, but not in SQLite, which is C translated to Go: what it does to its own memory is nobody's concern
 # here, and with the detector it takes most of the time of many tests. The driver around it is watched.
 RACE := -race '-gcflags=modernc.org/...=-race=false'
-
-# go test begins with these, so that in the end none of them runs alone. So does PLAIN begin with those that take longest.
-LONGEST := $(patsubst %,./integration/%/,chaos leases consume follow) ./internal/follow/ ./workernode/
 
 .PHONY: help test tests test-short test-vitess minimum wings lint cross vuln bench compare rehearse
 
@@ -48,13 +44,12 @@ test: ## all tests against private MariaDB, MySQL and PostgreSQL servers, with t
 	integration/servers.sh run -- $(MAKE) --no-print-directory tests
 
 # The first line is what the race detector would falsify, or only slow down; with it these are skipped. make lint has
-# vetted everything. One package more than usual runs at once, because many mostly wait for servers.
-tests: AT_ONCE := -p $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+# vetted everything.
 tests:
 	$(HOSTILE) go test -vet=off -parallel 4 -run '$(WITHOUT_RACE)|$(HOSTILES)' $(WITH_THEM)
-	go test -vet=off $(AT_ONCE) -shuffle=on $(PLAIN)
+	go test -vet=off -shuffle=on $(PLAIN)
 	packages=$$(go list $(PACKAGES) | grep -vxFf <(go list $(PLAIN))) && \
-	UID_TEST_WITHOUT_RACE='$(WITHOUT_RACE)' go test -vet=off $(AT_ONCE) $(RACE) -shuffle=on -timeout 40m $(LONGEST) $$packages
+	UID_TEST_WITHOUT_RACE='$(WITHOUT_RACE)' go test -vet=off $(RACE) -shuffle=on -timeout 40m $$packages
 
 test-short: ## the tests that need no server
 	go test $(PACKAGES)
