@@ -63,7 +63,7 @@ func (h *held) release() {
 func (h *held) discard() {
 	conn := h.conn
 	h.conn = nil
-	go closeAfter(conn, driver.ErrBadConn)
+	closeAfter(conn, driver.ErrBadConn)
 }
 
 func (d *DB) connection(ctx context.Context, pool connector) (*sql.Conn, error) {
@@ -102,13 +102,17 @@ func (d *DB) giveBack(conn *sql.Conn, err error) {
 	closeAfter(conn, err)
 }
 
-// closeAfter returns a connection to the pool, or closes it after an error.
+// closeAfter returns a connection to the pool, or closes it after an error: in the background, because that waits for a
+// statement that is still running.
 func closeAfter(conn *sql.Conn, err error) {
-	if conn == nil {
-		return
+	switch {
+	case conn == nil:
+	case err == nil || err == ErrRollback:
+		_ = conn.Close()
+	default:
+		go func() {
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // makes the pool close it
+			_ = conn.Close()
+		}()
 	}
-	if err != nil && err != ErrRollback {
-		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // makes the pool close it
-	}
-	_ = conn.Close()
 }

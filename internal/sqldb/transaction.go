@@ -32,8 +32,8 @@ func (d *DB) Transact(ctx context.Context, f func(ctx context.Context, tx *DB) e
 		tx.whenIdle(func() { d.giveBack(conn, err) })
 	}()
 	if err = f(ctx, d.On(tx)); err == nil {
-		err = tx.end(ctx, "COMMIT", tx.txPool.Commit)
-	} else if failed := tx.end(ctx, "ROLLBACK", tx.txPool.Rollback); failed != nil && (err == ErrRollback || ctx.Err() == nil && !errors.Is(failed, sql.ErrTxDone)) {
+		err = tx.end(ctx, d.limit(), "COMMIT", tx.txPool.Commit)
+	} else if failed := tx.end(ctx, d.limit(), "ROLLBACK", tx.txPool.Rollback); failed != nil && (err == ErrRollback || ctx.Err() == nil && !errors.Is(failed, sql.ErrTxDone)) {
 		err = errors.Join(err, failed)
 	}
 	return err
@@ -52,13 +52,7 @@ func (d *DB) Together(ctx context.Context, f func(ctx context.Context, conn *DB)
 		}
 		err = errPanic
 		func() {
-			defer func() {
-				if err == nil {
-					d.giveBack(conn, nil)
-				} else {
-					go closeAfter(conn, err) // which waits for a statement that is still running
-				}
-			}()
+			defer func() { d.giveBack(conn, err) }()
 			err = f(ctx, d.On(conn))
 		}()
 		if try >= 2 || !errors.Is(err, driver.ErrBadConn) {
@@ -89,7 +83,7 @@ func (d *DB) begin(ctx context.Context) (*sql.Conn, *Tx, error) {
 		if err == nil {
 			return conn, tx, nil
 		}
-		go closeAfter(conn, err) // BEGIN may still be running
+		closeAfter(conn, err)
 		if conn == nil || try >= 2 || !errors.Is(err, driver.ErrBadConn) {
 			return nil, nil, err
 		}
@@ -145,7 +139,7 @@ func (t *Tx) Rollback() error { return t.within("ROLLBACK", t.txPool.Rollback) }
 func (t *Tx) within(what string, f func() error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), t.limit)
 	defer cancel()
-	return t.end(ctx, what, f)
+	return t.end(ctx, t.limit, what, f)
 }
 
 // whenIdle calls f, in the background if COMMIT or ROLLBACK is still running.
@@ -161,9 +155,9 @@ func (t *Tx) whenIdle(f func()) {
 	}
 }
 
-// end waits for f until ctx ends. COMMIT and ROLLBACK have no context, so drivers may wait many minutes until the
+// end waits for f until ctx ends, which is limited to limit. COMMIT and ROLLBACK have no context, so drivers may wait many minutes until the
 // network gives up.
-func (t *Tx) end(ctx context.Context, what string, f func() error) (err error) {
+func (t *Tx) end(ctx context.Context, limit time.Duration, what string, f func() error) (err error) {
 	ended := make(chan error, 1)
 	t.idle = make(chan struct{})
 	go func() {
@@ -174,7 +168,7 @@ func (t *Tx) end(ctx context.Context, what string, f func() error) (err error) {
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
-		err = late(ctx.Err(), t.limit)
+		err = late(ctx.Err(), limit)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", what, err)
