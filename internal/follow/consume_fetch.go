@@ -1,0 +1,127 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/uidplugin/uidplugin/internal/follow/consumer"
+	"gorm.io/gorm"
+)
+
+// A FetchReader is a [Reader] with hooks. It calls them for each of its transactions, which may be several.
+type FetchReader[T any] func(ctx context.Context, cursor Cursor, limit int, in FetchHooks) ([]T, int64, error)
+
+// FetchHooks are the hooks of a read. A hook may be nil.
+type FetchHooks struct {
+	// Before is called before anything is read, and restore before the transaction ends.
+	Before func(ctx context.Context, pool gorm.ConnPool) (restore func() error, err error)
+
+	Committed func() // called after COMMIT
+}
+
+// fetch reads rows, and changes the cursor in the same transaction. A cursor in another database is changed afterwards.
+func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
+	cursor, changed := Cursor{Last: step.After}, false
+	next := step
+	var in FetchHooks
+	apart := c.Space != nil
+	if !apart {
+		in.Before = func(ctx context.Context, pool gorm.ConnPool) (func() error, error) {
+			return c.changeFirst(ctx, pool, next)
+		}
+		// If a row cannot be read, the reader uses several transactions, so the change of the next one follows this
+		// one's.
+		in.Committed = func() {
+			changed, step = true, next
+			next.Change = next.Change.Next()
+		}
+	}
+	end := c.keep(ctx, &step)
+	defer end() // after a panic
+	rows, published, unread := c.Read(ctx, cursor, c.Limit, in)
+	end()
+	if unread != nil && len(rows) == 0 {
+		return unread
+	}
+	recovered, err := c.recovered(ctx, step.Change.NewLast, published)
+	if err != nil {
+		return err
+	}
+	if apart {
+		if step.Change.Mark = -recovered; recovered == 0 && !c.Poll && published > step.Change.NewLast {
+			step.Change.Mark = published
+		}
+		if changed, err = c.row.change(ctx, c.row.db, step, ""); err != nil {
+			return err
+		}
+	}
+	last := step.After
+	c.rows = nil
+	var ids []int64
+	for _, row := range rows {
+		if last = c.ID(row); c.IsOwn(row) {
+			c.rows, ids = append(c.rows, row), append(ids, last)
+		}
+	}
+	switch {
+	case unread != nil || c.Poll: // nothing is known of the rows after them
+		cursor.Last = last
+	default:
+		cursor.Read(last, len(rows), c.Limit, published)
+	}
+	if len(rows) < c.Limit {
+		c.emptyAt = time.Now()
+	}
+	c.process.Fetched(step, changed, ids, cursor.Last)
+	if c.looked = c.news; changed && recovered > 0 {
+		return c.goBack(recovered)
+	}
+	return nil
+}
+
+// keep extends the term of this process while it reads rows of another database than that of the cursor, because it has
+// no lock on the cursor then. It makes step the one that comes next. If the read takes long, it notes that. Call end
+// before step is used.
+func (c *consuming[T]) keep(ctx context.Context, step *consumer.Step) (end func()) {
+	reading, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	what, first, begun := steps[step.Kind], step.Change.NewTerm, c.now()
+	go func() {
+		defer close(ended)
+		for n, lost := 1, c.Space == nil; sleep(reading, errorPause); n++ {
+			if n == 10 { // it goes on, because the statement may only be slow
+				c.fail(what, errSlow)
+			}
+			if lost {
+				continue
+			}
+			take := consumer.Step{Kind: consumer.Take, Change: step.Change}
+			take.Change.NewTerm = first + c.now() - begun
+			changed, err := c.row.change(ctx, c.row.db, take, "")
+			if lost = err == nil && !changed; changed && err == nil {
+				step.Change = take.Change.Next()
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+var errSlow = errors.New("the statement that reads rows has taken ten seconds: it is slow, or the server does not answer")
+
+// changeFirst changes the cursor in a transaction that reads rows.
+func (c *consuming[T]) changeFirst(ctx context.Context, pool gorm.ConnPool, step consumer.Step) (restore func() error, err error) {
+	conn := c.row.db.On(pool)
+	restore, err = c.row.limit(ctx, conn, false)
+	if err != nil {
+		return restore, err
+	}
+	ok, err := c.row.change(ctx, conn, step, "")
+	if err == nil && !ok {
+		err = ErrMoved
+	}
+	return restore, err
+}

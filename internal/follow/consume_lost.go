@@ -1,0 +1,77 @@
+package follow
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+)
+
+// noticeLoss keeps the lowest mark to which the database of the table has gone back. It forgets that mark when the
+// cursor has another Mark: this process or another one has gone back or has read rows since, or an operator has set the
+// cursor. Losses before this process has read rows are found by the cursor's Mark. Without Space the commits of the
+// cursor were lost together with those of the mark.
+func (c *consuming[T]) noticeLoss() {
+	begins := c.looked == nil || c.Space == nil
+	if mark := c.process.Row().Mark; begins || mark != c.lowestOf {
+		if c.lowestOf, c.lowest = mark, math.MaxInt64; mark < 0 && c.Space != nil {
+			c.lowest = -mark
+		}
+	}
+	if begins {
+		c.losses = len(c.news.recovered)
+	}
+	for ; c.losses < len(c.news.recovered); c.losses++ {
+		c.lowest = min(c.lowest, c.news.recovered[c.losses])
+	}
+}
+
+// recovered returns the mark that the database had after it lost commits, if the mark is not above the cursor: then
+// rows below the cursor could be missed. Otherwise it returns 0. published is the mark with which rows were read.
+func (c *consuming[T]) recovered(ctx context.Context, last, published int64) (int64, error) {
+	if c.Poll {
+		return 0, nil
+	}
+	lowest := c.lowest
+	if (Cursor{last}).lost(published) && !c.setAhead(last) {
+		lowest = min(lowest, published)
+	}
+	if c.Space != nil { // another process may have worked before the loss
+		state, err := c.mark.recent(ctx)
+		if err != nil {
+			return 0, err
+		}
+		seen := c.process.Row().Mark
+		if seen < 0 {
+			seen = -seen
+			lowest = min(lowest, seen)
+		}
+		if mark, lost := state.lost(seen); lost {
+			lowest = min(lowest, mark)
+		}
+	}
+	if lowest > last {
+		lowest, c.lowest = 0, math.MaxInt64
+	}
+	return lowest, nil
+}
+
+// goBack makes the consumer go back to a mark, or ends it with an error. The cursor has this mark until it has gone
+// back, so that every process finds it.
+func (c *consuming[T]) goBack(mark int64) error {
+	if !c.Rewind {
+		return fmt.Errorf("%w: the cursor is %d, and the mark was %d; set the cursor to a time before that (uid follow consumers reset)",
+			errLost, c.process.Row().Last, mark)
+	}
+	c.log.Warn("uidplugin: a consumer goes back because the database of its table has lost commits", "to", mark-1)
+	c.process.Rewind(mark)
+	return nil
+}
+
+// setAhead reports whether a cursor above the mark is one that an operator or the application has set to about now. The
+// mark will pass it soon, and there is nothing to handle until then. Lost commits do not explain it, because a cursor in
+// the same database is lost with the mark, and one in another database has the Mark with which rows were last read.
+func (c *consuming[T]) setAhead(last int64) bool {
+	latest, err := MarkAt(c.mark.layout, time.UnixMilli(c.now()).Add(10*time.Second))
+	return (c.Space == nil || c.process.Row().Mark == 0) && err == nil && last < latest
+}
