@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -93,19 +94,26 @@ func until(t *testing.T, db *gorm.DB, n int64, consume func(ctx context.Context)
 	}
 }
 
-// checkEffects compares the effects of the consumer mails with the tickets.
+// ids returns the ids of the tickets.
+func ids(t *testing.T, db *gorm.DB) (list []int64) {
+	t.Helper()
+	testkit.Must(t, db.Model(&ticket{}).Order("id").Pluck("id", &list).Error)
+	return list
+}
+
+// checkEffects compares the effects of the consumer mails with the tickets in its database.
 func checkEffects(t *testing.T, db *gorm.DB) {
 	t.Helper()
-	var want, got []int64
-	testkit.Must(t, db.Model(&ticket{}).Order("id").Pluck("id", &want).Error)
+	checkEffectsOf(t, db, ids(t, db))
+}
+
+// checkEffectsOf compares the effects of the consumer mails with the ids of tickets.
+func checkEffectsOf(t *testing.T, db *gorm.DB, want []int64) {
+	t.Helper()
+	var got []int64
 	testkit.Must(t, db.Model(&effect{}).Where("consumer = ?", "mails").Order("n").Pluck("ticket", &got).Error)
-	if len(want) != len(got) {
-		t.Fatalf("%d tickets have %d effects", len(want), len(got))
-	}
-	for i := range want {
-		if want[i] != got[i] {
-			t.Fatalf("effect %d is of the ticket %d, not %d", i, got[i], want[i])
-		}
+	if !slices.Equal(got, want) {
+		t.Fatalf("the effects are of %v, not %v", got, want)
 	}
 }
 

@@ -1,0 +1,233 @@
+package follow_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/follow"
+	"github.com/uidplugin/uidplugin/internal/plugintest"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/gorm"
+)
+
+// consumeUntilCanceled runs a consumer, whose context the test ends.
+func consumeUntilCanceled(ctx context.Context, t *testing.T, db *gorm.DB) {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- follow.Consume(ctx, db, "mails", write("mails")) }()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	case <-time.After(2 * time.Minute):
+		t.Error("the consumer does not end")
+	}
+}
+
+// awaitError waits until the consumer of a process has an error.
+func awaitError(t *testing.T, db *gorm.DB, want string) {
+	t.Helper()
+	for begin := time.Now(); time.Since(begin) < 2*time.Minute; time.Sleep(5 * time.Millisecond) {
+		if strings.Contains(fmt.Sprint(consumerOf(db).LastError), want) {
+			return
+		}
+	}
+	t.Errorf("the last error of the consumer is %v", consumerOf(db).LastError)
+}
+
+// A server that does not answer keeps no consumer from ending.
+func TestConsume_EndsWhileAFetchWaitsForTheServer(t *testing.T) {
+	t.Parallel()
+	testkit.SkipIfShort(t, "it waits for 10 s")
+	var wire testkit.Wire
+	db, _ := wired(t, &wire, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var fetching atomic.Int64
+	release := make(chan struct{})
+	defer close(release)
+	var stuck atomic.Bool
+	wire.Set(func(c *testkit.Crossing) error {
+		if c.Inside && strings.Contains(c.SQL, "FROM `tickets`") {
+			fetching.Store(int64(c.Conn))
+		}
+		if c.SQL == "BEGIN" && stuck.Load() {
+			cancel()
+			select {
+			case <-c.Context.Done():
+				return c.Context.Err()
+			case <-release:
+				return errors.New("no network")
+			}
+		}
+		err := c.Run()
+		if c.Is("UPDATE UID_CURSOR") && !c.Inside { // the consumer holds the cursor; the next transaction fetches
+			stuck.Store(true)
+		}
+		return err
+	})
+	consumeUntilCanceled(ctx, t, db)
+}
+
+// COMMIT does not return, as on a network drive. The consumer still logs that, and ends with its context.
+func TestConsume_EndsWhileACommitDoesNotReturn(t *testing.T) {
+	t.Parallel()
+	testkit.SkipIfShort(t, "it waits for 10 s")
+	var wire testkit.Wire
+	db, _ := wired(t, &wire, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	release := make(chan struct{})
+	defer close(release)
+	var handling atomic.Int64
+	wire.Set(func(c *testkit.Crossing) error {
+		if c.Inside && c.Is("INSERT INTO effects") {
+			handling.Store(int64(c.Conn))
+		}
+		if c.SQL == "COMMIT" && handling.Load() == int64(c.Conn) {
+			cancel()
+			<-release
+		}
+		return c.Run()
+	})
+	consumeUntilCanceled(ctx, t, db)
+}
+
+// A server that does not answer BEGIN or COMMIT makes no follower stand still without an error.
+func TestConsume_AFetchThatGetsNoAnswerFails(t *testing.T) {
+	t.Parallel()
+	testkit.SkipIfShort(t, "it waits for 20 s")
+	for _, statement := range []string{"BEGIN", "COMMIT"} {
+		want := "follow tickets: " + statement + ": no answer within 10s"
+		for _, into := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s into=%v", statement, into), func(t *testing.T) {
+				t.Parallel()
+				var wire testkit.Wire
+				db, _ := wired(t, &wire, 1)
+				effects, options := db, []follow.ConsumeOption(nil)
+				if into {
+					effects = testkit.SQLite{}.Open(t)
+					testkit.Must(t, effects.AutoMigrate(&ticket{}, &effect{}))
+					options = append(options, follow.Into(effects))
+				}
+				answer := holdUp(t, &wire, statement, into)
+				until(t, effects, 1, func(ctx context.Context) error {
+					go func() {
+						defer answer()
+						awaitError(t, db, want)
+					}()
+					return follow.Consume(ctx, db, "mails", write("mails"), options...)
+				})
+				if !into {
+					checkEffects(t, db)
+				}
+			})
+		}
+		t.Run(statement+" of Rows", func(t *testing.T) {
+			t.Parallel()
+			var wire testkit.Wire
+			db, _ := wired(t, &wire, 1)
+			answer := holdUp(t, &wire, statement, true)
+			defer answer()
+			for row, err := range follow.Rows[ticket](t.Context(), db, 0) {
+				if err == nil {
+					break
+				}
+				if answer(); !strings.Contains(err.Error(), want) {
+					t.Error(row, err)
+				}
+			}
+		})
+	}
+}
+
+// The statement that reads rows gets no answer. It may be slow, so it is not ended, but an operator must see it.
+func TestConsume_ASlowFetchIsAnError(t *testing.T) {
+	t.Parallel()
+	testkit.SkipIfShort(t, "it waits for 10 s")
+	var log testkit.Log
+	var wire testkit.Wire
+	db := wire.Open(t, testkit.SQLite{Path: testkit.SQLitePath(t)})
+	plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithLogger(log.Logger()))
+	prepare(t, db, 1)
+	answers := make(chan struct{})
+	answer := sync.OnceFunc(func() { close(answers) })
+	defer answer()
+	wire.Set(func(c *testkit.Crossing) error {
+		if c.Inside && strings.Contains(c.SQL, "FROM `tickets`") {
+			<-answers
+		}
+		return c.Run()
+	})
+	until(t, db, 1, func(ctx context.Context) error {
+		go func() {
+			defer answer()
+			awaitError(t, db, "has taken ten seconds")
+		}()
+		return follow.Consume(ctx, db, "mails", write("mails"))
+	})
+	log.SaysOnce(t, "has taken ten seconds")
+	checkEffects(t, db)
+}
+
+// With Into a fetch has no lock on the cursor. If it took longer than the term of the process, another process took the
+// cursor meanwhile, so what was fetched could not be handled, and the other one fared no better.
+func TestConsume_IntoASlowFetchKeepsTheCursor(t *testing.T) {
+	t.Parallel()
+	testkit.SkipIfShort(t, "it waits for some seconds")
+	var wire testkit.Wire
+	db, file := wired(t, &wire, 2)
+	other := wire.Open(t, file)
+	plugintest.Use(t, other, uidplugin.WithWorkerID(2))
+	into := testkit.SQLite{}.Open(t)
+	testkit.Must(t, into.AutoMigrate(&effect{}))
+	wire.Set(func(c *testkit.Crossing) error {
+		if c.Inside && strings.Contains(c.SQL, "FROM `tickets`") {
+			if err := c.Sleep(5 * time.Second); err != nil {
+				return err
+			}
+		}
+		return c.Run()
+	})
+	until(t, into, 2, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("no process handles rows"))
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- follow.Consume(ctx, other, "mails", write("mails"), follow.Into(into)) }()
+		err := follow.Consume(ctx, db, "mails", write("mails"), follow.Into(into))
+		<-ended
+		return err
+	})
+	checkEffectsOf(t, into, ids(t, db))
+}
+
+// holdUp makes a statement wait until answer is called: at once, or once a consumer holds its cursor.
+func holdUp(t *testing.T, wire *testkit.Wire, statement string, atOnce bool) (answer func()) {
+	t.Helper()
+	var holds atomic.Bool
+	holds.Store(atOnce)
+	answers := make(chan struct{})
+	wire.Set(func(c *testkit.Crossing) error {
+		if c.SQL == statement && holds.Load() {
+			select {
+			case <-c.Context.Done():
+				return c.Context.Err()
+			case <-answers:
+			}
+		}
+		err := c.Run()
+		if c.Is("UPDATE UID_CURSOR") && !c.Inside { // the next transaction fetches
+			holds.Store(true)
+		}
+		return err
+	})
+	return sync.OnceFunc(func() { close(answers) })
+}
