@@ -178,6 +178,81 @@ func TestConsume_ASlowFetchIsAnError(t *testing.T) {
 	checkEffects(t, db)
 }
 
+// The database of the effects does not answer, either. Each statement that keeps the cursor then takes ten seconds, and
+// an operator must not wait for ten of them.
+func TestConsume_IntoASlowFetchIsAnErrorAlsoIfTheCursorCannotBeKept(t *testing.T) {
+	t.Parallel()
+	testkit.SkipIfShort(t, "it waits for 11 s")
+	var events, effects testkit.Wire
+	db, _ := wired(t, &events, 1)
+	into := effects.Open(t, testkit.SQLite{})
+	testkit.Must(t, into.AutoMigrate(&effect{}))
+	answers := make(chan struct{})
+	answer := sync.OnceFunc(func() { close(answers) })
+	defer answer()
+	var fetching atomic.Bool
+	var waited atomic.Int64
+	events.Set(func(c *testkit.Crossing) error {
+		if c.Inside && strings.Contains(c.SQL, "FROM `tickets`") {
+			fetching.Store(true)
+			<-answers
+		}
+		return c.Run()
+	})
+	effects.Set(func(c *testkit.Crossing) error {
+		if c.Is("UPDATE UID_CURSOR") && fetching.Load() {
+			waited.Add(1)
+			select {
+			case <-c.Context.Done():
+				return c.Context.Err()
+			case <-answers:
+			}
+		}
+		return c.Run()
+	})
+	until(t, into, 1, func(ctx context.Context) error {
+		go func() {
+			defer answer()
+			awaitError(t, db, "has taken ten seconds")
+			if n := waited.Load(); n > 3 {
+				t.Errorf("it was noted after %d statements", n)
+			}
+		}()
+		return follow.Consume(ctx, db, "mails", write("mails"), follow.Into(into))
+	})
+	checkEffectsOf(t, into, ids(t, db))
+}
+
+// A slow statement fails at last. The log has the reason, too.
+func TestConsume_ASlowFetchThatFailsHasItsReasonInTheLog(t *testing.T) {
+	t.Parallel()
+	testkit.SkipIfShort(t, "it waits for 10 s")
+	var log testkit.Log
+	var wire testkit.Wire
+	db := wire.Open(t, testkit.SQLite{Path: testkit.SQLitePath(t)})
+	plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithLogger(log.Logger()))
+	prepare(t, db, 1)
+	slow := make(chan struct{})
+	var failed atomic.Int64
+	wire.Set(func(c *testkit.Crossing) error {
+		if c.Inside && strings.Contains(c.SQL, "FROM `tickets`") && failed.Add(1) < 5 {
+			<-slow
+			return errors.New("the query was too long")
+		}
+		return c.Run()
+	})
+	until(t, db, 1, func(ctx context.Context) error {
+		go func() {
+			defer close(slow)
+			awaitError(t, db, "has taken ten seconds")
+		}()
+		return follow.Consume(ctx, db, "mails", write("mails"))
+	})
+	log.SaysOnce(t, "has taken ten seconds")
+	log.SaysOnce(t, "the query was too long")
+	checkEffects(t, db)
+}
+
 // With Into a fetch has no lock on the cursor. If it took longer than the term of the process, another process took the
 // cursor meanwhile, so what was fetched could not be handled, and the other one fared no better.
 func TestConsume_IntoASlowFetchKeepsTheCursor(t *testing.T) {

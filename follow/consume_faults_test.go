@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -287,6 +288,36 @@ func TestConsume_KeepsTheErrorOfTheMark(t *testing.T) {
 		return follow.Consume(ctx, db, "mails", write("mails"))
 	})
 	checkEffects(t, db)
+}
+
+// A fetch fails again and again. The consumer reads its cursor in between, and its state must keep the error.
+func TestConsume_KeepsTheErrorOfAFetch(t *testing.T) {
+	t.Parallel()
+	for name, plugin := range map[string]gorm.Plugin{"production": uidplugin.New(uidplugin.WithWorkerID(1), uidplugin.WithLogger(slog.New(slog.DiscardHandler))), "uidtest": uidtest.Sequential()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var wire testkit.Wire
+			db := wire.Open(t, testkit.SQLite{Path: testkit.SQLitePath(t)})
+			testkit.Must(t, db.Use(plugin))
+			prepare(t, db, 1)
+			var failed atomic.Int64
+			wire.Set(func(c *testkit.Crossing) error {
+				if !c.Inside || !strings.Contains(c.SQL, "FROM `tickets`") {
+					return c.Run()
+				}
+				n := failed.Add(1)
+				if c := consumerOf(db); 2 < n && n <= 7 && c.LastError == nil { // a fetch that fails sends two
+					t.Errorf("there is no error any more: %+v", c)
+				}
+				if n > 6 {
+					return c.Run()
+				}
+				return errors.New("the query was too long")
+			})
+			until(t, db, 1, func(ctx context.Context) error { return follow.Consume(ctx, db, "mails", write("mails")) })
+			checkEffects(t, db)
+		})
+	}
 }
 
 // The log names a process that works instead of another one which was killed, but not one that begins.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -172,6 +173,30 @@ func TestConsume_ANewProcessGoesBackAfterLostCommits(t *testing.T) {
 		})
 	}
 	checkEffectsOf(t, into, append(all[:3:3], all[1:]...))
+}
+
+// Somebody has set MARK by hand to a number that no mark can be. No commits were lost. The consumer goes on, and stores
+// the mark with which it reads rows.
+func TestConsume_AnOddMarkIsReplaced(t *testing.T) {
+	t.Parallel()
+	for _, mark := range []int64{math.MinInt64, -math.MaxInt64, math.MaxInt64} {
+		db, into := tickets(t, nil, 1), testkit.SQLite{}.Open(t)
+		testkit.Must(t, into.AutoMigrate(&effect{}))
+		until(t, into, 1, func(ctx context.Context) error {
+			return follow.Consume(ctx, db, "mails", write("mails"), follow.Into(into))
+		})
+		testkit.Must(t, into.Exec("UPDATE UID_CURSOR SET MARK = ?", mark).Error)
+		issue(t, db, 1)
+		until(t, into, 2, func(ctx context.Context) error {
+			return follow.Consume(ctx, db, "mails", write("mails"), follow.Into(into))
+		})
+		checkEffectsOf(t, into, ids(t, db))
+		var last, got int64
+		testkit.Must(t, into.Table("UID_CURSOR").Select("LAST_ID", "MARK").Row().Scan(&last, &got))
+		if got <= last || got == math.MaxInt64 {
+			t.Errorf("MARK was %d, and is %d with the cursor %d", mark, got, last)
+		}
+	}
 }
 
 // An operator decides which rows come again.

@@ -50,7 +50,7 @@ type ConsumerSettings[T any] struct {
 func Consume[T any](ctx context.Context, h *Followed, m *Mark, s ConsumerSettings[T]) error {
 	log := logqueue.New(nil).Logger(s.Log)
 	c := &consuming[T]{ConsumerSettings: s, mark: m, log: log.With("consumer", s.Key.Consumer, "table", s.Key.TableName()),
-		process: consumer.Process{Me: rand.Text(), Size: s.Size}, failing: map[string]bool{},
+		process: consumer.Process{Me: rand.Text(), Size: s.Size}, failing: map[string]error{},
 		state: &consumerState{state: ConsumerState{ConsumerKey: s.Key}}}
 	c.row = cursorRow{db: s.Cursors.Silent(), key: s.Key, conditions: s.Conditions}
 	h.consumers.Store(c.state, nil)
@@ -72,7 +72,7 @@ type consuming[T any] struct {
 	row     cursorRow
 	process consumer.Process
 	state   *consumerState
-	failing map[string]bool // the names of steps that have failed, and have not succeeded since
+	failing map[string]error // by the names of steps that have not succeeded since they failed: the last error in the log
 
 	readAt   time.Time // when the row of UID_CURSOR was last read
 	rows     []T       // the last fetch; those in hand are at its end
@@ -171,7 +171,7 @@ func (c *consuming[T]) note(ctx context.Context, what string, err error) error {
 
 // goOn notes that the step what has succeeded.
 func (c *consuming[T]) goOn(what string) {
-	if c.failing[what] {
+	if c.failing[what] != nil {
 		delete(c.failing, what)
 		c.log.Info("uidplugin: a consumer goes on", "after", what)
 	}
@@ -195,7 +195,7 @@ func (c *consuming[T]) read(ctx context.Context) error {
 	}
 	c.state.set(func(s *ConsumerState) {
 		s.Last, s.Holds, s.Paused = row.Last, c.process.Holds(), row.Paused
-		if s.StuckID = row.StuckID; row.StuckID == 0 && !c.failing[advance] {
+		if s.StuckID = row.StuckID; row.StuckID == 0 && c.failing[advance] == nil && c.failing[steps[consumer.Fetch]] == nil {
 			s.Err = nil
 		}
 	})
@@ -280,22 +280,24 @@ func (c *consuming[T]) noteMark(err error) error {
 // advance is the name in the log of what the mark does by itself.
 const advance = "advance the mark"
 
-// fail records an error of the step what. It logs the error unless the step was failing already.
+// fail records an error of the step what. It logs the error unless the step was failing already. That a statement is slow
+// is no reason yet, so an error after it is logged, too.
 func (c *consuming[T]) fail(what string, err error) {
 	c.state.set(func(s *ConsumerState) { s.Err = err })
-	if !c.failing[what] {
-		c.failing[what] = true
+	if was := c.failing[what]; was == nil || was == errSlow && err != errSlow {
+		c.failing[what] = err
 		c.log.Error("uidplugin: a consumer stands still because of an error, and tries again", "what", what, "error", err)
 	}
 }
 
-// standBy ends following the mark, because only the holder needs it.
+// standBy ends following the mark, because only the holder needs it, as it does rows.
 func (c *consuming[T]) standBy() {
 	if c.leave != nil {
 		c.leave()
 		c.leave = nil
-		delete(c.failing, advance)
 	}
+	delete(c.failing, advance)
+	delete(c.failing, steps[consumer.Fetch])
 }
 
 // release ends the term of this process, so that another one can take over at once.

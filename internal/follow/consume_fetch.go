@@ -89,8 +89,8 @@ func (c *consuming[T]) keep(ctx context.Context, step *consumer.Step) (end func(
 	what, first, begun := steps[step.Kind], step.Change.NewTerm, c.now()
 	go func() {
 		defer close(ended)
-		for n, lost := 1, c.Space == nil; sleep(reading, errorPause); n++ {
-			if n == 10 { // it goes on, because the statement may only be slow
+		for lost := c.Space == nil; sleep(reading, errorPause); {
+			if c.now()-begun >= slowAfter { // it goes on, because the statement may only be slow
 				c.fail(what, errSlow)
 			}
 			if lost {
@@ -109,6 +109,9 @@ func (c *consuming[T]) keep(ctx context.Context, step *consumer.Step) (end func(
 		<-ended
 	}
 }
+
+// slowAfter is the time in milliseconds after which a read is noted as slow.
+const slowAfter = 10_000
 
 var errSlow = errors.New("the statement that reads rows has taken ten seconds: it is slow, or the server does not answer")
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -72,6 +73,7 @@ func (c *cursorRow) read(ctx context.Context) (row consumer.Row, found bool, err
 	if err != nil && noTable.MatchString(err.Error()) {
 		return row, false, nil
 	}
+	row.Mark = max(row.Mark, -math.MaxInt64) // somebody may have written a number that has no opposite
 	return row, found, err
 }
 
