@@ -178,6 +178,67 @@ func TestConsume_ASlowFetchIsAnError(t *testing.T) {
 	checkEffects(t, db)
 }
 
+// The answer to the statement that takes the cursor is lost, and then the consumer ends. The next process does not have
+// to wait for the end of its term.
+func TestConsume_EndsItsTermAlsoIfItDoesNotKnowOfIt(t *testing.T) {
+	t.Parallel()
+	var wire testkit.Wire
+	db, _ := wired(t, &wire, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var taken atomic.Bool
+	wire.Set(func(c *testkit.Crossing) error {
+		err := c.Run()
+		if c.Is("UPDATE UID_CURSOR") && !taken.Swap(true) {
+			cancel()
+			return testkit.ErrLost
+		}
+		return err
+	})
+	consumeUntilCanceled(ctx, t, db)
+	var holder string
+	testkit.Must(t, db.Table("UID_CURSOR").Select("HOLDER").Row().Scan(&holder))
+	if !taken.Load() || holder != "" {
+		t.Errorf("the holder is %q", holder)
+	}
+}
+
+// The answer to the statement that passes a row over, or that stores its failure, is lost. The log has that, and then that
+// the consumer goes on, although the statement is not repeated.
+func TestConsume_TheLogSaysThatItGoesOnAfterALostAnswer(t *testing.T) {
+	t.Parallel()
+	for what, failure := range map[string]error{"move the cursor": follow.Skip, "store the failure": errors.New("no route")} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			var log testkit.Log
+			var wire testkit.Wire
+			db := wire.Open(t, testkit.SQLite{Path: testkit.SQLitePath(t)})
+			plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithLogger(log.Logger()))
+			prepare(t, db, 2)
+			var failed, lost atomic.Bool
+			wire.Set(func(c *testkit.Crossing) error {
+				err := c.Run()
+				if c.Is("UPDATE UID_CURSOR") && !c.Inside && failed.Load() && !lost.Swap(true) {
+					return testkit.ErrLost
+				}
+				return err
+			})
+			n := map[error]int64{follow.Skip: 1}[failure]
+			until(t, db, 2-n, func(ctx context.Context) error {
+				return follow.Consume(ctx, db, "mails", func(tx *gorm.DB, row *ticket) error {
+					if !failed.Swap(true) {
+						return failure
+					}
+					return write("mails")(tx, row)
+				})
+			})
+			log.SaysOnce(t, "what=\""+what+"\"")
+			log.SaysOnce(t, "after=\""+what+"\"")
+			checkEffectsOf(t, db, ids(t, db)[n:])
+		})
+	}
+}
+
 // The database of the effects does not answer, either. Each statement that keeps the cursor then takes ten seconds, and
 // an operator must not wait for ten of them.
 func TestConsume_IntoASlowFetchIsAnErrorAlsoIfTheCursorCannotBeKept(t *testing.T) {

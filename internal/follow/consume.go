@@ -83,7 +83,7 @@ type consuming[T any] struct {
 	lowest   int64     // the database of the table has gone back to this mark since rows were fetched; math.MaxInt64 if not
 	lowestOf int64     // the Mark of the cursor for which lowest was noticed
 	emptyAt  time.Time // when a fetch last found less than Limit; for Poll
-	held     bool      // this process was the holder, now or before
+	held     bool      // this process has tried to become the holder
 }
 
 // now is the database's clock, as far as it is known.
@@ -209,6 +209,7 @@ func (c *consuming[T]) take(ctx context.Context, step consumer.Step) (err error)
 		c.process.Wrote(step, changed && err == nil)
 		return err
 	}
+	c.held = true // also if the answer is lost
 	changed, err = c.row.take(ctx, step)
 	if !changed || err != nil {
 		c.process.Wrote(step, false)
@@ -224,7 +225,6 @@ func (c *consuming[T]) take(ctx context.Context, step consumer.Step) (err error)
 		c.log.Info("uidplugin: a consumer works in this process now, because another one has ended without notice or stands still")
 	}
 	c.process.Wrote(step, true)
-	c.held = true
 	c.state.set(func(s *ConsumerState) { s.Holds = true })
 	return nil
 }
