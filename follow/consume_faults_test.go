@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -290,33 +289,57 @@ func TestConsume_KeepsTheErrorOfTheMark(t *testing.T) {
 	checkEffects(t, db)
 }
 
-// A fetch fails again and again. The consumer reads its cursor in between, and its state must keep the error.
-func TestConsume_KeepsTheErrorOfAFetch(t *testing.T) {
+// A step fails again and again. The consumer reads its cursor in between, and its state must keep the error until the
+// step succeeds, or until it is not needed any more.
+func TestConsume_KeepsTheErrorOfAStep(t *testing.T) {
 	t.Parallel()
-	for name, plugin := range map[string]gorm.Plugin{"production": uidplugin.New(uidplugin.WithWorkerID(1), uidplugin.WithLogger(slog.New(slog.DiscardHandler))), "uidtest": uidtest.Sequential()} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var wire testkit.Wire
-			db := wire.Open(t, testkit.SQLite{Path: testkit.SQLitePath(t)})
-			testkit.Must(t, db.Use(plugin))
-			prepare(t, db, 1)
-			var failed atomic.Int64
-			wire.Set(func(c *testkit.Crossing) error {
-				if !c.Inside || !strings.Contains(c.SQL, "FROM `tickets`") {
-					return c.Run()
+	steps := map[string]func(c *testkit.Crossing, id int64) bool{
+		"hold the cursor": func(c *testkit.Crossing, _ int64) bool { return !c.Inside && c.Is("UPDATE UID_CURSOR") },
+		"fetch rows":      func(c *testkit.Crossing, _ int64) bool { return c.Inside && c.Is("SELECT PUBLISHED") },
+		"handle rows": func(c *testkit.Crossing, id int64) bool {
+			return c.Inside && c.Is("UPDATE UID_CURSOR") && c.Args[0].Value == id
+		},
+	}
+	ends := map[string]func(db *gorm.DB) error{
+		"it succeeds":            func(*gorm.DB) error { return nil },
+		"the cursor is set":      func(db *gorm.DB) error { return reset(t.Context(), db, ids(t, db)[0]+1) },
+		"the consumer is paused": func(db *gorm.DB) error { return db.Exec("UPDATE UID_CURSOR SET PAUSED = 1").Error },
+	}
+	for step, is := range steps {
+		for end, act := range ends {
+			if end == "the cursor is set" && step != "handle rows" { // it would go on to fail
+				continue
+			}
+			t.Run(step+" until "+end, func(t *testing.T) {
+				t.Parallel()
+				var wire testkit.Wire
+				db, file := wired(t, &wire, 1)
+				operator, id := file.Open(t), ids(t, db)[0]
+				const most = 6
+				var failed atomic.Int64
+				wire.Set(func(c *testkit.Crossing) error {
+					if !is(c, id) || failed.Load() > most && end == "it succeeds" {
+						return c.Run()
+					}
+					n := failed.Add(1)
+					if state := consumerOf(db); 2 < n && n <= most && state.LastError == nil { // a fetch sends two
+						t.Errorf("there is no error any more: %+v", state)
+					}
+					return errors.New("disk I/O error")
+				})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				ended := make(chan error, 1)
+				go func() { ended <- follow.Consume(ctx, db, "mails", write("mails")) }()
+				testkit.Eventually(t, "failures", time.Minute, func() bool { return failed.Load() > most })
+				testkit.Must(t, act(operator))
+				testkit.Eventually(t, "no error", time.Minute, func() bool { return consumerOf(db).LastError == nil })
+				cancel()
+				if err := <-ended; !errors.Is(err, context.Canceled) {
+					t.Error(err)
 				}
-				n := failed.Add(1)
-				if c := consumerOf(db); 2 < n && n <= 7 && c.LastError == nil { // a fetch that fails sends two
-					t.Errorf("there is no error any more: %+v", c)
-				}
-				if n > 6 {
-					return c.Run()
-				}
-				return errors.New("the query was too long")
 			})
-			until(t, db, 1, func(ctx context.Context) error { return follow.Consume(ctx, db, "mails", write("mails")) })
-			checkEffects(t, db)
-		})
+		}
 	}
 }
 

@@ -190,12 +190,13 @@ func (c *consuming[T]) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.goOn(steps[consumer.Read])
 	if c.process.Seen(row, found); found {
 		c.goOn(steps[consumer.Insert]) // perhaps another process has begun the cursor, or an operator has renamed it
 	}
 	c.state.set(func(s *ConsumerState) {
 		s.Last, s.Holds, s.Paused = row.Last, c.process.Holds(), row.Paused
-		if s.StuckID = row.StuckID; row.StuckID == 0 && c.failing[advance] == nil && c.failing[steps[consumer.Fetch]] == nil {
+		if s.StuckID = row.StuckID; row.StuckID == 0 && len(c.failing) == 0 {
 			s.Err = nil
 		}
 	})
@@ -277,6 +278,14 @@ func (c *consuming[T]) noteMark(err error) error {
 	return nil
 }
 
+// goOnHandling notes that no row is left that has failed: rows were handled, or there are none. A step that has failed
+// may have succeeded although its answer was lost, or an operator may have set the cursor, and then it is not repeated.
+func (c *consuming[T]) goOnHandling() {
+	for _, kind := range []consumer.Kind{consumer.Handle, consumer.Move, consumer.Fail} {
+		c.goOn(steps[kind])
+	}
+}
+
 // advance is the name in the log of what the mark does by itself.
 const advance = "advance the mark"
 
@@ -290,14 +299,13 @@ func (c *consuming[T]) fail(what string, err error) {
 	}
 }
 
-// standBy ends following the mark, because only the holder needs it, as it does rows.
+// standBy ends following the mark, because only the holder needs it. What failed is up to the holder, too.
 func (c *consuming[T]) standBy() {
 	if c.leave != nil {
 		c.leave()
 		c.leave = nil
 	}
-	delete(c.failing, advance)
-	delete(c.failing, steps[consumer.Fetch])
+	clear(c.failing)
 }
 
 // release ends the term of this process, so that another one can take over at once.

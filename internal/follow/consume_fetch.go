@@ -73,7 +73,9 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 	if len(rows) < c.Limit {
 		c.emptyAt = time.Now()
 	}
-	c.process.Fetched(step, changed, ids, cursor.Last)
+	if c.process.Fetched(step, changed, ids, cursor.Last); changed && recovered == 0 && len(ids) == 0 {
+		c.goOnHandling()
+	}
 	if c.looked = c.news; changed && recovered > 0 {
 		return c.goBack(recovered)
 	}

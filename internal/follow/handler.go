@@ -203,9 +203,8 @@ func (c *consuming[T]) count(step consumer.Step, a attempt) {
 			}
 		}
 	})
-	if outcome == consumer.Committed { // these may have succeeded although their answers were lost
-		c.goOn(steps[consumer.Move])
-		c.goOn(steps[consumer.Fail])
+	if outcome == consumer.Committed {
+		c.goOnHandling()
 	}
 	switch {
 	case step.Rows > 1: // if they have failed, each row comes again alone, and is logged then
