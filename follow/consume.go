@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/internal/core"
@@ -125,13 +126,14 @@ func cursorsIn(effects *gorm.DB, t *table) (*sqldb.DB, error) {
 	return sqldb.Open(effects, max(t.core.Timeout, timeout))
 }
 
-// space returns the name of the database of the table.
+// space returns the name of the database of the table, as far as it fits into SPACE.
 func (t *table) space(ctx context.Context) (string, error) {
 	name, err := engine.DatabaseName(ctx, t.db)
-	if t.db.Dialect() == "sqlite" {
+	if name != "" && t.db.Dialect() == "sqlite" {
 		name = filepath.Base(name)
 	}
-	return cmp.Or(name[:min(len(name), 128)], "main"), err
+	name = strings.ToValidUTF8(name[:min(len(name), 128)], "") // it may end within a character
+	return cmp.Or(name, "main"), err
 }
 
 // conditions returns a hash of the statement that reads rows. It returns an error if the handle has a clause that it

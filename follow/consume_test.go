@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -356,5 +357,28 @@ func TestConsume_PassesOverRowsThatDoNotMatch(t *testing.T) {
 	<-ended
 	if n := plugintest.Count(t, db, "effects"); n != 1 {
 		t.Errorf("%d effects", n)
+	}
+}
+
+// SPACE has the name of the database of the rows. A database in memory has none. A long name is cut off between two
+// characters, because servers refuse a part of one.
+func TestConsume_IntoNamesTheDatabaseOfTheRows(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("\u5e93", 60)
+	for want, path := range map[string]string{
+		"main": ":memory:", "shop.db": filepath.Join(t.TempDir(), "shop.db"), long[:126]: filepath.Join(t.TempDir(), long),
+	} {
+		db, into := testkit.SQLite{Path: path, Pool: 1}.Open(t), testkit.SQLite{}.Open(t)
+		plugintest.Use(t, db, uidplugin.WithWorkerID(1))
+		prepare(t, db, 1)
+		testkit.Must(t, into.AutoMigrate(&effect{}))
+		until(t, into, 1, func(ctx context.Context) error {
+			return follow.Consume(ctx, db, "mails", write("mails"), follow.Into(into))
+		})
+		var space string
+		testkit.Must(t, into.Table("UID_CURSOR").Select("SPACE").Row().Scan(&space))
+		if space != want {
+			t.Errorf("the database %s is named %q, not %q", path, space, want)
+		}
 	}
 }
