@@ -203,8 +203,8 @@ func TestConsume_EndsItsTermAlsoIfItDoesNotKnowOfIt(t *testing.T) {
 	}
 }
 
-// The answer to the statement that passes a row over, or that stores its failure, is lost. The log has that, and then that
-// the consumer goes on, although the statement is not repeated.
+// The answer to the statement that passes a row over, or that stores its failure, is lost. The log has that, and then
+// that the consumer goes on, although the statement is not repeated.
 func TestConsume_TheLogSaysThatItGoesOnAfterALostAnswer(t *testing.T) {
 	t.Parallel()
 	for what, failure := range map[string]error{"move the cursor": follow.Skip, "store the failure": errors.New("no route")} {

@@ -72,7 +72,7 @@ type consuming[T any] struct {
 	row     cursorRow
 	process consumer.Process
 	state   *consumerState
-	failing map[string]error // by the names of steps that have not succeeded since they failed: the last error in the log
+	failing map[string]error // by the names of steps that have failed, and have not succeeded since: the error in the log
 
 	readAt   time.Time // when the row of UID_CURSOR was last read
 	rows     []T       // the last fetch; those in hand are at its end
@@ -289,8 +289,8 @@ func (c *consuming[T]) goOnHandling() {
 // advance is the name in the log of what the mark does by itself.
 const advance = "advance the mark"
 
-// fail records an error of the step what. It logs the error unless the step was failing already. That a statement is slow
-// is no reason yet, so an error after it is logged, too.
+// fail records an error of the step what. It logs the error unless the step was failing already. That a statement is
+// slow is no reason yet, so an error after it is logged, too.
 func (c *consuming[T]) fail(what string, err error) {
 	c.state.set(func(s *ConsumerState) { s.Err = err })
 	if was := c.failing[what]; was == nil || was == errSlow && err != errSlow {
