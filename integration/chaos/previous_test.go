@@ -182,7 +182,7 @@ func (m *mixed) check() {
 		testkit.Must(m, m.db.Table(table).Pluck("id", &ids).Error)
 		ledger.Add(table, ids...)
 		rows += len(ids)
-		for i := 0; i < len(ids); i += 7 {
+		for i := 0; i < len(ids); i += 23 {
 			id := ids[i]
 			l, err := p.Locate(m.Context(), uidplugin.ID(id))
 			if table != "mixed_c" && err != nil || err == nil && l.Table != table {

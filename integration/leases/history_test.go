@@ -81,7 +81,7 @@ func TestHistory_AfterLostCommits(t *testing.T) {
 					t.Errorf("no ids of %s", who)
 				}
 				ledger.Add("t1", ids...)
-				for i := 0; i < len(ids); i += 4 { // of each tick 4 of 16, because each takes a round trip
+				for i := 0; i < len(ids); i += 16 { // of each tick 1 of 16, because each takes a round trip
 					of[ids[i]], lost[ids[i]] = who, losing
 				}
 			}

@@ -86,7 +86,7 @@ func run(engine, dsn string) error {
 				if err != nil { // such as a lease that expired on a busy machine
 					fmt.Fprintln(os.Stderr, err)
 				}
-				time.Sleep(20 * time.Millisecond)
+				time.Sleep(50 * time.Millisecond)
 			}
 		})
 	}
