@@ -6,9 +6,6 @@ SHELL := bash
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-# Nobody debugs what is built here, and without the data for that linking takes half the time.
-export GOFLAGS := $(strip $(GOFLAGS) -ldflags=-w)
-
 # With a go.work, all of its modules: "work" means those to the go command.
 PACKAGES := $(if $(wildcard go.work),work,./...)
 
@@ -23,9 +20,10 @@ WITHOUT_RACE := Alloc|TestMatrix|TestAnswers|TestRegions_Replicate|TestModel_
 HOSTILE := UID_TEST_HOSTILE_FOR=30s
 HOSTILES := HostileWriters|HostileConsumers
 
-# Packages that are tested without the race detector as a whole. They compile code, or send one statement after another,
-# which takes several times as long with it and shares nothing between goroutines.
-PLAIN := ./benchmarks/ ./cmd/uid/ $(patsubst %,./integration/%/,adopt docs page partitions paths registry schemas settings tables upsert)
+# Packages that are tested without the race detector as a whole. They compile code, start processes, or send one statement
+# after another, which takes several times as long with it. What goroutines share, the tests of workernode, generator
+# and the root package show.
+PLAIN := ./benchmarks/ ./cmd/uid/ $(patsubst %,./integration/%/,adopt docs leases page partitions paths registry schemas settings tables upsert)
 
 # The packages that have them; the others would be compiled for nothing.
 WITH_THEM = $(filter-out $(PLAIN),$(sort $(dir $(shell grep -rlE --include='*_test.go' 'func \w*($(WITHOUT_RACE)|$(HOSTILES))' .))))

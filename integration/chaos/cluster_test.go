@@ -140,7 +140,7 @@ func (g *cluster) writers() *chaos {
 	route := testkit.NewRelay(g.T, g.nodes[0].Address())
 	dsns := []string{g.dsn(0, "uid"), g.dsn(1, "uid"), g.dsn(2, "uid"), harness.MariaDBDSN(route.Address(), "uid")}
 	for i := range 2 * len(dsns) {
-		task := chaosTask{DSN: dsns[i%4], Clock: filepath.Join(c.dir, "clock"), Tables: len(chaosTables), Batch: 1024, Rate: 3000,
+		task := chaosTask{DSN: dsns[i%4], Clock: filepath.Join(c.dir, "clock"), Tables: len(chaosTables), Batch: 1024, Rate: 1000,
 			Plugin: i < 4, Skew: workernode.DefaultMaxSkew}
 		if i%2 == 0 {
 			task.DSN += "&interpolateParams=true"

@@ -33,7 +33,7 @@ func TestPgBouncer(t *testing.T) {
 	c.connect(d.DSN())
 	for i := range 8 {
 		task := chaosTask{Engine: engine.Name, DSN: b.dsn, Clock: filepath.Join(c.dir, "clock"), Tables: len(chaosTables), Batch: 1024,
-			Rate: 3000, Plugin: i%2 == 0, Skew: workernode.DefaultMaxSkew}
+			Rate: 1000, Plugin: i%2 == 0, Skew: workernode.DefaultMaxSkew}
 		c.slots = append(c.slots, &chaosSlot{task: task})
 		c.start(c.slots[i])
 	}
