@@ -239,6 +239,43 @@ func TestConsume_TheLogSaysThatItGoesOnAfterALostAnswer(t *testing.T) {
 	}
 }
 
+// The answer to the statement that takes the cursor is lost. The statement is not repeated, because fetches extend the
+// term. They find no row that matches, so nothing is handled. The state has no error any more.
+func TestConsume_ForgetsALostAnswerWithoutRowsToHandle(t *testing.T) {
+	t.Parallel()
+	var wire testkit.Wire
+	db, file := wired(t, &wire, 1)
+	writer := file.Open(t)
+	plugintest.Use(t, writer, uidplugin.WithWorkerID(2))
+	var lost atomic.Bool
+	wire.Set(func(c *testkit.Crossing) error {
+		if c.Is("SELECT LAST_ID") && !lost.Load() { // so the term ends later by this time
+			if err := c.Sleep(500 * time.Millisecond); err != nil {
+				return err
+			}
+		}
+		err := c.Run()
+		if c.Is("UPDATE UID_CURSOR") && !lost.Swap(true) {
+			return errors.New("the answer was lost")
+		}
+		return err
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		defer cancel()
+		awaitError(t, db, "the answer was lost")
+		for begin := time.Now(); consumerOf(db).LastError != nil; time.Sleep(5 * time.Millisecond) {
+			if time.Since(begin) > time.Minute {
+				t.Errorf("the error is still %v", consumerOf(db).LastError)
+				return
+			}
+			_ = writer.Create(&ticket{Seat: "1A"}).Error // which may be too late
+		}
+	}()
+	consumeUntilCanceled(ctx, t, db.Where("seat = ?", "9Z"))
+}
+
 // The database of the effects does not answer, either. Each statement that keeps the cursor then takes ten seconds, and
 // an operator must not wait for ten of them.
 func TestConsume_IntoASlowFetchIsAnErrorAlsoIfTheCursorCannotBeKept(t *testing.T) {

@@ -1,8 +1,11 @@
 package follow_test
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,6 +68,54 @@ func TestFollow_LeavesOutRowsOfOtherRegions(t *testing.T) {
 	if n := lookups(wire); n == 0 || n > 3 {
 		t.Errorf("%d statements read the regions of worker ids", n)
 	}
+}
+
+// A torn letter is a letter that cannot be read while its town is torn off.
+type torn struct {
+	ID   uidplugin.ID `gorm:"primaryKey;uid"`
+	Town string
+}
+
+func (torn) TableName() string { return "letters" }
+
+func (l *torn) AfterFind(*gorm.DB) error {
+	if l.Town == "torn" {
+		return errors.New("the town is torn off")
+	}
+	return nil
+}
+
+// A row cannot be read, and the one before it is of another region, so it is left out. With Into the cursor passes that
+// one only together with a later row, so it is fetched with success again and again. The log has the error once.
+func TestConsume_IntoLogsOnceThatARowAfterOneOfAnotherRegionCannotBeRead(t *testing.T) {
+	t.Parallel()
+	var log testkit.Log
+	db, _ := regional(t, uidplugin.WithRegion(0, 2), uidplugin.WithLogger(log.Logger()))
+	into, wire := testkit.OpenWire(t, testkit.Engines()[0].New(t))
+	unreadable := letter{Town: "torn"}
+	testkit.Must(t, db.Create(&letter{ID: idOf(t, 901, time.Hour)}).Error)
+	testkit.Must(t, db.Create(&unreadable).Error)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var reads atomic.Int64
+	wire.Set(func(c *testkit.Crossing) error {
+		if c.Is("SELECT LAST_ID") && reads.Add(1) == 6 { // after some errors
+			if err := db.Model(&unreadable).Update("town", "Ely").Error; err != nil {
+				t.Error(err)
+			}
+		}
+		return c.Run()
+	})
+	err := follow.Consume(ctx, db, "post", func(_ *gorm.DB, l *torn) error {
+		if l.ID != unreadable.ID {
+			t.Errorf("%d came", l.ID)
+		}
+		cancel()
+		return nil
+	}, follow.Into(into))
+	testkit.IsError(t, err, context.Canceled)
+	log.SaysOnce(t, "what=\"fetch rows\"")
+	log.SaysOnce(t, "after=\"fetch rows\"")
 }
 
 // A registry that is not divided has no other regions to ask for.

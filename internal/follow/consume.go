@@ -126,7 +126,9 @@ func (c *consuming[T]) next(ctx context.Context) error {
 	case consumer.Take:
 		err = c.take(ctx, step)
 	case consumer.Fetch:
-		err = c.fetch(ctx, step)
+		if err = c.fetch(ctx, step); err == nil && len(c.process.IDs()) == 0 {
+			return nil // the next fetch may fail again, and if there is none, wait notes that nothing fails
+		}
 	case consumer.Handle:
 		err = c.handle(ctx, step)
 	case consumer.Move, consumer.Fail:
@@ -148,8 +150,8 @@ var steps = map[consumer.Kind]string{
 }
 
 // note notes the result of the step what. If the consumer should try again, it logs the error, waits for a second and
-// returns nil. It logs no further errors of this step until the step has succeeded. It returns an error that ends the
-// consumer.
+// returns nil. It logs no further errors of this step until the step has succeeded, or nothing fails. It returns an
+// error that ends the consumer.
 func (c *consuming[T]) note(ctx context.Context, what string, err error) error {
 	switch {
 	case err == nil:
@@ -249,6 +251,9 @@ func (c *consuming[T]) more() bool {
 // wait waits until rows may have come.
 func (c *consuming[T]) wait(ctx context.Context, at int64) error {
 	if c.leave == nil {
+		if len(c.process.IDs()) == 0 {
+			c.nothingFails()
+		}
 		c.sleep(ctx, min(at, c.now()+pollPause.Milliseconds()))
 		return nil
 	}
@@ -259,6 +264,9 @@ func (c *consuming[T]) wait(ctx context.Context, at int64) error {
 	if len(c.process.IDs()) > 0 { // a row has failed, and comes again at this time
 		c.sleep(ctx, at)
 		return nil
+	}
+	if n.err == nil && n.published > 0 { // 0 may mean that nobody has looked yet
+		c.nothingFails()
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(at-c.now())*time.Millisecond)
 	defer cancel()
@@ -278,11 +286,13 @@ func (c *consuming[T]) noteMark(err error) error {
 	return nil
 }
 
-// goOnHandling notes that no row is left that has failed: rows were handled, or there are none. A step that has failed
+// nothingFails notes that no step fails any more, because rows were handled, or there are none. A step that has failed
 // may have succeeded although its answer was lost, or an operator may have set the cursor, and then it is not repeated.
-func (c *consuming[T]) goOnHandling() {
-	for _, kind := range []consumer.Kind{consumer.Handle, consumer.Move, consumer.Fail} {
-		c.goOn(steps[kind])
+func (c *consuming[T]) nothingFails() {
+	for what := range c.failing {
+		if what != advance {
+			c.goOn(what)
+		}
 	}
 }
 

@@ -73,9 +73,7 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 	if len(rows) < c.Limit {
 		c.emptyAt = time.Now()
 	}
-	if c.process.Fetched(step, changed, ids, cursor.Last); changed && recovered == 0 && len(ids) == 0 {
-		c.goOnHandling()
-	}
+	c.process.Fetched(step, changed, ids, cursor.Last)
 	if c.looked = c.news; changed && recovered > 0 {
 		return c.goBack(recovered)
 	}

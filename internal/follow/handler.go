@@ -204,7 +204,7 @@ func (c *consuming[T]) count(step consumer.Step, a attempt) {
 		}
 	})
 	if outcome == consumer.Committed {
-		c.goOnHandling()
+		c.nothingFails()
 	}
 	switch {
 	case step.Rows > 1: // if they have failed, each row comes again alone, and is logged then
