@@ -300,10 +300,20 @@ func TestConsume_KeepsTheErrorOfAStep(t *testing.T) {
 			return c.Inside && c.Is("UPDATE UID_CURSOR") && c.Args[0].Value == id
 		},
 	}
-	ends := map[string]func(db *gorm.DB) error{
-		"it succeeds":            func(*gorm.DB) error { return nil },
-		"the cursor is set":      func(db *gorm.DB) error { return reset(t.Context(), db, ids(t, db)[0]+1) },
-		"the consumer is paused": func(db *gorm.DB) error { return db.Exec("UPDATE UID_CURSOR SET PAUSED = 1").Error },
+	ends := map[string]func(ctx context.Context, db *gorm.DB) error{
+		"it succeeds":       func(context.Context, *gorm.DB) error { return nil },
+		"the cursor is set": func(ctx context.Context, db *gorm.DB) error { return reset(ctx, db, ids(t, db)[0]+1) },
+		"the consumer is paused": func(_ context.Context, db *gorm.DB) error {
+			return db.Exec("UPDATE UID_CURSOR SET PAUSED = 1").Error
+		},
+		"another process works": func(ctx context.Context, db *gorm.DB) error {
+			go func() {
+				for ; ctx.Err() == nil; time.Sleep(200 * time.Millisecond) {
+					_ = hold(db, 2*time.Second)
+				}
+			}()
+			return nil
+		},
 	}
 	for step, is := range steps {
 		for end, act := range ends {
@@ -332,7 +342,7 @@ func TestConsume_KeepsTheErrorOfAStep(t *testing.T) {
 				ended := make(chan error, 1)
 				go func() { ended <- follow.Consume(ctx, db, "mails", write("mails")) }()
 				testkit.Eventually(t, "failures", time.Minute, func() bool { return failed.Load() > most })
-				testkit.Must(t, act(operator))
+				testkit.Must(t, act(ctx, operator))
 				testkit.Eventually(t, "no error", time.Minute, func() bool { return consumerOf(db).LastError == nil })
 				cancel()
 				if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -341,6 +351,43 @@ func TestConsume_KeepsTheErrorOfAStep(t *testing.T) {
 			})
 		}
 	}
+}
+
+// hold makes another process hold the cursor for d.
+func hold(db *gorm.DB, d time.Duration) error {
+	return db.Exec("UPDATE UID_CURSOR SET HOLDER = 'other', HOLDER_UNTIL = ?", time.Now().Add(d).UnixMilli()).Error
+}
+
+// A fetch takes so long to fail that another process takes the cursor. It fares no better, so the first one takes the
+// cursor again. The log has the error once, and the state keeps it.
+func TestConsume_KeepsTheErrorWhileProcessesTakeTurns(t *testing.T) {
+	t.Parallel()
+	var log testkit.Log
+	var wire testkit.Wire
+	file := testkit.SQLite{Path: testkit.SQLitePath(t)}
+	db, operator := wire.Open(t, file), file.Open(t)
+	plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithLogger(log.Logger()))
+	prepare(t, db, 1)
+	var failed, turns atomic.Int64
+	wire.Set(func(c *testkit.Crossing) error {
+		switch {
+		case c.Inside && strings.Contains(c.SQL, "FROM `tickets`") && turns.Load() < 2:
+			if n := failed.Add(1); n == 3 && consumerOf(db).LastError == nil { // a fetch sends two
+				t.Error("there is no error any more when it takes the cursor again")
+			}
+			return errors.New("the query was too long")
+		case c.Is("SELECT LAST_ID") && failed.Load() > 2*turns.Load():
+			turns.Add(1)
+			if err := hold(operator, 1500*time.Millisecond); err != nil {
+				t.Error(err)
+			}
+		}
+		return c.Run()
+	})
+	until(t, db, 1, func(ctx context.Context) error { return follow.Consume(ctx, db, "mails", write("mails")) })
+	log.SaysOnce(t, "the query was too long")
+	log.SaysOnce(t, "after=\"fetch rows\"")
+	checkEffects(t, db)
 }
 
 // The log names a process that works instead of another one which was killed, but not one that begins.

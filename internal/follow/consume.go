@@ -188,6 +188,7 @@ func (c *consuming[T]) read(ctx context.Context) error {
 		c.Key.Space, c.row.key.Space = space, space
 	}
 	c.readAt = time.Now()
+	before := c.process.Row()
 	row, found, err := c.row.read(ctx)
 	if err != nil {
 		return err
@@ -195,6 +196,10 @@ func (c *consuming[T]) read(ctx context.Context) error {
 	c.goOn(steps[consumer.Read])
 	if c.process.Seen(row, found); found {
 		c.goOn(steps[consumer.Insert]) // perhaps another process has begun the cursor, or an operator has renamed it
+	}
+	another := row.Holder != "" && !c.process.IsOwn(row.Holder)
+	if row.Paused || another && row.Holder == before.Holder && row.Until != before.Until {
+		clear(c.failing) // what fails now is up to the other process, which has extended its term
 	}
 	c.state.set(func(s *ConsumerState) {
 		s.Last, s.Holds, s.Paused = row.Last, c.process.Holds(), row.Paused
@@ -309,13 +314,13 @@ func (c *consuming[T]) fail(what string, err error) {
 	}
 }
 
-// standBy ends following the mark, because only the holder needs it. What failed is up to the holder, too.
+// standBy ends following the mark, because only the holder needs it.
 func (c *consuming[T]) standBy() {
 	if c.leave != nil {
 		c.leave()
 		c.leave = nil
+		delete(c.failing, advance)
 	}
-	clear(c.failing)
 }
 
 // release ends the term of this process, so that another one can take over at once.
