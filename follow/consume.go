@@ -126,14 +126,15 @@ func cursorsIn(effects *gorm.DB, t *table) (*sqldb.DB, error) {
 	return sqldb.Open(effects, max(t.core.Timeout, timeout))
 }
 
-// space returns the name of the database of the table, as far as it fits into SPACE.
+// space returns the name of the database of the table, as far as it fits into SPACE, which has 128 characters. Names of
+// servers fit.
 func (t *table) space(ctx context.Context) (string, error) {
 	name, err := engine.DatabaseName(ctx, t.db)
 	if name != "" && t.db.Dialect() == "sqlite" {
 		name = filepath.Base(name)
 	}
-	name = strings.ToValidUTF8(name[:min(len(name), 128)], "") // it may end within a character
-	return cmp.Or(name, "main"), err
+	characters := []rune(strings.ToValidUTF8(name, ""))
+	return cmp.Or(string(characters[:min(len(characters), 128)]), "main"), err
 }
 
 // conditions returns a hash of the statement that reads rows. It returns an error if the handle has a clause that it

@@ -360,13 +360,16 @@ func TestConsume_PassesOverRowsThatDoNotMatch(t *testing.T) {
 	}
 }
 
-// SPACE has the name of the database of the rows. A database in memory has none. A long name is cut off between two
-// characters, because servers refuse a part of one.
+// SPACE has the name of the database of the rows. A database in memory has none. MySQL has names of up to 64 characters,
+// of three bytes each, which must not lose their ends: databases whose names begin alike would share a cursor. Only the
+// name of a file can be longer than 128 characters. It is cut off between two of them, because servers refuse a part.
 func TestConsume_IntoNamesTheDatabaseOfTheRows(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("\u5e93", 60)
+	named, end := strings.Repeat("\u5e93", 64), strings.Repeat("\u00e9", 28)
+	long := strings.Repeat("a", 100) + end
 	for want, path := range map[string]string{
-		"main": ":memory:", "shop.db": filepath.Join(t.TempDir(), "shop.db"), long[:126]: filepath.Join(t.TempDir(), long),
+		"main": ":memory:", "shop.db": filepath.Join(t.TempDir(), "shop.db"),
+		named: filepath.Join(t.TempDir(), named), long: filepath.Join(t.TempDir(), long+end),
 	} {
 		db, into := testkit.SQLite{Path: path, Pool: 1}.Open(t), testkit.SQLite{}.Open(t)
 		plugintest.Use(t, db, uidplugin.WithWorkerID(1))
