@@ -155,9 +155,7 @@ func TestConsume_ASlowFetchIsAnError(t *testing.T) {
 	testkit.SkipIfShort(t, "it waits for 10 s")
 	var log testkit.Log
 	var wire testkit.Wire
-	db := wire.Open(t, testkit.SQLite{Path: testkit.SQLitePath(t)})
-	plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithLogger(log.Logger()))
-	prepare(t, db, 1)
+	db, _ := wired(t, &wire, 1, uidplugin.WithLogger(log.Logger()))
 	answers := make(chan struct{})
 	answer := sync.OnceFunc(func() { close(answers) })
 	defer answer()
@@ -212,9 +210,7 @@ func TestConsume_TheLogSaysThatItGoesOnAfterALostAnswer(t *testing.T) {
 			t.Parallel()
 			var log testkit.Log
 			var wire testkit.Wire
-			db := wire.Open(t, testkit.SQLite{Path: testkit.SQLitePath(t)})
-			plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithLogger(log.Logger()))
-			prepare(t, db, 2)
+			db, _ := wired(t, &wire, 2, uidplugin.WithLogger(log.Logger()))
 			var failed, lost atomic.Bool
 			wire.Set(func(c *testkit.Crossing) error {
 				err := c.Run()
@@ -327,9 +323,7 @@ func TestConsume_ASlowFetchThatFailsHasItsReasonInTheLog(t *testing.T) {
 	testkit.SkipIfShort(t, "it waits for 10 s")
 	var log testkit.Log
 	var wire testkit.Wire
-	db := wire.Open(t, testkit.SQLite{Path: testkit.SQLitePath(t)})
-	plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithLogger(log.Logger()))
-	prepare(t, db, 1)
+	db, _ := wired(t, &wire, 1, uidplugin.WithLogger(log.Logger()))
 	slow := make(chan struct{})
 	var failed atomic.Int64
 	wire.Set(func(c *testkit.Crossing) error {

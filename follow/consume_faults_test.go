@@ -364,10 +364,8 @@ func TestConsume_KeepsTheErrorWhileProcessesTakeTurns(t *testing.T) {
 	t.Parallel()
 	var log testkit.Log
 	var wire testkit.Wire
-	file := testkit.SQLite{Path: testkit.SQLitePath(t)}
-	db, operator := wire.Open(t, file), file.Open(t)
-	plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithLogger(log.Logger()))
-	prepare(t, db, 1)
+	db, file := wired(t, &wire, 1, uidplugin.WithLogger(log.Logger()))
+	operator := file.Open(t)
 	var failed, turns atomic.Int64
 	wire.Set(func(c *testkit.Crossing) error {
 		switch {

@@ -47,11 +47,11 @@ func prepare(t *testing.T, db *gorm.DB, n int) {
 }
 
 // wired returns a handle of a file with n followed tickets. Its statements cross the wire.
-func wired(t *testing.T, wire *testkit.Wire, n int) (*gorm.DB, testkit.SQLite) {
+func wired(t *testing.T, wire *testkit.Wire, n int, options ...uidplugin.Option) (*gorm.DB, testkit.SQLite) {
 	t.Helper()
 	file := testkit.SQLite{Path: testkit.SQLitePath(t)}
 	db := wire.Open(t, file)
-	plugintest.Use(t, db, uidplugin.WithWorkerID(1))
+	plugintest.Use(t, db, append(options, uidplugin.WithWorkerID(1))...)
 	prepare(t, db, n)
 	return db, file
 }
