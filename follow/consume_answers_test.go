@@ -272,6 +272,46 @@ func TestConsume_ForgetsALostAnswerWithoutRowsToHandle(t *testing.T) {
 	consumeUntilCanceled(ctx, t, db.Where("seat = ?", "9Z"))
 }
 
+// A fetch has failed. Later ones succeed, and find no row that matches. Each takes so long that the mark advances
+// meanwhile, so the consumer fetches again at once, and never waits. The state has no error any more.
+func TestConsume_ForgetsAnErrorWhileTheMarkAdvancesDuringEachFetch(t *testing.T) {
+	t.Parallel()
+	var events, effects testkit.Wire
+	db, file := wired(t, &events, 1)
+	writer, into := file.Open(t), effects.Open(t, testkit.SQLite{})
+	plugintest.Use(t, writer, uidplugin.WithWorkerID(2))
+	testkit.Must(t, into.AutoMigrate(&effect{}))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var sent atomic.Int64
+	events.Set(func(c *testkit.Crossing) error {
+		if c.Inside && strings.Contains(c.SQL, "FROM `tickets`") && sent.Add(1) <= 2 { // a fetch that fails sends two
+			return errors.New("disk I/O error")
+		}
+		return c.Run()
+	})
+	effects.Set(func(c *testkit.Crossing) error {
+		if c.Is("UPDATE UID_CURSOR") && sent.Load() > 2 && ctx.Err() == nil { // the end of a fetch
+			for range 2 { // because the mark that it has read may be newer than the one that the consumer knows
+				for before := follow.Stats(db)[0].Settled; ctx.Err() == nil && follow.Stats(db)[0].Settled == before; {
+					_ = writer.Create(&ticket{Seat: "1A"}).Error // which may be too late
+				}
+			}
+		}
+		return c.Run()
+	})
+	ended := make(chan error, 1)
+	go func() {
+		ended <- follow.Consume(ctx, db.Where("seat = ?", "9Z"), "mails", write("mails"), follow.Into(into))
+	}()
+	awaitError(t, db, "disk I/O error")
+	testkit.Eventually(t, "no error", time.Minute, func() bool { return consumerOf(db).LastError == nil })
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
 // The database of the effects does not answer, either. Each statement that keeps the cursor then takes ten seconds, and
 // an operator must not wait for ten of them.
 func TestConsume_IntoASlowFetchIsAnErrorAlsoIfTheCursorCannotBeKept(t *testing.T) {

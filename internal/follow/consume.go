@@ -127,7 +127,7 @@ func (c *consuming[T]) next(ctx context.Context) error {
 		err = c.take(ctx, step)
 	case consumer.Fetch:
 		if err = c.fetch(ctx, step); err == nil && len(c.process.IDs()) == 0 {
-			return nil // the next fetch may fail again, and if there is none, wait notes that nothing fails
+			return nil // the next fetch may fail again, unless fetch has noted that nothing fails
 		}
 	case consumer.Handle:
 		err = c.handle(ctx, step)
@@ -256,9 +256,6 @@ func (c *consuming[T]) more() bool {
 // wait waits until rows may have come.
 func (c *consuming[T]) wait(ctx context.Context, at int64) error {
 	if c.leave == nil {
-		if len(c.process.IDs()) == 0 {
-			c.nothingFails()
-		}
 		c.sleep(ctx, min(at, c.now()+pollPause.Milliseconds()))
 		return nil
 	}
@@ -269,9 +266,6 @@ func (c *consuming[T]) wait(ctx context.Context, at int64) error {
 	if len(c.process.IDs()) > 0 { // a row has failed, and comes again at this time
 		c.sleep(ctx, at)
 		return nil
-	}
-	if n.err == nil && n.published > 0 { // 0 may mean that nobody has looked yet
-		c.nothingFails()
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(at-c.now())*time.Millisecond)
 	defer cancel()

@@ -74,8 +74,11 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 		c.emptyAt = time.Now()
 	}
 	c.process.Fetched(step, changed, ids, cursor.Last)
-	if c.looked = c.news; changed && recovered > 0 {
+	switch c.looked = c.news; {
+	case changed && recovered > 0:
 		return c.goBack(recovered)
+	case changed && unread == nil && len(rows) < c.Limit && len(ids) == 0: // otherwise the next fetch may fail again
+		c.nothingFails()
 	}
 	return nil
 }
