@@ -56,14 +56,7 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 			return err
 		}
 	}
-	last := step.After
-	c.rows = nil
-	var ids []int64
-	for _, row := range rows {
-		if last = c.ID(row); c.IsOwn(row) {
-			c.rows, ids = append(c.rows, row), append(ids, last)
-		}
-	}
+	ids, last := c.keepOwn(rows, step.After)
 	switch {
 	case unread != nil || c.Poll: // nothing is known of the rows after them
 		cursor.Last = last
@@ -81,6 +74,18 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 		c.nothingFails()
 	}
 	return nil
+}
+
+// keepOwn keeps the rows of this consumer for the handler, and returns their ids. last is the id of the last of all
+// rows, or after without rows.
+func (c *consuming[T]) keepOwn(rows []T, after int64) (ids []int64, last int64) {
+	last, c.rows = after, nil
+	for _, row := range rows {
+		if last = c.ID(row); c.IsOwn(row) {
+			c.rows, ids = append(c.rows, row), append(ids, last)
+		}
+	}
+	return ids, last
 }
 
 // keep extends the term of this process while it reads rows of another database than that of the cursor, because it has
