@@ -406,6 +406,31 @@ func TestConsume_LogsThatItTakesOver(t *testing.T) {
 	log.SaysOnce(t, line)
 }
 
+// A consumer that begins anew, or that an operator has paused, looks as if it had lost its rows or stood still.
+func TestConsume_LogsThatItBeginsAndThatItIsPaused(t *testing.T) {
+	t.Parallel()
+	var log testkit.Log
+	db := testkit.SQLite{}.Open(t)
+	plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithLogger(log.Logger()))
+	prepare(t, db, 1)
+	for range 2 {
+		until(t, db, 1, func(ctx context.Context) error { return follow.Consume(ctx, db, "mails", write("mails")) })
+	}
+	log.SaysOnce(t, "a consumer has no cursor yet, so it begins with the rows after this id")
+	issue(t, db, 1)
+	testkit.Must(t, db.Exec("UPDATE UID_CURSOR SET PAUSED = 1").Error)
+	until(t, db, 2, func(ctx context.Context) error {
+		go func() {
+			testkit.Eventually(t, "the line", time.Minute, func() bool { return len(log.Lines("paused=true")) > 0 })
+			db.Exec("UPDATE UID_CURSOR SET PAUSED = 0")
+		}()
+		return follow.Consume(ctx, db, "mails", write("mails"))
+	})
+	for _, line := range []string{"paused=true", "paused=false"} {
+		log.SaysOnce(t, line)
+	}
+}
+
 // The consumer waits for uid tables rename, which gives it the cursor. Then it works, also if no row comes.
 func TestConsume_ForgetsAnErrorOnceItHasACursor(t *testing.T) {
 	t.Parallel()

@@ -75,7 +75,14 @@ func TestConsumers_AreListedResetPausedAndRemoved(t *testing.T) {
 			}
 		}
 		r.run("follow", "consumers", "pause", "mails").want(t, exitOK, "paused")
-		r.run("follow", "consumers", "resume", "mails").want(t, exitOK, "stopped")
+		must(t, db.Exec(`INSERT INTO orders (id, text) VALUES (?, 'old')`, day+1).Error)
+		r.run("follow", "consumers", "reset", "mails", "--to", "2026-05-01", "--yes").want(t, exitOK)
+		resumed := r.run("follow", "consumers", "resume", "mails").want(t, exitOK, "resumed: a process that runs it goes on within a few seconds")
+		if strings.Contains(resumed.out, "remove") {
+			t.Errorf("after resume, removal is advised: %s", resumed.out)
+		}
+		r.run("follow", "consumers").want(t, exitWrong, "no process runs the consumer mails")
+		r.run("follow", "consumers", "reset", "mails", "--to", "now", "--yes").want(t, exitOK)
 		r.run("follow", "consumers", "remove", "bills", "--table", "shop.invoices").want(t, exitFailed, "pass --yes to remove the cursor")
 		r.run("follow", "consumers", "remove", "bills", "--table", "shop.invoices", "--yes").want(t, exitOK, "the cursor of bills of shop.invoices: removed at 5")
 		r.run("follow", "consumers", "remove", "mail").want(t, exitFailed, "mail: there is no such consumer")

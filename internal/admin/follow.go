@@ -263,7 +263,8 @@ func (f Followed) findings() (list []Finding) {
 			last = "the last follower has ended, and no other one has begun"
 		}
 		list = append(list, Finding{Code: CodeFollowStopped, Text: text + last,
-			Advice: `Start a follower, or look for its errors. If nobody follows the table, run "uid follow disable".`})
+			Advice: `Start a follower, or look for its errors. If "uid follow consumers" lists a paused consumer of it, run "uid ` +
+				`follow consumers resume". If nobody follows the table, run "uid follow disable".`})
 	case len(old) > 0:
 		since, more := "a transaction since "+Time(old[0].Since), ""
 		if old[0].Since.IsZero() {

@@ -110,11 +110,7 @@ func (c *consuming[T]) next(ctx context.Context) error {
 	case consumer.Read:
 		err = c.read(ctx)
 	case consumer.Insert:
-		var last int64
-		if last, err = c.Start(ctx); err == nil {
-			err = c.row.insert(ctx, last)
-		}
-		c.process.Forget()
+		err = c.begin(ctx)
 	case consumer.Removed:
 		return fmt.Errorf("uidplugin: follow: %w: %s; a new call of Consume begins anew", ErrRemoved, c.Key)
 	case consumer.Stand:
@@ -197,6 +193,9 @@ func (c *consuming[T]) read(ctx context.Context) error {
 	if c.process.Seen(row, found); found {
 		c.goOn(steps[consumer.Insert]) // perhaps another process has begun the cursor, or an operator has renamed it
 	}
+	if found && row.Paused != before.Paused {
+		c.log.Info("uidplugin: a consumer was paused or resumed by an operator", "paused", row.Paused)
+	}
 	another := row.Holder != "" && !c.process.IsOwn(row.Holder)
 	if row.Paused || another && row.Holder == before.Holder && row.Until != before.Until {
 		clear(c.failing) // what fails now is up to the other process, which has extended its term
@@ -208,6 +207,20 @@ func (c *consuming[T]) read(ctx context.Context) error {
 		}
 	})
 	return nil
+}
+
+// begin begins a cursor.
+func (c *consuming[T]) begin(ctx context.Context) error {
+	defer c.process.Forget()
+	last, err := c.Start(ctx)
+	if err != nil {
+		return err
+	}
+	inserted, err := c.row.insert(ctx, last)
+	if inserted {
+		c.log.Info("uidplugin: a consumer has no cursor yet, so it begins with the rows after this id", "id", last)
+	}
+	return err
 }
 
 func (c *consuming[T]) take(ctx context.Context, step consumer.Step) (err error) {
@@ -230,7 +243,7 @@ func (c *consuming[T]) take(ctx context.Context, step consumer.Step) (err error)
 		c.log.Warn("uidplugin: the conditions of a consumer have changed; rows that it has passed over do not come again")
 	}
 	if before := c.process.Row().Holder; before != "" && !c.process.IsOwn(before) {
-		c.log.Info("uidplugin: a consumer works in this process now, because another one has ended without notice or stands still")
+		c.log.Info("uidplugin: a consumer works in this process now, because another one was killed or stands still")
 	}
 	c.process.Wrote(step, true)
 	c.state.set(func(s *ConsumerState) { s.Holds = true })

@@ -77,28 +77,29 @@ func (c *cursorRow) read(ctx context.Context) (row consumer.Row, found bool, err
 	return row, found, err
 }
 
-// insert inserts the row, and the table if it is missing. Another process may do so at the same time.
-func (c *cursorRow) insert(ctx context.Context, last int64) error {
+// insert inserts the row, and the table if it is missing. Another process may do so at the same time; then insert
+// reports false.
+func (c *cursorRow) insert(ctx context.Context, last int64) (inserted bool, err error) {
 	s, err := c.statements(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if c.known == nil {
 		if err := retry(ctx, func() error { return c.db.ExecRaw(ctx, s.flavor.CreateCursors(s.table)) }); err != nil {
-			return fmt.Errorf("create UID_CURSOR (follow.Enable does so, too): %w", err)
+			return false, fmt.Errorf("create UID_CURSOR (follow.Enable does so, too): %w", err)
 		}
 	}
 	if err := c.checkRenamed(ctx, s); err != nil {
-		return err
+		return false, err
 	}
 	_, err = c.db.Exec(ctx, "INSERT INTO "+s.cursors()+" ("+s.flavor.columns("CONSUMER, SPACE, TABLE_NAME, LAST_ID, CONDITIONS")+
 		") VALUES (?, ?, ?, ?, ?)", append(c.args(), last, c.conditions)...)
 	if err != nil {
 		if _, found, _ := c.read(ctx); found {
-			return nil
+			return false, nil
 		}
 	}
-	return err
+	return err == nil, err
 }
 
 // checkRenamed returns an error if the consumer has a cursor for a table that does not exist any more, because it may

@@ -53,7 +53,7 @@ func (h *Followed) OnInsertError(reach func(to time.Time)) func(stmt *gorm.State
 		}
 		reach(at)
 		return fmt.Errorf("%w: %s is followed, and the id of a row is older than its slack allows; create the rows again, in a new transaction,"+
-			" with new ids where they kept one (docs/following.md): %w", ErrTooLate, table, err), true
+			" with new ids (NextID) where the program has set them (docs/following.md): %w", ErrTooLate, table, err), true
 	}
 }
 
