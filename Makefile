@@ -23,7 +23,8 @@ HOSTILES := HostileWriters|HostileConsumers
 # Packages that are tested without the race detector as a whole. They compile code, start processes, or send one statement
 # after another, which takes several times as long with it. What goroutines share, the tests of workernode, generator
 # and the root package show.
-PLAIN := ./benchmarks/ ./cmd/uid/ $(patsubst %,./integration/%/,adopt docs leases page partitions paths registry schemas settings tables upsert)
+PLAIN := $(wildcard ./benchmarks/ ./cmd/uid/ ./examples/outbox/ \
+	$(patsubst %,./integration/%/,adopt docs leases page partitions paths registry schemas settings tables upsert))
 
 # The packages that have them; the others would be compiled for nothing.
 WITH_THEM = $(filter-out $(PLAIN),$(sort $(dir $(shell grep -rlE --include='*_test.go' 'func \w*($(WITHOUT_RACE)|$(HOSTILES))' .))))

@@ -16,7 +16,10 @@ import (
 	"gorm.io/gorm"
 )
 
-func TestMain(m *testing.M) { harness.Main(m, hostileRoles) }
+func TestMain(m *testing.M) {
+	testkit.ManyAtOnce()
+	harness.Main(m, hostileRoles)
+}
 
 type event struct {
 	ID     int64 `gorm:"primaryKey;autoIncrement:false"`

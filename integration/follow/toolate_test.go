@@ -94,7 +94,7 @@ func TestTooLate_KeepsTheKeysOfTheApplication(t *testing.T) {
 		passMark(t, db, &letter{})
 		rows := []*letter{{Town: "Ely"}, {ID: id}, {Town: "York"}}
 		for range 2 {
-			testkit.IsError(t, db.Create(&rows).Error, follow.ErrTooLate, "with new ids where")
+			testkit.IsError(t, db.Create(&rows).Error, follow.ErrTooLate, "with new ids (NextID)")
 			if rows[0].ID != 0 || rows[1].ID != id || rows[2].ID != 0 {
 				t.Errorf("%d, %d and %d instead of 0, %d and 0", rows[0].ID, rows[1].ID, rows[2].ID, id)
 			}

@@ -2,13 +2,13 @@
 package outage_test
 
 import (
-	"flag"
 	"testing"
 
 	"github.com/uidplugin/uidplugin/integration/internal/harness"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
-	_ = flag.Set("test.parallel", "8") // unless -parallel is given, because these tests mostly wait
+	testkit.ManyAtOnce()
 	harness.Main(m, nil)
 }

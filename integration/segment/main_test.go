@@ -9,5 +9,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	testkit.ManyAtOnce()
 	harness.Main(m, testkit.Roles{fetchSegments: testkit.Role(segmentChild)})
 }

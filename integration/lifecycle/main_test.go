@@ -1,0 +1,13 @@
+package lifecycle_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/uidplugin/uidplugin/internal/testkit"
+)
+
+func TestMain(m *testing.M) {
+	testkit.ManyAtOnce()
+	os.Exit(m.Run())
+}
