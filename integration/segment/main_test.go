@@ -9,6 +9,5 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testkit.ManyAtOnce()
 	harness.Main(m, testkit.Roles{fetchSegments: testkit.Role(segmentChild)})
 }

@@ -37,8 +37,9 @@ func TestSegment_ThroughThePluginOnAPoolOfOne(t *testing.T) {
 		pool.SetMaxOpenConns(1)
 		p := harness.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithTimeout(2*time.Second),
 			uidplugin.WithSegments(segment.Config{Step: 20, MaxStep: 1}), uidplugin.WithModels(&Voucher{}))
+		// On a busy machine the timeout, which is short for what follows, ends before db.Use has opened the segment.
+		testkit.Eventually(t, "the segment is not opened", 30*time.Second, func() bool { return p.Health() == nil })
 		testkit.Must(t, db.Transaction(func(tx *gorm.DB) error { return tx.Create(&Voucher{}).Error }))
-		testkit.Must(t, p.Health())
 
 		away()
 		if err := db.Create(&Receipt{}).Error; err == nil {
