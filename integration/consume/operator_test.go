@@ -102,6 +102,42 @@ func TestConsume_AnotherProcessTakesOver(t *testing.T) {
 	})
 }
 
+// While a handler takes longer than the term, other processes must not wait for its lock: one of them would become the
+// holder before the skip is stored, so the row would come again for ever. A batch that fails comes again row by row.
+func TestConsume_SkipsARowThatTakesLongerThanTheTerm(t *testing.T) {
+	t.Parallel()
+	testkit.SkipIfShort(t, "it takes a dozen seconds")
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := shop(t, d, nil)
+		orders := place(t, db, 4, "Ulm")
+		handle := func(tx *gorm.DB, orders []*order) error {
+			for _, o := range orders {
+				if err := write("mails")(tx, o); err != nil {
+					return err
+				}
+				if o.Price == 1 { // the second
+					time.Sleep(3500 * time.Millisecond)
+					return follow.Skip
+				}
+			}
+			return nil
+		}
+		var all []*running
+		for i := range 6 {
+			process, size := shop(t, d, nil), 3-i%2*2
+			all = append(all, start(t, func(ctx context.Context) error { return follow.ConsumeBatch(ctx, process, "mails", size, handle) }))
+		}
+		eventually(t, "the rows after the slow one were handled", func() bool { return len(effects(t, db, "mails")) >= 3 })
+		want := []int64{int64(orders[0].ID), int64(orders[2].ID), int64(orders[3].ID)}
+		if got := effects(t, db, "mails"); !slices.Equal(got, want) {
+			t.Errorf("the effects are %v, not %v", got, want)
+		}
+		for _, r := range all {
+			r.stop(t)
+		}
+	})
+}
+
 // A process that stands still in its handler would hold the lock of the cursor for hours. The test sets the limit lower
 // than Consume does; it keeps lower limits.
 func TestConsume_AProcessThatStandsStillIsCutOff(t *testing.T) {

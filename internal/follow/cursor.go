@@ -207,17 +207,28 @@ func ascii(text string) string {
 }
 
 // take is change for a process that wants to become the holder. It gives up if the row is locked, because then another
-// process works with it. The UPDATE is a transaction of its own, so a process that stands still keeps no lock.
+// process works with it. It looks before it sends the UPDATE, which waits: if the handler of the other process took longer
+// than the term and failed, a waiting UPDATE would make this process the holder before the other one has stored the
+// failure, so the row would come again without its pause, and a skipped row again and again. The UPDATE is a transaction of
+// its own, so a process that stands still keeps no lock.
 func (c *cursorRow) take(ctx context.Context, step consumer.Step) (changed bool, err error) {
 	s, err := c.statements(ctx)
 	if err != nil {
 		return false, err
 	}
-	if s.flavor != MySQL && s.flavor != MariaDB {
+	switch s.flavor {
+	case SQLite: // has no locks of rows
 		changed, err = c.change(ctx, c.db, step, "")
-	} else {
+	case Postgres:
+		if err = c.free(ctx, c.db, s); err == nil {
+			changed, err = c.change(ctx, c.db, step, "")
+		}
+	default:
 		err = c.db.Together(ctx, func(ctx context.Context, conn *sqldb.DB) error {
 			err := conn.ExecRaw(ctx, "SET @uid_wait = @@SESSION.innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = 1")
+			if err == nil {
+				err = c.free(ctx, conn, s)
+			}
 			if err == nil {
 				changed, err = c.change(ctx, conn, step, "")
 			}
@@ -228,6 +239,12 @@ func (c *cursorRow) take(ctx context.Context, step consumer.Step) (changed bool,
 		return false, nil
 	}
 	return changed && err == nil, err
+}
+
+// free returns an error if another transaction has locked the row.
+func (c *cursorRow) free(ctx context.Context, db *sqldb.DB, s *statements) error {
+	return db.Query(ctx, func(*sql.Rows) error { return nil },
+		"SELECT 1 FROM "+s.cursors()+c.where(s)+" FOR UPDATE NOWAIT", c.args()...)
 }
 
 // release lets another process become the holder at once.
