@@ -93,8 +93,8 @@ func consume[T any](ctx context.Context, db *gorm.DB, name string, size int, han
 			if !o.fromNow {
 				return int64(o.after), nil
 			}
-			settled, err := t.settled(ctx, db)
-			return max(int64(settled)-1, 0), err
+			begin, err := t.begin(ctx, db)
+			return max(begin-1, 0), err
 		},
 		Read: func(ctx context.Context, cursor engine.Cursor, limit int, in engine.FetchHooks) ([]*T, int64, error) {
 			r.in = in

@@ -315,6 +315,29 @@ func TestConsume_BeginsWhereItIsTold(t *testing.T) {
 	}
 }
 
+// Enable publishes no mark. While another process is the closer, a new consumer read the mark 0, so it began with the
+// oldest row.
+func TestConsume_FromNowPassesOldRowsOverWhileAnotherProcessAdvancesTheMark(t *testing.T) {
+	t.Parallel()
+	testkit.SkipIfShort(t, "it takes two seconds")
+	db := tickets(t, nil, 3)
+	testkit.Must(t, db.Exec("UPDATE UID_FOLLOW SET CLOSER = 'another', CLOSER_UNTIL = ?", time.Now().Add(2*time.Second).UnixMilli()).Error)
+	until(t, db, 1, func(ctx context.Context) error {
+		go func() {
+			for plugintest.Count(t, db, "UID_CURSOR") == 0 && ctx.Err() == nil {
+				time.Sleep(5 * time.Millisecond)
+			}
+			_ = issueLate(db) // until fails without it
+		}()
+		return follow.Consume(ctx, db, "mails", write("mails"), follow.FromNow())
+	})
+	var got []int64
+	testkit.Must(t, db.Raw("SELECT ticket - (SELECT MAX(id) FROM tickets) FROM effects").Scan(&got).Error)
+	if !slices.Equal(got, []int64{0}) {
+		t.Errorf("ids of handled rows, from that of the last row: %v", got)
+	}
+}
+
 func TestConsume_IntoAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	db, effects := tickets(t, uidtest.Sequential(), 2), testkit.SQLite{}.Open(t)

@@ -115,6 +115,14 @@ func (t *table) settled(ctx context.Context, db *gorm.DB) (uidplugin.ID, error) 
 	return uidplugin.ID(id), err
 }
 
+// begin returns an id above the rows that exist, for a follower that begins now.
+func (t *table) begin(ctx context.Context, db *gorm.DB) (int64, error) {
+	if t.core.Test != nil {
+		return t.highest(ctx, db)
+	}
+	return t.mark.Begin(ctx)
+}
+
 // Rows returns the rows of T whose ids are above after, in the order of their ids, each once, and misses none: first
 // those that exist, then new ones, until the context ends or the caller leaves the loop. [Enable] must have been called
 // for the model, by any process.

@@ -198,6 +198,29 @@ func (m *Mark) Advance(ctx context.Context) (int64, error) {
 	return state.Published, err
 }
 
+// Begin returns a published mark for a follower that begins now. The ids that are made after the call are not below it.
+// Begin waits for transactions that have inserted rows into the table. If another process is the closer, it waits until
+// that one has published such a mark, which may take several seconds, because an older mark would have old rows above it.
+func (m *Mark) Begin(ctx context.Context) (int64, error) {
+	for since := int64(0); ; {
+		state, err := m.visit(ctx, true)
+		if err != nil {
+			return 0, err
+		}
+		if since == 0 {
+			if since, err = MarkAt(m.layout, state.Now.Add(-state.Slack)); err != nil {
+				return 0, m.failed(err)
+			}
+		}
+		if state.Published >= since {
+			return state.Published, nil
+		}
+		if !sleep(ctx, 100*time.Millisecond) {
+			return 0, context.Cause(ctx)
+		}
+	}
+}
+
 // Published returns the published mark without advancing it. Rows that the same transaction reads afterwards are
 // complete below it.
 func (m *Mark) Published(ctx context.Context, tx gorm.ConnPool) (int64, error) {
