@@ -115,10 +115,12 @@ func (f Flavor) cursorsIn(ctx context.Context, db *sqldb.DB, t Table) (list []Cu
 	return list, err
 }
 
-// timeOf returns the time of a column with milliseconds; zero for 0.
+// timeOf returns the time of a column with milliseconds; zero for 0. It limits times to the years that JSON can have,
+// because somebody may have written any number.
 func timeOf(ms int64) (at time.Time) {
+	const year1, year9999 = -62_135_596_800_000, 253_402_300_799_999
 	if ms != 0 {
-		at = time.UnixMilli(ms).UTC()
+		at = time.UnixMilli(min(max(ms, year1), year9999)).UTC()
 	}
 	return at
 }

@@ -1,7 +1,9 @@
 package follow_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -58,6 +60,27 @@ func wantCursors(t *testing.T, e followed, want ...string) {
 	if got := cursorsOf(t, e); !slices.Equal(got, want) {
 		t.Errorf("the cursors are\n%s\ninstead of\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+}
+
+// One such time made the JSON of all consumers, and of all followed tables, fail.
+func TestListConsumers_AnyTimeFitsIntoJSON(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		e := enable(t, d)
+		put(t, e, follow.ConsumerKey{Consumer: "mails", Table: "events"}, 1)
+		for _, ms := range []int64{math.MaxInt64, math.MinInt64, 0} {
+			testkit.Must(t, e.db.Exec(e.quoted("UPDATE UID_CURSOR SET HOLDER_UNTIL = ?, RETRY_AT = ?, STUCK_SINCE = ?"), ms, ms, ms).Error)
+			testkit.Must(t, e.db.Exec(e.quoted("UPDATE UID_FOLLOW SET CLOSER_UNTIL = ?"), ms).Error)
+			list, err := follow.ListConsumers(t.Context(), e.conn)
+			testkit.Must(t, err)
+			if _, err := json.Marshal(list); err != nil {
+				t.Errorf("consumers with the time %d: %v", ms, err)
+			}
+			if _, err := json.Marshal(e.status(t)); err != nil {
+				t.Errorf("a followed table with the time %d: %v", ms, err)
+			}
+		}
+	})
 }
 
 func TestConsumers_AreListedAndChangedByTheirKey(t *testing.T) {

@@ -177,7 +177,7 @@ func (s *statements) status(ctx context.Context, db *sqldb.DB, into *Status) err
 		into.Table, into.Trigger = s.table.Name, TriggerInstalled
 		err := r.Scan(&into.Key, &into.Published, &slack, &installed, &found, &into.Closer, &until, &now)
 		into.Slack = time.Duration(slack) * time.Millisecond
-		into.Until, into.Now = time.UnixMilli(until), time.UnixMilli(now)
+		into.Until, into.Now = timeOf(until), timeOf(now)
 		switch {
 		case !found.Valid:
 			into.Trigger = TriggerGone
