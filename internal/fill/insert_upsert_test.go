@@ -19,8 +19,9 @@ var (
 
 const insertSlogan = "INSERT INTO `slogans` (`id`,`text`,`uses`) VALUES (?,?,?)"
 
-// On MySQL the key of one row comes from LAST_INSERT_ID, on PostgreSQL from RETURNING. A batch is read back only if rows
-// were left alone, on the connection of its transaction. Rows that exist under another key get no key in their structs.
+// On MySQL the key of one row comes from LAST_INSERT_ID, on PostgreSQL from RETURNING. A batch is read back on the
+// connection of its transaction: on MySQL always, because a trigger may hide a conflict, on PostgreSQL if rows were left
+// alone. Rows that exist under another key get no key in their structs.
 func TestUpsert_TakesKeysFromWhatTheDatabaseReports(t *testing.T) {
 	t.Parallel()
 
@@ -49,7 +50,7 @@ func TestUpsert_TakesKeysFromWhatTheDatabaseReports(t *testing.T) {
 		{"MySQL, nothing, conflict", mysql, doNothing, nothing, sqlmock.NewResult(5, 0), 0, nil, []int64{5}},
 		{"MySQL, update, no conflict", mysql, doUpdate, update, sqlmock.NewResult(0, 1), 0, nil, []int64{first}},
 		{"MySQL, update, conflict", mysql, doUpdate, update, sqlmock.NewResult(5, 2), 0, nil, []int64{5}},
-		{"MySQL, batch, no conflict", mysql, doNothing, batch, sqlmock.NewResult(0, 2), 0, nil, []int64{first, second}},
+		{"MySQL, batch, no conflict", mysql, doNothing, batch, sqlmock.NewResult(0, 2), 0, []int64{first, second}, []int64{first, second}},
 		{"MySQL, batch, conflict of the first", mysql, doNothing, batch, sqlmock.NewResult(1, 1), 0, []int64{second}, []int64{0, second}},
 		{"MySQL, batch, conflict of both", mysql, doNothing, batch, sqlmock.NewResult(1, 0), 0, []int64{}, []int64{0, 0}},
 		{"PostgreSQL, update, no conflict", postgres, doUpdate, returning, nil, first, nil, []int64{first}},

@@ -67,13 +67,15 @@ func (t *Tracker) reconcile(db *gorm.DB, rows []sentRow, sent sql.Result) error 
 			return nil // the INSERT was not sent
 		}
 		id, err := sent.LastInsertId()
-		// Without a conflict it is 0, or on an AUTO_INCREMENT column the last sent id. A trigger makes it so, too: then
-		// the number of rows tells of a conflict, because an update counts as 2 if it changes the row, and else as 0.
+		// Without a conflict it is 0, or on an AUTO_INCREMENT column the last sent id. A trigger for updates makes it so,
+		// too. Then the number of rows tells of a conflict in a single row: an update counts as 2 if it changes the row, and
+		// else as 0. In a batch the sum may be that of new rows.
 		tells := id != 0 && !slices.ContainsFunc(t.fields, func(f *model.Field) bool { return t.has(f, id) })
-		if err != nil || !tells && db.RowsAffected == int64(len(rows)) {
+		key, single := t.key(stmt.Schema), len(rows) == 1
+		if err != nil || !tells && db.RowsAffected == int64(len(rows)) && (single || key == nil) {
 			return err
 		}
-		if key := t.key(stmt.Schema); tells && key != nil && len(rows) == 1 && id != conflictSentinel {
+		if tells && key != nil && single && id != conflictSentinel {
 			if err := rows[0].Set(stmt.Context, key, id); err != nil || len(t.fields) == 1 {
 				return err
 			}
