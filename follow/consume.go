@@ -87,7 +87,7 @@ func consume[T any](ctx context.Context, db *gorm.DB, name string, size int, han
 	}
 	r := newReader[T](t, db, o.locked)
 	s := engine.ConsumerSettings[*T]{
-		Key: engine.ConsumerKey{Consumer: name, Table: t.Name}, Size: size, Cursors: t.db, Effects: db, Log: t.core.Log,
+		Key: engine.ConsumerKey{Consumer: name, Table: t.Name}, Host: t.core.DetectHost(), Size: size, Cursors: t.db, Effects: db, Log: t.core.Log,
 		Limit: max(chunk, size), ID: r.id, IsOwn: r.isOwn, Rewind: o.rewind, Poll: t.core.Test != nil, Handle: handle,
 		Start: func(ctx context.Context) (int64, error) {
 			if !o.fromNow {

@@ -388,26 +388,34 @@ func TestConsume_KeepsTheErrorWhileProcessesTakeTurns(t *testing.T) {
 	checkEffects(t, db)
 }
 
-// The log names a process that works instead of another one which was killed, but not one that begins.
+// The log tells in which process a consumer works, and whether another one was killed. During a clean hand-over nothing
+// is wrong.
 func TestConsume_LogsThatItTakesOver(t *testing.T) {
 	t.Parallel()
-	const line = "a consumer works in this process now"
+	const killed = "because another one was killed or stands still"
 	var log testkit.Log
 	db := testkit.SQLite{}.Open(t)
 	plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithLogger(log.Logger()))
 	prepare(t, db, 1)
-	until(t, db, 1, func(ctx context.Context) error { return follow.Consume(ctx, db, "mails", write("mails")) })
-	if lines := log.Lines(line); len(lines) > 0 {
+	for range 2 {
+		until(t, db, 1, func(ctx context.Context) error { return follow.Consume(ctx, db, "mails", write("mails")) })
+	}
+	if lines := log.Lines(killed); len(lines) > 0 {
 		t.Error(lines)
 	}
-	testkit.Must(t, db.Exec("UPDATE UID_CURSOR SET HOLDER = 'killed', HOLDER_UNTIL = ?", time.Now().UnixMilli()).Error)
+	testkit.Must(t, db.Exec("UPDATE UID_CURSOR SET HOLDER = 'web-7/pid-9/KQ', HOLDER_UNTIL = ?", time.Now().UnixMilli()).Error)
 	issue(t, db, 1)
 	until(t, db, 2, func(ctx context.Context) error { return follow.Consume(ctx, db, "mails", write("mails")) })
-	log.SaysOnce(t, line)
+	log.SaysOnce(t, killed)
+	log.SaysOnce(t, "holder=web-7/pid-9\n")
+	if lines := log.Lines("a consumer works in this process now"); len(lines) < 2 {
+		t.Error(lines)
+	}
 }
 
-// A consumer that begins anew, or that an operator has paused, looks as if it had lost its rows or stood still.
-func TestConsume_LogsThatItBeginsAndThatItIsPaused(t *testing.T) {
+// A consumer that begins anew, or that an operator has paused or set, looks as if it had lost its rows or stood still.
+// After a pause no process was killed.
+func TestConsume_LogsThatItBeginsAndWhatAnOperatorDoes(t *testing.T) {
 	t.Parallel()
 	var log testkit.Log
 	db := testkit.SQLite{}.Open(t)
@@ -417,18 +425,50 @@ func TestConsume_LogsThatItBeginsAndThatItIsPaused(t *testing.T) {
 		until(t, db, 1, func(ctx context.Context) error { return follow.Consume(ctx, db, "mails", write("mails")) })
 	}
 	log.SaysOnce(t, "a consumer has no cursor yet, so it begins with the rows after this id")
-	issue(t, db, 1)
-	testkit.Must(t, db.Exec("UPDATE UID_CURSOR SET PAUSED = 1").Error)
+	operate := func() error {
+		conn, err := sqldb.Open(db, time.Minute)
+		for _, paused := range []bool{true, false} {
+			err = errors.Join(err, engine.PauseConsumer(t.Context(), conn, engine.ConsumerKey{Consumer: "mails", Table: "tickets"}, paused))
+			testkit.Eventually(t, "the line", time.Minute, func() bool { return len(log.Lines(fmt.Sprintf("paused=%t", paused))) > 0 })
+		}
+		testkit.Eventually(t, "it works", time.Minute, func() bool { return consumerOf(db).Works })
+		return errors.Join(err, reset(t.Context(), db, 0))
+	}
+	operated := make(chan error, 1)
 	until(t, db, 2, func(ctx context.Context) error {
 		go func() {
-			testkit.Eventually(t, "the line", time.Minute, func() bool { return len(log.Lines("paused=true")) > 0 })
-			db.Exec("UPDATE UID_CURSOR SET PAUSED = 0")
+			testkit.Eventually(t, "it works", time.Minute, func() bool { return consumerOf(db).Works })
+			operated <- operate()
 		}()
 		return follow.Consume(ctx, db, "mails", write("mails"))
 	})
-	for _, line := range []string{"paused=true", "paused=false"} {
+	testkit.Must(t, <-operated)
+	for _, line := range []string{"paused=true", "paused=false", "the cursor of a consumer was set by an operator"} {
 		log.SaysOnce(t, line)
 	}
+	if lines := log.Lines("was killed"); len(lines) > 0 {
+		t.Error(lines)
+	}
+}
+
+// A handler that fails is logged at each try, so its success is logged, too.
+func TestConsume_LogsThatARowWhichFailedIsHandled(t *testing.T) {
+	t.Parallel()
+	var log testkit.Log
+	db := testkit.SQLite{}.Open(t)
+	plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithLogger(log.Logger()))
+	prepare(t, db, 2)
+	calls := 0
+	until(t, db, 2, func(ctx context.Context) error {
+		return follow.Consume(ctx, db, "mails", func(tx *gorm.DB, row *ticket) error {
+			if calls++; calls == 1 {
+				return errors.New("no route")
+			}
+			return write("mails")(tx, row)
+		})
+	})
+	log.SaysOnce(t, "a consumer goes on")
+	log.SaysOnce(t, "tries=2")
 }
 
 // The consumer waits for uid tables rename, which gives it the cursor. Then it works, also if no row comes.

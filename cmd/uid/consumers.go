@@ -19,7 +19,8 @@ func (a *app) consumersCommand() *cobra.Command {
 		Short: "List consumers of followed tables, and what they fail at",
 		Long: `consumers lists the consumers of follow.Consume, from the table UID_CURSOR. LAST ID is the cursor: all rows up to
 it are handled. ROWS counts those above it, up to 10000, also those that do not match the consumer's conditions, and
-BEHIND is the age of the oldest of them. HOLDER is the process that works. STATE is
+BEHIND is the age of the oldest of them. HOLDER is where the process that works runs, by its host
+and port as in "uid slots". STATE is
 
   running   a process works
   stopped   none does

@@ -50,6 +50,9 @@ var ofFollowed = []sickness{
 	{code: admin.CodeConsumerStopped, spoil: followThen(90*time.Second, "INSERT INTO orders (id, text) VALUES (%d, 'old')",
 		insertCursor+` ('mails', '', 'orders', 5, '', 0, 0, '')`),
 		words: []string{"no process runs the consumer mails, and rows of orders wait for it: 2, the oldest for 1m3", "uid follow consumers remove mails --table orders"}},
+	{code: admin.CodeConsumerPaused, spoil: followThen(90*time.Second, "INSERT INTO orders (id, text) VALUES (%d, 'old')",
+		insertCursor+` ('mails', '', 'orders', 5, '', 0, 0, ''), ('bills', '', 'orders', 9000000000000000000, '', 0, 0, '')`, `UPDATE "UID_CURSOR" SET "PAUSED" = 1`),
+		words: []string{"the consumer mails is paused, and rows of orders wait for it: 2, the oldest for 1m3", "uid follow consumers resume mails --table orders"}},
 }
 
 const insertCursor = `INSERT INTO "UID_CURSOR" ("CONSUMER", "SPACE", "TABLE_NAME", "LAST_ID", "HOLDER", "STUCK_ID", "STUCK_SINCE", "ERROR") VALUES`

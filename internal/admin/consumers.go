@@ -27,7 +27,7 @@ type Consumer struct {
 	Rows       int64        `json:"rows_behind"` // rows above it, but no more than 10,001; -1 if unknown
 	Behind     int64        `json:"behind_ms"`   // age of the oldest of them; 0 if there is none
 	State      string       `json:"state"`       // running, stopped, paused or stuck
-	Holder     string       `json:"holder"`      // name of the process that works; empty if none does
+	Holder     string       `json:"holder"`      // host and port of the process that works; empty if none does
 	Attempts   int64        `json:"attempts"`    // of the row in hand
 	RetryAt    time.Time    `json:"retry_at,omitzero"`
 	StuckID    uidplugin.ID `json:"stuck_id,omitzero"` // the row that fails; 0 if none does
@@ -115,7 +115,7 @@ func consumersOf(database string, layout generator.Layout, found []follow.Cursor
 			c.Behind = max(s.Now.Sub(p.Time), 0).Milliseconds()
 		}
 		if s.Held() {
-			c.State, c.Holder = ConsumerRunning, s.Holder
+			c.State, c.Holder = ConsumerRunning, follow.HolderHost(s.Holder)
 		}
 		if c.StuckID != 0 {
 			c.State = ConsumerStuck
@@ -132,7 +132,7 @@ func consumersOf(database string, layout generator.Layout, found []follow.Cursor
 	return list
 }
 
-// findings returns what is wrong with a consumer that nobody has paused.
+// findings returns what is wrong with a consumer.
 func (c Consumer) findings() (list []Finding) {
 	command := fmt.Sprintf("%s --table %s", c.Name, c.TableName())
 	behind := time.Duration(c.Behind) * time.Millisecond
@@ -148,6 +148,11 @@ func (c Consumer) findings() (list []Finding) {
 			Text: fmt.Sprintf("no process runs the consumer %s, and rows of %s wait for it: %s, the oldest for %v",
 				c.Name, c.TableName(), c.RowsBehind(), behind.Round(time.Second)),
 			Advice: fmt.Sprintf("Start it, or look for its errors. If nobody needs it, run \"uid follow consumers remove %s\".", command)}}
+	case c.State == ConsumerPaused && behind > standstillAfter:
+		return []Finding{{Code: CodeConsumerPaused,
+			Text: fmt.Sprintf("the consumer %s is paused, and rows of %s wait for it: %s, the oldest for %v",
+				c.Name, c.TableName(), c.RowsBehind(), behind.Round(time.Second)),
+			Advice: fmt.Sprintf("When it may go on, run \"uid follow consumers resume %s\".", command)}}
 	}
 	return nil
 }

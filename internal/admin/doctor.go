@@ -45,6 +45,7 @@ const (
 	CodeFollowRefused     = "follow-refused"   // wing: follow
 	CodeConsumerStuck     = "consumer-stuck"   // wing: follow
 	CodeConsumerStopped   = "consumer-stopped" // wing: follow
+	CodeConsumerPaused    = "consumer-paused"  // wing: follow
 )
 
 // Codes lists the codes of findings.
@@ -54,7 +55,7 @@ var Codes = []string{
 	CodeWorkerIDs, CodeRegionShared, CodeSlotUnheld, CodeSessionDeleted, CodeNodeForeign, CodeNodeOutside, CodeNodeByHand,
 	CodeNodeLayout, CodeNodeSlot,
 	CodeFollowTrigger, CodeFollowBroken, CodeFollowStopped, CodeFollowAhead, CodeFollowRefused, // wing: follow
-	CodeConsumerStuck, CodeConsumerStopped, // wing: follow
+	CodeConsumerStuck, CodeConsumerStopped, CodeConsumerPaused, // wing: follow
 }
 
 // An Undone is a check that could not run.

@@ -260,7 +260,7 @@ func (f Followed) findings() (list []Finding) {
 	case !f.Closing:
 		last := "no process has closed since " + Time(f.Until)
 		if f.Until.IsZero() {
-			last = "the last follower has ended, and no other one has begun"
+			last = "no process follows it now"
 		}
 		list = append(list, Finding{Code: CodeFollowStopped, Text: text + last,
 			Advice: `Start a follower, or look for its errors. If "uid follow consumers" lists a paused consumer of it, run "uid ` +

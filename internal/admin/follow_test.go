@@ -35,7 +35,7 @@ func TestFollowed_FindsWhoStopsTheMark(t *testing.T) {
 	}{
 		"nobody closes": {late, CodeFollowStopped, []string{"events is 2m0s behind", "no process has closed since 2026-11-22 11:02:00.000"}},
 		"the turn was given back": {with(func(f *Followed) { f.Until = time.Time{} }), CodeFollowStopped,
-			[]string{"events is 2m0s behind", "the last follower has ended, and no other one has begun", "Start a follower", "uid follow consumers resume"}},
+			[]string{"events is 2m0s behind", "no process follows it now", "Start a follower", "uid follow consumers resume"}},
 		"an old transaction": {closing(old), CodeFollowStopped,
 			[]string{"waits for session 7 of shop at 10.0.0.1, Sleep, a transaction since 2026-11-22 12:00:30.000", "should be short"}},
 		"several":              {closing(old, old, old), CodeFollowStopped, []string{"12:00:30.000 and 2 more"}},

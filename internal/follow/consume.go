@@ -2,7 +2,6 @@ package follow
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +11,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/follow/consumer"
 	"github.com/uidplugin/uidplugin/internal/logqueue"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
@@ -26,6 +26,7 @@ var (
 // A ConsumerSettings describes a consumer of rows of the type T, which is a pointer.
 type ConsumerSettings[T any] struct {
 	Key        ConsumerKey
+	Host       workernode.Host // of this process
 	Size       int
 	Conditions string                                    // a hash of the conditions that rows must meet
 	Cursors    *sqldb.DB                                 // sends the statements about the cursor
@@ -50,7 +51,7 @@ type ConsumerSettings[T any] struct {
 func Consume[T any](ctx context.Context, h *Followed, m *Mark, s ConsumerSettings[T]) error {
 	log := logqueue.New(nil).Logger(s.Log)
 	c := &consuming[T]{ConsumerSettings: s, mark: m, log: log.With("consumer", s.Key.Consumer, "table", s.Key.TableName()),
-		process: consumer.Process{Me: rand.Text(), Size: s.Size}, failing: map[string]error{},
+		process: consumer.Process{Me: processName(s.Host), Size: s.Size}, failing: map[string]error{},
 		state: &consumerState{state: ConsumerState{ConsumerKey: s.Key}}}
 	c.row = cursorRow{db: s.Cursors.Silent(), key: s.Key, conditions: s.Conditions}
 	h.consumers.Store(c.state, nil)
@@ -196,6 +197,9 @@ func (c *consuming[T]) read(ctx context.Context) error {
 	if found && row.Paused != before.Paused {
 		c.log.Info("uidplugin: a consumer was paused or resumed by an operator", "paused", row.Paused)
 	}
+	if before.Now != 0 && row.Holder == before.Holder && row.Until == before.Until && row.Last != before.Last {
+		c.log.Info("uidplugin: the cursor of a consumer was set by an operator", "from", before.Last, "to", row.Last)
+	}
 	another := row.Holder != "" && !c.process.IsOwn(row.Holder)
 	if row.Paused || another && row.Holder == before.Holder && row.Until != before.Until {
 		clear(c.failing) // what fails now is up to the other process, which has extended its term
@@ -242,8 +246,11 @@ func (c *consuming[T]) take(ctx context.Context, step consumer.Step) (err error)
 	if was := c.process.Row().Conditions; was != "" && was != c.Conditions {
 		c.log.Warn("uidplugin: the conditions of a consumer have changed; rows that it has passed over do not come again")
 	}
-	if before := c.process.Row().Holder; before != "" && !c.process.IsOwn(before) {
-		c.log.Info("uidplugin: a consumer works in this process now, because another one was killed or stands still")
+	switch before := c.process.Row().Holder; {
+	case before == "":
+		c.log.Info("uidplugin: a consumer works in this process now")
+	case !c.process.IsOwn(before):
+		c.log.Info("uidplugin: a consumer works in this process now, because another one was killed or stands still", "holder", HolderHost(before))
 	}
 	c.process.Wrote(step, true)
 	c.state.set(func(s *ConsumerState) { s.Holds = true })

@@ -158,10 +158,11 @@ func ResetConsumer(ctx context.Context, db *sqldb.DB, k ConsumerKey, to int64) e
 		", MARK = 0, ATTEMPTS = 0, RETRY_AT = 0, STUCK_ID = 0, STUCK_SINCE = 0, ERROR = ''")
 }
 
-// PauseConsumer makes a consumer stand still, or go on.
+// PauseConsumer makes a consumer stand still, or go on. A paused consumer has no holder, so that a process that goes on
+// later does not take the former one for dead.
 func PauseConsumer(ctx context.Context, db *sqldb.DB, k ConsumerKey, paused bool) error {
-	value := map[bool]string{false: "0", true: "1"}[paused]
-	return change(ctx, db, k, "PAUSED = "+value)
+	set := map[bool]string{false: "PAUSED = 0", true: "PAUSED = 1, HOLDER = ''"}[paused]
+	return change(ctx, db, k, set)
 }
 
 // RemoveConsumer removes a cursor. Processes that run the consumer get an error.

@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/uidplugin/uidplugin/internal/follow/consumer"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/workernode"
 )
 
 // A cursorRow sends the statements about a consumer's row of UID_CURSOR.
@@ -194,6 +196,22 @@ func (s *statements) settings(step consumer.Step) string {
 // idleLimit limits the time between two statements of a transaction that has locked the cursor. The server ends the
 // transaction then, because a process that stands still must not keep the lock.
 const idleLimit = 30 * time.Second
+
+// processName returns a name for HOLDER, which has 64 characters: where the process runs, and a text that no other
+// process has. A plus is left out, because package consumer adds it.
+func processName(h workernode.Host) string {
+	const most = 40
+	where := strings.ReplaceAll(ascii(h.Name+"/"+h.Port), "+", "-")
+	return where[max(len(where)-most, 0):] + "/" + rand.Text()[:16]
+}
+
+// HolderHost returns where a holder runs: its host name and port, of which the last 40 characters are kept.
+func HolderHost(name string) string {
+	if i := strings.LastIndexByte(name, '/'); i >= 0 {
+		return name[:i]
+	}
+	return name
+}
 
 // ascii makes a text fit into the column ERROR: at most 255 characters of ASCII.
 func ascii(text string) string {

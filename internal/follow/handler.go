@@ -205,6 +205,9 @@ func (c *consuming[T]) count(step consumer.Step, a attempt) {
 	})
 	if outcome == consumer.Committed {
 		c.nothingFails()
+		if tries > 1 {
+			c.log.Info("uidplugin: a consumer goes on", "after", steps[consumer.Handle], "id", id, "tries", tries)
+		}
 	}
 	switch {
 	case step.Rows > 1: // if they have failed, each row comes again alone, and is logged then

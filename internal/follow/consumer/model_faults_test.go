@@ -84,7 +84,7 @@ func (w *world) operate(s modelState) {
 	forward.DB.Row.Last = max(5, s.DB.Row.Last)
 	w.add(forward)
 	paused := s
-	paused.DB.Row.Paused = true
+	paused.DB.Row.Paused, paused.DB.Row.Holder = true, ""
 	w.add(paused)
 	if w.faults == 0 { // otherwise a process that begins later may insert it
 		s.DB.Exists, s.DB.Row, s.Removed = false, Row{}, true
