@@ -283,6 +283,29 @@ func TestConsume_RefusesBadOptions(t *testing.T) {
 	}
 }
 
+// Another follower of the process has found the table before it was enabled, and looks again only after a second.
+func TestConsume_BeginsRightAfterEnableNextToAnotherFollower(t *testing.T) {
+	t.Parallel()
+	db := testkit.SQLite{}.Open(t)
+	plugintest.Use(t, db, uidplugin.WithWorkerID(1))
+	testkit.Must(t, db.AutoMigrate(&ticket{}, &effect{}))
+	ctx, cancel := context.WithCancel(t.Context())
+	failed, ended := make(chan error, 10), make(chan bool)
+	go func() {
+		defer close(ended)
+		for _, err := range follow.Rows[ticket](ctx, db, 0) {
+			if err != nil && ctx.Err() == nil {
+				failed <- err
+			}
+		}
+	}()
+	testkit.IsError(t, <-failed, follow.ErrNotEnabled)
+	prepare(t, db, 1)
+	until(t, db, 1, func(ctx context.Context) error { return follow.Consume(ctx, db, "mails", write("mails")) })
+	cancel()
+	<-ended
+}
+
 func TestConsume_BeginsWhereItIsTold(t *testing.T) {
 	t.Parallel()
 	db := tickets(t, uidtest.Sequential(), 3)

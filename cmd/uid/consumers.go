@@ -19,8 +19,7 @@ func (a *app) consumersCommand() *cobra.Command {
 		Short: "List consumers of followed tables, and what they fail at",
 		Long: `consumers lists the consumers of follow.Consume, from the table UID_CURSOR. LAST ID is the cursor: all rows up to
 it are handled. ROWS counts those above it, up to 10000, also those that do not match the consumer's conditions, and
-BEHIND is the age of the oldest of them. HOLDER is where the process that works runs, by its host
-and port as in "uid slots". STATE is
+BEHIND is the age of the oldest of them. HOLDER has the host and port of the process that works, as "uid slots". STATE is
 
   running   a process works
   stopped   none does
@@ -77,7 +76,8 @@ func (a *app) consumersResetCommand() *cobra.Command {
 		Use:   "reset NAME --to ID|TIME|beginning|now",
 		Short: "Set the cursor of a consumer back or forward",
 		Long: `reset sets the cursor of a consumer. With an id, the rows above it come next. With a time, such as 2026-11-22
-or 2h for two hours ago, the rows whose ids were made from then on; with "now" only new rows, and with "beginning" all.
+or 2h for two hours ago, the rows whose ids were made from then on; with "beginning" all rows, and with "now" those whose
+ids are made from now on, so a row that is being inserted may be passed over.
 
 Back: the rows come again, and their effects happen again. Forward: the rows between are passed over. A row that has
 failed is tried at once. Processes may run meanwhile: the row in hand is finished first, or given up.`,

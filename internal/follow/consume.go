@@ -79,6 +79,7 @@ type consuming[T any] struct {
 	rows     []T       // the last fetch; those in hand are at its end
 	leave    func()    // ends following the mark; nil if this consumer does not follow it
 	news     *news     // of the mark, as it was before the present step
+	joined   *news     // of the mark, when this consumer began to follow it; an error in it may be out of date
 	looked   *news     // of the mark, as it was before the last fetch; nil until the first one since this process works
 	losses   int       // how many entries of news.recovered are in lowest
 	lowest   int64     // the database of the table has gone back to this mark since rows were fetched; math.MaxInt64 if not
@@ -96,7 +97,7 @@ func (c *consuming[T]) now() int64 {
 func (c *consuming[T]) next(ctx context.Context) error {
 	if c.process.Holds() && c.leave == nil && !c.Poll {
 		c.leave = c.mark.follow()
-		c.looked = nil
+		c.looked, c.joined = nil, c.mark.news()
 	}
 	if c.leave != nil {
 		if c.news = c.mark.news(); c.news.err == nil {
@@ -280,8 +281,10 @@ func (c *consuming[T]) wait(ctx context.Context, at int64) error {
 		return nil
 	}
 	n := c.news
-	if err := c.noteMark(n.err); err != nil {
-		return err
+	if n != c.joined {
+		if err := c.noteMark(n.err); err != nil {
+			return err
+		}
 	}
 	if len(c.process.IDs()) > 0 { // a row has failed, and comes again at this time
 		c.sleep(ctx, at)
