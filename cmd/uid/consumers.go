@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 
 func (a *app) consumersCommand() *cobra.Command {
 	c := a.tableSubcommand(prepares, &cobra.Command{
-		Use:   "consumers",
+		Use:   "consumers [list]",
 		Short: "List consumers of followed tables, and what they fail at",
 		Long: `consumers lists the consumers of follow.Consume, from the table UID_CURSOR. LAST ID is the cursor: all rows up to
 it are handled. ROWS counts those above it, up to 10000, also those that do not match the consumer's conditions, and
@@ -29,11 +30,16 @@ BEHIND is the age of the oldest of them. HOLDER has the host and port of the pro
 The table of a consumer may be in another database than its cursor. Then its rows are not counted.
 
 The exit code is 1 if a row has failed for more than a minute, or if rows have waited for more than a minute and no
-process works.`,
+process works, or the consumer is paused.`,
 		Example: `  uid follow consumers
   uid follow consumers reset mails --table orders --to 2026-11-22
   uid follow consumers pause mails`,
-		Args: onlyCommands,
+		Args: func(c *cobra.Command, args []string) error {
+			if slices.Equal(args, []string{"list"}) {
+				return nil
+			}
+			return onlyCommands(c, args)
+		},
 	}, func(ctx context.Context, d *database, _ []string) error {
 		list, err := d.Consumers(ctx)
 		if err != nil {

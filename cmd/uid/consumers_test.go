@@ -39,7 +39,8 @@ func TestConsumers_AreListedResetPausedAndRemoved(t *testing.T) {
 		db := d.Open(t, nil)
 		ids := shop(t, db, "web-1", "first", "second")
 		r := runner{t: t, dsn: dsn(d)}
-		r.run("follow", "consumers").want(t, exitOK, "CONSUMER  TABLE")
+		r.run("follow", "consumers", "list").want(t, exitOK, "CONSUMER  TABLE")
+		r.run("follow", "consumers", "lists").want(t, exitFailed, "lists")
 		r.run("follow", "consumers", "reset", "mails", "--to", "now", "--yes").want(t, exitFailed, "mails: there is no such consumer", "uid follow consumers")
 		followThen(0, insertCursor+` ('mails', '', 'orders', 0, '', 0, 0, ''), ('bills', '', 'orders', 0, 'web-1', 7, 1767225600000, 'no route'), `+
 			`('bills', 'shop', 'invoices', 5, '', 0, 0, '')`, `UPDATE "UID_CURSOR" SET "HOLDER_UNTIL" = 4102444800000 WHERE "HOLDER" <> ''`)(t, db)

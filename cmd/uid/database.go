@@ -149,7 +149,7 @@ func (a *app) openOthers(ctx context.Context, d *database, named []string, use u
 
 // errURL reports an unreadable URL. It hides the parser's reason, which may contain a part of the password.
 var errURL = errors.New("the URL of the database cannot be parsed; escape special characters of the password, such " +
-	"as @ as %40")
+	"as @ as %40; a data source name of the driver, user:password@tcp(host:3306)/database, has no mysql:// before it")
 
 // tableSubcommand adds what the commands have in common: the databases, and f.
 func (a *app) tableSubcommand(

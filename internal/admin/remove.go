@@ -166,8 +166,8 @@ func (d *DB) held(ctx context.Context) (held, err error) {
 	if len(holders) > 3 {
 		more = fmt.Sprintf(" and %d more", len(holders)-3)
 	}
-	return fmt.Errorf("processes with the plugin run: %s%s; end them first. One that was killed counts for a minute, "+
-		`on SQLite for 11; "uid slots" lists all`, strings.Join(holders[:min(len(holders), 3)], ", "), more), nil
+	return fmt.Errorf("processes with the plugin run: %s%s; end them first. One that was killed counts for 70 seconds, "+
+		`on SQLite for 11 minutes; "uid slots" lists all`, strings.Join(holders[:min(len(holders), 3)], ", "), more), nil
 }
 
 // functionsOf are queries for the view and the functions of migrations.CreateFunctions in a schema: their kind, name
