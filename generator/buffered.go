@@ -32,8 +32,8 @@ const (
 // brackets.
 type BufferedConfig struct {
 	// Source makes or fetches the next ids: a run of at least one, all larger than the ids of all runs before. want is
-	// how many the buffer has room for; Source may return fewer, or more. One goroutine at a time calls it, never that
-	// of a caller. ctx ends with Close. Required. [its BufferedUidProvider]
+	// how many the buffer has room for; Source may return fewer, or more. One goroutine at a time calls it, never a
+	// caller's own. ctx ends with Close. Required. [its BufferedUidProvider]
 	//
 	// The callers that wait for ids get its error. Later callers begin another attempt, after a pause that grows from
 	// 10 ms to a second. A panic is an error.
@@ -47,13 +47,13 @@ type BufferedConfig struct {
 	// it paddingFactor.
 	RefillBelow int
 
-	// Every is how often the buffer is filled up on a schedule. Use it if ids should not get old in a buffer that is
-	// full enough. 0 means never. [scheduleInterval]
+	// Every is how often the buffer is filled up, even if RefillBelow does not require it, so that a burst of calls
+	// finds a full buffer. 0 means never. [scheduleInterval]
 	Every time.Duration
 
 	// Empty is called for a caller that finds no id, with try 1, 2 and so on. It may wait as long as ctx lasts. After
-	// nil the caller looks again, at once; an error, such as [ErrEmpty], is the caller's. Without Empty the caller
-	// waits until there are ids, or Source fails. [rejectedTakeBufferHandler, which could not try again]
+	// nil the caller looks again, at once; an error, such as [ErrEmpty], is returned to the caller. Without Empty the
+	// caller waits until there are ids, or Source fails. [rejectedTakeBufferHandler, which could not try again]
 	Empty func(ctx context.Context, try int) error
 }
 
@@ -300,7 +300,7 @@ func (g *Buffered) fill() {
 			}
 		}
 		g.mu.Lock()
-		// A caller that finds too few ids from now on starts another goroutine.
+		// From now on, a caller that finds too few ids starts another goroutine.
 		again := g.waiting > 0 && g.ring.Len() == 0
 		if g.closed.Load() || !again {
 			g.refilling.Store(false)

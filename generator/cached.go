@@ -29,8 +29,8 @@ type CachedConfig struct {
 	// of the beginning of the lease if that is later. It is also called when the lease should be renewed, unless that
 	// lasts up to the last tick of the layout:
 	//
-	//   - more than half of the ids are used up that the lease has from the present on, or from its beginning if that
-	//     is later
+	//   - of the ids that the lease has from the present on, or from its beginning if that is later, more than half are
+	//     used up
 	//   - the end of the lease has passed
 	//   - a caller wants more ids than are left
 	//
@@ -110,7 +110,7 @@ func NewCached(c CachedConfig) (*Cached, error) {
 	}
 	s := scale{layout: &g.layout}
 	next := s.start(c.Lease.From)
-	// Closed: the first caller opens one.
+	// This window is closed, and the first caller opens another.
 	g.window.Store(newWindow(newMapping(c.Layout, c.Lease.WorkerID), next, c.Lease.Until))
 	g.anchor = min(s.at(now)+s.count(g.borrow), s.top())
 	return g, nil

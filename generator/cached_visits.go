@@ -1,6 +1,6 @@
 package generator
 
-// How the window of a Cached is opened and closed, and visited by the clock.
+// This file opens and closes the window of a Cached, and has the visits of the Clock.
 
 // openWindow opens a window from the next position of w, which is closed, up to limit.
 func (g *Cached) openWindow(w *window, limit uint64) {
@@ -48,7 +48,7 @@ func (g *Cached) account() {
 // over because the clock moved on do not. After Close nothing is missing. It never goes back, and never waits.
 //
 // Made may count a few ids too many. A call that finds its window used up, or just closed, takes its ids from the next
-// one. Those that it claimed in vain may count, too.
+// one. The ids that it claimed in vain may count, too.
 func (g *Cached) Made() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -64,7 +64,7 @@ func (g *Cached) visit() bool {
 	}
 	low := false
 	g.idle++
-	if g.open { // else callers are served without a window, or none comes
+	if g.open { // otherwise callers take the slow path, or there are none
 		w, now := g.window.Load(), g.clock.now()
 		s, end := g.scale(w), g.end(w)
 		at := s.at(now)

@@ -20,7 +20,7 @@ type input struct {
 	limit uint64 // the first that must not be handed out now: of the borrowing limit or the lease
 	end   uint64 // the first that the lease does not allow
 
-	noWait        bool // the generator refuses instead of waiting for the clock, and a Fill as a whole
+	noWait        bool // the generator refuses instead of waiting for the clock, and refuses a Fill as a whole
 	mayWait       bool // the caller may wait for a lease, and one may come
 	leaseWaitLeft bool // a newer lease is worth a wait
 }

@@ -67,7 +67,7 @@ func (g *Paired) Health() error {
 }
 
 // Health returns [ErrClosed] after Close, and the error of the last call of Source if that failed and the buffer has no
-// id. Then it starts another call, because no caller may come who does. It never waits.
+// id. In that case it starts another call of Source, because perhaps no caller comes that would. It never waits.
 func (g *Buffered) Health() error {
 	if g.closed.Load() {
 		return ErrClosed

@@ -102,8 +102,8 @@ func (l Layout) Validate() error {
 	return nil
 }
 
-// ValidAt returns an error wrapping [ErrLayout] if l is not valid. It also does if no id may be stamped with now,
-// because now is before the epoch or after the end of the layout.
+// ValidAt returns an error wrapping [ErrLayout] if l is not valid, or if no id may be stamped with now, because now is
+// before the epoch or after the end of the layout.
 func (l Layout) ValidAt(now time.Time) error {
 	if err := l.Validate(); err != nil {
 		return err
@@ -128,8 +128,8 @@ func (l Layout) MaxWorkerID() int64 { return 1<<l.WorkerBits - 1 }
 // MaxFixedWorkerID returns the largest worker id that processes may be given by hand next to a registry, which begins
 // above it: 1,024, or a sixteenth of the worker ids if that is less.
 func (l Layout) MaxFixedWorkerID() int64 {
-	// It is 1,024 and not 1,023 because floating point numbers round ids of the default layout to worker ids that are
-	// multiples of 16. So ids of the first worker ids of a registry round to one that it never gives out.
+	// It is 1,024 and not 1,023, because a float rounds ids of the default layout to worker ids that are multiples of 8
+	// or of a higher power of two. So ids of a registry's first worker ids round to 1,024, which it never gives out.
 	return min(1024, l.MaxWorkerID()/16)
 }
 
@@ -141,8 +141,8 @@ func (l Layout) MaxSequence() int64 { return 1<<l.SequenceBits - 1 }
 func (l Layout) MaxTick() int64 { return 1<<l.TimeBits - 1 }
 
 // String returns the layout in one line, such as "1-41-18-4/1ms@1514764800": the widths of sign, time, worker id and
-// sequence, the tick, and the epoch in Unix seconds. Two layouts are equal if their strings are. Two that are not may
-// still make equal ids.
+// sequence, the tick, and the epoch in Unix seconds. Two layouts are equal if their strings are equal, but different
+// layouts may make equal ids.
 func (l Layout) String() string {
 	seconds, ns, minus := l.Epoch.Unix(), l.Epoch.Nanosecond(), ""
 	if seconds < 0 { // a Time counts nanoseconds upwards from the second before
@@ -230,7 +230,7 @@ func (l Layout) split(t time.Time) (tick int64, rest uint64) {
 	}
 	hi, lo := bits.Mul64(uint64(seconds), 1e9)
 	lo, carry := bits.Add64(lo, uint64(ns), 0)
-	n, rest := bits.Div64(hi+carry, lo, uint64(l.Tick)) // below 2^84 ns by at least 1e6: fits
+	n, rest := bits.Div64(hi+carry, lo, uint64(l.Tick)) // fits: less than 2^83 ns divided by at least 1e6
 	return int64(n), rest
 }
 

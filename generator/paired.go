@@ -15,11 +15,10 @@ type PairedConfig struct {
 	Layout Layout // required
 
 	// Main is the lease of the lane that carries the clock's time. Backup is the lease of the lane that stands in for
-	// it, with another worker id: [Layout.BackupWorker] is the article's. Both are required; Renew replaces them.
+	// it, with another worker id: [Layout.BackupWorker] returns one. Both are required; Renew replaces them.
 	Main, Backup Lease
 
 	// MaxBorrow limits how far ahead of the clock the backup lane may stamp; 0 means an hour.
-	// BACK_TIME_MAX in the article is a second.
 	MaxBorrow time.Duration
 
 	// OnLow is as in [CachedConfig].
@@ -32,8 +31,7 @@ type PairedConfig struct {
 // Paired is the 53-bit variant of snowflake with a backup worker. Its main lane carries the time that the clock shows.
 // When that lane has used up its tick, or the clock has gone back, the backup lane makes ids instead. It uses the
 // present tick and then borrows the next ones, up to MaxBorrow. When the clock has caught up, the main lane continues.
-// So callers wait only when both lanes are used up, in the order of their arrival. The published code of the variant
-// stops there, after three ticks of ids.
+// So callers wait only when both lanes are used up, in the order of their arrival.
 //
 // Ids of each lane strictly ascend. While the backup lane is ahead of the clock, ids of both lanes together do not,
 // except within a call of Fill. If they must ascend, use a [Cached] with two lanes: the same idea with an order, and
@@ -113,7 +111,7 @@ func (g *Paired) fillSome(ctx context.Context, ids []int64) (n int, err error) {
 	if errors.Is(err, ErrClosed) || n > 0 {
 		return n, err
 	}
-	// No more than the ids of a tick, because the main lane may have more by then.
+	// At most the ids of one tick, because after those the main lane may have ids again.
 	ids = ids[:min(g.tick, len(ids))]
 	if err != nil || o.lease {
 		return len(ids), g.backup.Fill(ctx, ids)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// leaseWait is how long callers wait for the renewal of a lease that has run out with ids left: for each lease, at
-// most, all of them together. It is short because a caller may hold, in its transaction, the only connection with which
-// the lease can be renewed.
+// leaseWait limits how long callers wait for a renewal when the clock has passed the end of a lease that has ids left.
+// All callers together wait that long for each lease. It is short because a caller may hold, in its transaction, the
+// only connection with which the lease can be renewed.
 const leaseWait = 100 * time.Millisecond
 
 // maxSleep is how often a waiting caller checks again.

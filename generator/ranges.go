@@ -18,9 +18,9 @@ func (l Layout) JSSafe() bool { return l.MaxID() < 1<<53 }
 // timeShift returns how many bits of an id are below its time field.
 func (l Layout) timeShift() uint8 { return l.WorkerBits + l.SequenceBits }
 
-// Range returns the smallest and the largest id that can carry a time from from, included, to to, excluded. Worker id
-// and sequence may be any. The ids from first to last are exactly those whose Time, as [Layout.Decompose] returns it,
-// is in the span. The ranges of adjacent spans do not overlap and leave no id out.
+// Range returns the smallest and the largest id that can carry a time at or after from and before to. Worker id and
+// sequence may be any. The ids from first to last are exactly those whose Time, as [Layout.Decompose] returns it, is in
+// the span. The ranges of adjacent spans do not overlap and leave no id out.
 //
 // The time that an id carries is the start of its tick. A span that begins within a tick therefore leaves that tick to
 // the span before it. Begin at TimeOf(TickAt(from)) to include it. The time is not exactly when the id was made either:
@@ -64,7 +64,7 @@ func (l Layout) tickFrom(t time.Time) int64 {
 //
 // Otherwise the error wraps [ErrLayout] and has the time from which on ids would be larger. The error also wraps
 // [ErrLayout] if l is not valid, or no id may be stamped with now; see [Layout.ValidAt]. A process whose clock is
-// behind stamps less: let now be as far behind the present as a clock may be.
+// behind stamps earlier ticks, so pass a now that is as far behind the present as a clock may be.
 func (l Layout) Above(largest int64, now time.Time) error {
 	if err := l.ValidAt(now); err != nil {
 		return err

@@ -19,8 +19,8 @@ type SnowflakeConfig struct {
 	MaxClockBackwards time.Duration
 
 	// RandomStart makes the sequence of each tick begin at a random number below RandomStart. Then the low bits of ids
-	// that are made now and then differ. Leaf uses 100; 0 and 1 mean that it begins at 0. It costs half of RandomStart,
-	// on average, of the ids of a tick, and may not exceed the ids of a tick.
+	// that are made now and then differ. Leaf uses 100; 0 and 1 mean that it begins at 0. On average, each tick loses
+	// half of RandomStart ids. RandomStart may not exceed the ids of a tick.
 	RandomStart int64
 
 	// OnLow is as in [CachedConfig], except that only callers call it.
@@ -56,8 +56,8 @@ type Snowflake struct {
 	tick     int64 // of the latest id; every id of an earlier tick is history
 	sequence int64 // next one in tick; MaxSequence+1 if tick is used up
 
-	// lead is by how many ticks ids may be ahead of the clock: as many as the lease was when it came. It is 0 again
-	// when the clock has reached the next id, within the lease.
+	// lead is by how many ticks ids may be ahead of the clock: as many as the lease's first tick was when the lease
+	// came. It is 0 again when the clock has reached the next id, within the lease.
 	lead int64
 }
 
@@ -155,10 +155,10 @@ func (g *Snowflake) Renew(leases ...Lease) error {
 func (g *Snowflake) accept(l Lease) {
 	same := l.WorkerID == g.worker
 	if !same {
-		g.sequence = g.layout.MaxSequence() + 1 // the larger worker id may have been the old one
+		g.sequence = g.layout.MaxSequence() + 1 // because the old worker id may be larger, and ids must ascend
 	}
 	if l.From > g.tick {
-		// Treat the tick before the lease as used up, because a clock that goes back behind the lease should count as
+		// Treat the tick before the lease as used up, because then a clock that goes back behind the lease counts as
 		// one that went back.
 		g.tick, g.sequence = l.From-1, g.layout.MaxSequence()+1
 		if present := g.layout.TickAt(g.now()); present >= 0 {
@@ -219,7 +219,7 @@ func (g *Snowflake) attempt(ids []int64) (n int, o outcome, err error) {
 	if present >= next && !over {
 		g.lead = 0
 	}
-	// For a lease from the epoch on, the tick before the lease is -1. The clock must not be there either.
+	// A clock before the epoch is at -1, which is also g.tick of a new lease that begins with the epoch.
 	if present < 0 || present < g.tick-g.lead {
 		o.alone = true
 		o.wait, err = g.backwards(now)
@@ -229,7 +229,7 @@ func (g *Snowflake) attempt(ids []int64) (n int, o outcome, err error) {
 	renewable := low && g.cause == nil
 	tick := max(present, next)
 	if over && low {
-		tick = next // the past has ids left, perhaps
+		tick = next // ids of the past may be left
 	}
 	switch {
 	case tick > g.until && !renewable:

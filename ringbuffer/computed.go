@@ -56,8 +56,8 @@ func (r *Computed) Has(n uint64) bool {
 func (r *Computed) Taken() uint64 { return min(r.cursor.Load(), r.tail.Load()) }
 
 // Raise moves the cursor up to at least position. No caller gets the positions that it skips. It returns the result of
-// Taken just before. That is exact if the owner calls it: everything handed out is below, and nothing from there up to
-// position ever will be.
+// Taken just before. If the owner calls Raise, the result is exact: every position handed out is below it, and none
+// from there up to position is ever handed out.
 func (r *Computed) Raise(position uint64) (taken uint64) {
 	for {
 		cursor := r.cursor.Load()

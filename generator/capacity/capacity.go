@@ -22,7 +22,7 @@ const (
 // A Demand is the load that a layout should carry, for [Plan]. The zero Demand is one process that makes ids for one
 // table and never ends.
 type Demand struct {
-	Processes int // that run at once, at most, without those that a deployment runs next to others; 0 means 1
+	Processes int // most processes that run at once, without the additional ones of a deployment; 0 means 1
 
 	// Tables is the number of tables for which each process makes ids; 0 means 1. Under the leased policy, count all
 	// tables for which any process of the application has ever made ids, because a slot keeps the worker ids of all
@@ -38,24 +38,22 @@ type Demand struct {
 	// from 1 to [generator.MaxLanes]; 0 means 1.
 	Lanes int
 
-	// Imports is how many of Tables rows are imported into: their ids run ahead of the
-	// clock by [generator.Layout.LaneAhead], in the default layout with a batch of more than 800 rows or
-	// with more than 16,000 rows a second. For these a slot owns [generator.Layout.MaxLanes] worker
-	// ids instead of Lanes.
+	// Imports is how many of Tables receive imports: their ids run ahead of the clock by more than
+	// [generator.Layout.LaneAhead], in the default layout with a batch of more than 800 rows or with more than 16,000
+	// rows a second. For each of these tables a slot owns [generator.Layout.MaxLanes] worker ids instead of Lanes.
 	Imports int
 
-	// Reserved is how many slots the leased policy needs beyond one for each of
-	// Processes. A process that starts cannot have the slot of the one that it replaces
-	// while both run, and for 21 s after that was closed: twice the lead of 10 s, and a
-	// second. A rolling deployment that starts n processes at a time needs 2n slots, if each
-	// is ready after 21 s or more. It needs as many as Processes if all are
-	// restarted at once. Add the processes that can crash within Grace, as those of one machine.
-	// 0 means that successors start later.
+	// Reserved is how many slots the leased policy needs beyond one for each of Processes. A new process cannot use the
+	// slot of the process that it replaces while both run, nor for 21 s after the old one was closed: twice the lead of
+	// 10 s, and a second. So a rolling deployment that starts n processes at a time needs 2n more slots, if each
+	// process is ready after 21 s or more. If all processes are restarted at once, it needs as many more as Processes.
+	// Add the processes that can crash within Grace, such as those of one machine. 0 means that a process starts only
+	// when the slot of its predecessor is free.
 	Reserved int
 
-	// CrashesPerDay is the number of RestartsPerDay that follow a crash. If it is not 0, all processes may crash
-	// within Grace, and the leased policy keeps their slots for that time. 0 means that crashes are in Reserved, or
-	// that there are none.
+	// CrashesPerDay is how many of RestartsPerDay follow a crash. If it is not 0, Plan assumes that all processes may
+	// crash within Grace, and that the leased policy keeps their slots for that time. 0 means that Reserved includes
+	// the crashes, or that there are none.
 	CrashesPerDay float64
 
 	// Grace is how long the slot of a crashed process is kept; 0 means [DefaultGrace].
@@ -97,12 +95,12 @@ type DisposableForecast struct {
 }
 
 // A LeasedForecast describes the policy by which each process holds one slot. A slot owns Tables x Lanes worker ids.
-// It is used again 21 s after its process was closed, or when Grace has passed after a crash. The policy lasts as
-// long as the time bits if it Fits.
+// Another process can use the slot 21 s after its process was closed, or when Grace has passed after a crash. The
+// policy lasts as long as the time bits if Fits is true.
 type LeasedForecast struct {
-	// Slots is the largest number of slots that are taken at the same time. No more are ever made. Running processes
-	// hold slots, and if there are CrashesPerDay, so do as many earlier processes as can have crashed within Grace.
-	// Crashes count as if they came at equal intervals, in all processes at once. Slots that are Reserved are added.
+	// Slots is the largest number of slots that are taken at the same time: by running processes, by processes that can
+	// have crashed within Grace if there are CrashesPerDay, and those in Reserved. No more are ever made. Plan assumes
+	// that crashes come at equal intervals, and in all processes at once.
 	Slots int64
 
 	// Held is how many worker ids the slots own.
@@ -111,7 +109,7 @@ type LeasedForecast struct {
 	PerSecond float64 // ids a second that the worker ids of tables carry together
 	Fits      bool    // whether the layout has Held worker ids
 
-	// Processes is how many of such processes there may be.
+	// Processes is the largest number of such processes for which the layout has worker ids.
 	Processes int64
 }
 
@@ -215,7 +213,7 @@ func (u *uncountable) plus(a, b uint64) uint64 {
 	return sum
 }
 
-// String returns the forecast as lines for a person to read, each of them ended:
+// String returns the forecast as lines for a person to read, each with a newline:
 //
 //	layout    1-41-18-4/1ms@1514764800
 //	lasts     69.7 years, until 2087-09-07 15:47:35.552 UTC
@@ -228,7 +226,7 @@ func (u *uncountable) plus(a, b uint64) uint64 {
 //
 // If the leased policy does not fit, one more paragraph names a layout that fits.
 //
-// The processes are the most that there may be, for the disposable policy those
+// The column processes has the most processes that each policy allows. Under the disposable policy, these are the most
 // whose worker ids last as long as the layout.
 func (f Forecast) String() string {
 	var out strings.Builder
@@ -280,10 +278,11 @@ func (f Forecast) advice() string {
 }
 
 // carrier returns the layout that is nearest to f.Layout and has as many worker ids as the leased policy holds:
-// f.Layout itself if it Fits. It has the epoch of f.Layout and lasts as long. The further worker bits are those that
-// f.Layout leaves free, then sequence bits, then time bits with coarser ticks, up to a second. Each bit of the last two
-// halves the rate of a worker id. The layout stays safe for JavaScript if it was. carrier reports false if too few bits
-// are left. Use it before a database is begun, because later the layout is pinned.
+// f.Layout itself if it Fits. The layout has the epoch of f.Layout, lasts as long, and stays safe for JavaScript if
+// f.Layout is. It gets its additional worker bits from the unused bits of f.Layout, then from the sequence, then from
+// the time, with coarser ticks of up to a second. Each bit from the sequence or the time halves the rate of a worker
+// id. carrier reports false if too few bits are left. Such a layout is for new databases, because a database in use has
+// its layout pinned.
 func (f Forecast) carrier() (generator.Layout, bool) {
 	l := f.Layout
 	most := 63
@@ -306,8 +305,8 @@ func (f Forecast) carrier() (generator.Layout, bool) {
 	return l, true
 }
 
-// span writes a number of years in the largest unit that fits at least twice, with at most four digits. Zero is "too
-// few", because it means worker ids.
+// span writes a number of years in the largest unit that fits at least twice, with at most four digits. It writes 0 as
+// "too few", because then there are too few worker ids.
 func span(years float64) string {
 	if years == 0 {
 		return "too few"

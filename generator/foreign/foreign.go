@@ -57,8 +57,8 @@ func Systems() []System {
 		Epoch: time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)}
 	first := sonyflake
 	first.Epoch = time.Date(2014, 9, 1, 0, 0, 0, 0, time.UTC)
-	// From 2084-09-06 on Discord uses a 42nd bit, and from 2046-06-27 on Instagram a 41st. That is the sign of an
-	// int64.
+	// From 2084-09-06 on Discord uses a 42nd bit, and from 2046-06-27 on Instagram a 41st. Each of these bits is the
+	// sign of an int64.
 	discord := generator.Layout{TimeBits: 41, WorkerBits: 10, SequenceBits: 12, Tick: time.Millisecond,
 		Epoch: time.Date(2015, 1, 1, 0, 0, 0, 0, time.UTC)}
 	instagram := generator.Layout{TimeBits: 40, WorkerBits: 13, SequenceBits: 10, Tick: time.Millisecond,
