@@ -20,7 +20,7 @@ import (
 //   - beforeUpdate directly precedes the UPDATE: by then all values are set, and the connection is known.
 //   - settle is last ("*"), because it handles refused rows when their associations have been saved too. An UPDATE also
 //     saves associations.
-//   - disown comes first in other writes, because they may be copies of a create or an update.
+//   - disown comes first in other writes, because their statements may be copies of a create's or an update's.
 //   - afterExec follows each Exec, because INSERTs that the application wrote and migrations use it.
 //
 // Nothing is registered on Query and Row: reads are as fast as without the plugin, and cannot fail because of it.
@@ -83,7 +83,7 @@ func (s *shared) beforeUpdate(db *gorm.DB) {
 // afterUpdate takes the changes of beforeUpdate back.
 func (s *shared) afterUpdate(db *gorm.DB) { s.filler.AfterUpdate(db) }
 
-// disown removes what a statement has from the create or the update that it is a copy of.
+// disown removes the notes of a create or an update from a copy of its statement.
 func (s *shared) disown(db *gorm.DB) { s.filler.Disown(db) }
 
 // afterExec looks at statements that the application wrote.

@@ -47,8 +47,9 @@ var (
 	// ErrLayoutMismatch reports that the first process pinned another layout in the database. db.Use returns it.
 	ErrLayoutMismatch = workernode.ErrLayoutMismatch
 
-	// ErrRegion reports that the registry is of another region than [WithRegion] sets, or cannot be one of several. db.Use
-	// returns it. Creates and Health return it after a backup was restored from before the registry was divided.
+	// ErrRegion reports that the registry belongs to another region than [WithRegion] sets, or cannot be a region.
+	// db.Use returns it. Creates and Health return it after the restore of a backup that is older than the division of
+	// the registry.
 	ErrRegion = workernode.ErrRegion
 
 	// ErrExhausted reports that all worker ids of the layout are given out. db.Use, creates and Health return it.

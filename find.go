@@ -24,7 +24,7 @@ import (
 // not wrap [ErrNoSuchID], because the row exists.
 //
 // On MySQL and PostgreSQL the database may have numbered a row of another program, and its number may contain another
-// table's worker id. So if the row is missing, Find also tries the table of the id before the number;
+// table's worker id. So if the row is missing, Find also looks in the table of the nearest id below the number;
 // docs/from-auto-increment.md describes the limits.
 func (p *Plugin) Find(ctx context.Context, id ID, options ...FindOption) (any, error) {
 	f, err := p.finder(options)

@@ -20,7 +20,7 @@ type Location struct {
 	Table    string `json:"table,omitempty"`    // empty if the worker id serves all tables
 
 	// Session is the process that made the id. It is zero with [WithWorkerID], because other processes may have had the
-	// same worker id. It is also zero if "uid sessions prune" removed the session; then nobody may have made the id.
+	// same worker id. It is also zero if "uid sessions prune" removed the session; then perhaps no process made the id.
 	Session workernode.Session `json:"session"`
 }
 

@@ -29,7 +29,8 @@ func newConfig(options []Option) *config.Config {
 
 // WithLayout sets the layout of ids. The default is [generator.DefaultLayout]. db.Use refuses an invalid Layout, such
 // as the zero value, with [generator.ErrLayout]. The first process pins its layout in the database, and processes with
-// another layout are refused. A process with [WithWorkerID] pins none if its number is low, so give all the same.
+// another layout are refused. A process with a low number of [WithWorkerID] pins none, so give all processes the same
+// layout.
 func WithLayout(l generator.Layout) Option { return func(cfg *config.Config) { cfg.Layout = l } }
 
 // WithModels lists the models whose keys the plugin sets, as pointers to structs. The default is none. Repeated calls
@@ -146,11 +147,11 @@ func WithRegistry(db *gorm.DB) Option {
 	}
 }
 
-// WithRegion makes the registry of this database region n, from 0 to of-1. Regions are for databases that take writes
-// without each other, and replicate to each other or are merged later. Their ids never meet, because each region gives
-// out its own worker ids: those that leave the remainder n when divided by of. The number of regions can only be
-// multiplied later, so choose the largest number that you may ever need. All regions together have the 262,143 worker
-// ids of the default layout.
+// WithRegion makes the registry of this database region n, from 0 to of-1. Regions are for databases that accept writes
+// independently, and replicate to each other or are merged later. Their ids never meet, because each region gives out
+// its own worker ids: those that leave the remainder n when divided by of. The number of regions can only be multiplied
+// later, so choose the largest number that you may ever need. All regions together have the 262,143 worker ids of the
+// default layout.
 //
 // The first process in an empty database begins the region, which is then pinned. db.Use fails with [ErrRegion] if the
 // registry is of another region; one that was divided again later, such as region 1 of 4 for WithRegion(1, 2), is the
