@@ -11,7 +11,7 @@ import (
 // functions.
 
 // An addError is the error of adding worker ids. The slot's grants are not affected, so tables with worker ids go on:
-// if renewals fail as well, they say so themselves.
+// if renewals fail as well, they have errors of their own.
 type addError struct{ error }
 
 func (e addError) Unwrap() error { return e.error }

@@ -94,8 +94,8 @@ const (
 	insertRegistry  = `INSERT INTO "WORKER_REGISTRY" (` + registryColumns + `) VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?)`
 )
 
-// couldBeUidGenerators reports whether UidGenerator may make ids of the layout: it has ticks of a second, and refuses
-// other widths than 63 bits in all.
+// couldBeUidGenerators reports whether UidGenerator may make ids of the layout: it has ticks of a second, and its
+// widths always add up to 63 bits.
 func couldBeUidGenerators(l generator.Layout) bool {
 	return l.Tick == time.Second && l.TimeBits+l.WorkerBits+l.SequenceBits == 63
 }
@@ -157,8 +157,9 @@ func (d *DB) refuseDeletedRow(ctx context.Context, r Region) error {
 	return nil
 }
 
-// refuseDividedElsewhere returns an error if another registry has given out numbers that do not leave its remainder, so
-// before it was divided. They may be of any region, and not all of them may be replicated yet.
+// refuseDividedElsewhere returns an error if another registry has given out numbers that do not leave its own
+// remainder, because that was before it was divided. Such numbers may be of any region, and perhaps not all of them are
+// replicated yet.
 func (d *DB) refuseDividedElsewhere(ctx context.Context, r Region) error {
 	divided, region := false, d.sql.Mod(`"S"."REGION"`, r.Of)
 	err := d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&divided) },

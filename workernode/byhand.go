@@ -15,8 +15,8 @@ import (
 )
 
 // Worker ids that processes are given by hand never meet those of the registry, because the registry gives out none
-// below FIRST_ID. It begins above [generator.Layout.MaxFixedWorkerID], so a process with a lower number need not write
-// anything, even if the registry begins later. A process with a higher number claims it.
+// below FIRST_ID. A registry begins above [generator.Layout.MaxFixedWorkerID], so a process with a lower number need
+// not write anything, even if the registry is created later. A process with a higher number claims it.
 
 // ErrFixed reports a worker id that was given by hand, and that the registry may give out as well. [DB.CheckFixed] and
 // [DB.ClaimFixed] return it.
@@ -48,8 +48,8 @@ func (d *DB) CheckFixed(ctx context.Context, layout generator.Layout, worker int
 	return r.checkFixed(layout, worker)
 }
 
-// checkUnbegun is CheckFixed in a database without a registry. Next to worker ids of UidGenerator, a registry that begins
-// later gives out all others, and UidGenerator itself takes the next ones.
+// checkUnbegun is CheckFixed in a database without a registry. If there are worker ids of UidGenerator, no number is
+// free: a registry that begins later gives out all others, and UidGenerator takes the next ones.
 func (d *DB) checkUnbegun(ctx context.Context, layout generator.Layout, worker int64) error {
 	columns, err := d.sql.Columns(ctx, NodeTable)
 	switch {
@@ -114,8 +114,8 @@ func (d *DB) ClaimFixed(ctx context.Context, layout generator.Layout, worker int
 	}
 }
 
-// claimable reports whether FIRST_ID has to be raised above worker, and may be, because the registry has given out no
-// worker id. The registry of a region never is: other regions, in other databases, would not know.
+// claimable reports whether FIRST_ID has to be raised above worker, and may be raised, because the registry has given
+// out no worker id. A region may never raise it, because the other regions, in other databases, would not know.
 func (r Registry) claimable(worker int64) bool {
 	return worker >= r.FirstID && r.NextID == r.FirstID && r.Region == Whole && !r.Shared
 }

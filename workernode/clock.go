@@ -12,7 +12,7 @@ import (
 )
 
 // DefaultMaxSkew is the default limit for the difference between the clocks of a process and its database. Neither
-// daylight saving time nor drift explains more.
+// daylight saving time nor drift explains a larger difference.
 const DefaultMaxSkew = 10 * time.Minute
 
 // noticedSkew is the smallest difference that is logged, because the database's clock is read in whole seconds.

@@ -63,9 +63,9 @@
 //     inserts rows reads them back before COMMIT. If one of its rows was deleted or changed, a process notices at a new
 //     session or within ten minutes, and gets another worker id. An unused worker id takes the name in its row. Only
 //     an operator deletes rows of WORKER_SESSION (uid sessions prune).
-//  5. Each statement is a transaction of its own, or follows the slot's row in one. It runs on the pool of the
-//     plugin's handle, never inside a transaction of the application. Executed twice or late it changes nothing,
-//     because it compares.
+//  5. Each statement is a transaction of its own, or one of a transaction that writes the slot's row first. It runs on
+//     the pool of the plugin's handle, never inside a transaction of the application. Executed twice or late it changes
+//     nothing, because it compares.
 //  6. Resolving never guesses. An id belongs to the session with the largest START_TICK below its tick, unless its
 //     tick is above a later session's BEFORE_TICK, or above FENCE. The oldest row of a slot may stand for sessions
 //     that were pruned. Then it names no process, and ids of these sessions and of the time between them belong to it.
@@ -125,9 +125,9 @@
 // # Idle processes
 //
 // Ten minutes after its last id a process stops renewing. Instead it sends keep-alives every 30 s, which change only
-// VERSION and SEEN_TICK, so that no other process reclaims the slot. The first follows when FENCE has passed. So if
-// FENCE has passed and SEEN_TICK is not above it, the process has ended, is paused, or cannot reach the database. The
-// next id begins a new session.
+// VERSION and SEEN_TICK, so that no other process reclaims the slot. The first keep-alive follows when FENCE has
+// passed. So if FENCE has passed and SEEN_TICK is not above it, the process has ended, is paused, or cannot reach the
+// database. The next id begins a new session.
 //
 // # Lanes
 //

@@ -13,8 +13,8 @@ import (
 
 // How a slotHolder gets a slot and begins sessions.
 
-// acquire gets a slot: a former process's, or a new one. The former process is of this application. With tables, it is
-// of any application, and its slot has worker ids for one of them.
+// acquire gets a slot: a former process's, or a new one. Without tables, the former process is of this application.
+// With tables, it may be of any application, and its slot has worker ids for one of the tables.
 func (h *slotHolder) acquire(ctx context.Context, tables []Table) error {
 	if err := h.clock.layout.ValidAt(h.clock.now()); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (h *slotHolder) reclaim(ctx context.Context, tables []Table) (bool, error) 
 	}
 }
 
-// reclaimOne tries to get a slot of rows. refused counts those that another process has changed since.
+// reclaimOne tries to get one of the slots in rows. refused counts the slots that another process has changed since.
 func (h *slotHolder) reclaimOne(ctx context.Context, rows []lease.Row) (got bool, refused int, err error) {
 	failures := 0
 	for _, r := range rows {

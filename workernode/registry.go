@@ -97,9 +97,8 @@ func (r Registry) check(layout generator.Layout, region Region) error {
 	return cmp.Or(r.Region.check(), r.CheckRegion(region), refuseRegion(r.Region, r.Shared))
 }
 
-// CheckRegion returns an error that wraps [ErrRegion] if the registry is neither of a region nor of what remains of it
-// after it was divided again, because then processes restart before they get the new number. The zero Region stands for
-// any.
+// CheckRegion returns an error that wraps [ErrRegion] unless the registry has the region, or has become a part of it by
+// a further division: then processes restart before they are given the new number. The zero Region stands for any.
 func (r Registry) CheckRegion(region Region) error {
 	if region == (Region{}) || r.Region.DividedFrom(region) {
 		return nil

@@ -54,7 +54,7 @@ func (s *statements) candidatesOfApplication(ctx context.Context, p lease.Params
 }
 
 // candidatesWithTables returns reclaimable slots of any application with worker ids for any of tables. Pass at least
-// one. It ignores those beyond maxCandidates.
+// one table. It ignores the tables beyond maxCandidates.
 func (s *statements) candidatesWithTables(ctx context.Context, p lease.Params, now int64, tables []Table) ([]lease.Row,
 	error) {
 	tables = tables[:min(len(tables), maxCandidates)]

@@ -181,7 +181,7 @@ func (l *TableLease) look(now time.Time) {
 }
 
 // grow sets the lanes that the generator should have: all that it may have, as soon as it runs ahead of the clock. With
-// few, an import would be far ahead before others come. The caller holds the mutex.
+// few at a time, an import would be far ahead before the next ones come. The caller holds the mutex.
 func (l *TableLease) grow(now time.Time, tick int64) {
 	a, u, have := l.allocator, l.usage, len(l.lanes)
 	if l.generator == nil || len(l.published) == 0 || have == 0 || l.want > have {

@@ -86,7 +86,7 @@ func (r *workerRows) due(l *lease.Slot) bool {
 		l.Held && !l.InDoubt && !l.Regressed && l.Version == l.AckedVersion
 }
 
-// reread reads the rows of the slot's worker ids. It reports false if it did not, although nothing depends on it.
+// reread reads the rows of the slot's worker ids. It reports false, perhaps without an error, if it has to be repeated.
 func (r *workerRows) reread(ctx context.Context, l *lease.Slot, me string) (nodes []*Node, ok bool, err error) {
 	// The same SELECT compares the row of the slot. A late COMMIT of these worker ids would have changed its version,
 	// and a replaced server has an old one.
