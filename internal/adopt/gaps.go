@@ -13,7 +13,7 @@ import (
 // set to the largest key. While other programs insert such rows, we should leave them the numbers after each id.
 //
 // A gap of all sequences of a tick leaves one id per worker id and tick. The next numbers belong to the next worker id
-// in the same tick. It may well serve another table and stamp the same tick. So consecutive worker ids take turns, and
+// in the same tick, which may serve another table and stamp the same tick. So consecutive worker ids take turns, and
 // each stamps one tick in [neighbours]. Then the numbers of that many worker ids after an id are free, and [Before]
 // finds the id before a number. In the default layout the next id of a worker id is 2^22 numbers away, at its next
 // tick.
@@ -63,8 +63,8 @@ func after(l generator.Layout, id, gap int64) int64 {
 	return (turn<<l.SequenceBits | id&l.MaxSequence()) & (gap - 1)
 }
 
-// Before returns the id before a number that the database gave to another program's row. It reports false if the number
-// has the worker id of that id, or follows none.
+// Before returns the id after which the database gave a number to another program's row. It reports false if the number
+// has the worker id of that id, or is in another tick.
 func Before(l generator.Layout, number int64) (id int64, ok bool) {
 	id = number - after(l, number, gapOf(l))
 	worker, tick := l.SequenceBits, l.SequenceBits+l.WorkerBits

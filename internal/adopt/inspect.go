@@ -23,8 +23,8 @@ func columnNamed(table, column string) columnName {
 }
 
 // Inspect looks for columns of existing tables that the database numbers. It checks the models and their associations,
-// because models do not show such columns and AutoMigrate does not change keys. If the database uses the number after
-// the largest, the column's ids get gaps. columns belong to the tables.
+// because models do not show such columns and AutoMigrate does not change keys. If the database numbers the next row
+// with the largest key plus one, the column's ids get gaps. columns belong to the tables.
 func (n *Numbering) Inspect(ctx context.Context, db *gorm.DB, models []any, columns []inspect.Column) {
 	fields := map[columnName]*catalog.Field{}
 	n.catalog.Visit(db, models, func(table string, s *schema.Schema) {
@@ -90,8 +90,8 @@ func (n *Numbering) tell(columns []string) {
 	n.Log.Info("uidplugin: the database numbers keys too; see docs/from-auto-increment.md", "columns", names)
 }
 
-// warnNumbered warns once of a column whose numbers meet ids: of a sequence of PostgreSQL that stands among them, or of
-// rows of MySQL and SQLite that have such numbers.
+// warnNumbered warns once that the database numbers rows of a column among its ids: on PostgreSQL if the sequence is
+// there, and on MySQL and SQLite if rows have such numbers.
 func (n *Numbering) warnNumbered(ctx context.Context, db *gorm.DB, column inspect.Column) {
 	if n.db.Dialector.Name() != "postgres" {
 		number, err := n.findNumber(ctx, db, column)
@@ -118,7 +118,8 @@ func (n *Numbering) warnNumbered(ctx context.Context, db *gorm.DB, column inspec
 const newestKeys = 100
 
 // findNumber returns a number that the database has given to one of the newest rows of a table, or 0. Such a number has
-// a worker id that nobody has, or it directly follows a key with another worker id into one of another table.
+// a worker id that does not exist. Or it has the worker id of another table, and the key before it has yet another
+// worker id.
 func (n *Numbering) findNumber(ctx context.Context, db *gorm.DB, column inspect.Column) (number int64, err error) {
 	keys := map[int64]bool{}
 	var workers []int64

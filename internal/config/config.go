@@ -97,9 +97,9 @@ func (c *Config) Skew() time.Duration {
 // workerIDLead is the default lead of a process with a fixed worker id.
 const workerIDLead = time.Second
 
-// FixedLead returns the distance that a process with a fixed worker id may stamp ahead of the clock, and leaves after a
-// start. It is at least a tick. It is 0 for worker ids from the database. It is also 0 with a clock of the application,
-// because that may stand still.
+// FixedLead returns how far a process with a fixed worker id may stamp ahead of the clock. After a start it skips as
+// much time, because an earlier process may have stamped it. It is at least a tick. It is 0 for worker ids from the
+// database. It is also 0 with a clock of the application, because that may stand still.
 func (c *Config) FixedLead() time.Duration {
 	if !c.Fixed || c.Injected {
 		return 0
@@ -157,8 +157,8 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// validateGenerators returns the errors of the layout and of the generators. It checks the options of those that the
-// plugin makes by making one; the application's own are called at the first use.
+// validateGenerators returns the errors of the layout and of the generators. It checks the options of built-in
+// generators by making one of each; functions of the application are called at the first use.
 func (c *Config) validateGenerators() (errs []error) {
 	layout := c.Layout.ValidAt(c.Now())
 	if layout != nil {

@@ -36,7 +36,7 @@ type Core struct {
 	// errors. Set it before the handle is used.
 	OnInsertError func(stmt *gorm.Statement, err error) (_ error, refused bool)
 
-	// Collect makes creates on a handle note the rows that they give ids, and clear takes these back.
+	// Collect makes creates on a handle note the rows that they give ids, and clear sets these ids to 0.
 	Collect func(tx *gorm.DB) (_ *gorm.DB, clear func()) // wing: follow
 
 	home   *sqldb.DB // knows where names of the handle without a schema are; nil with a fixed worker id

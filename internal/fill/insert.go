@@ -39,7 +39,7 @@ func (f *Filler) AfterInsert(db *gorm.DB) {
 	f.explainSize(db)
 }
 
-// selectedFields returns the fields to set in a create with Select or Omit. Those are also zero uid fields that Select
+// selectedFields returns the fields to set in a create with Select or Omit. These include zero uid fields that Select
 // leaves out; see insertUnselected. Omitted fields stay unchanged.
 func selectedFields(stmt *gorm.Statement, fields []*catalog.Field) []*catalog.Field {
 	columns, restricted := stmt.SelectAndOmitColumns(true, false)
@@ -108,8 +108,8 @@ func insertUnselected(p *catalog.Plan, stmt *gorm.Statement) {
 	stmt.AddClause(values)
 }
 
-// nothingToUpdate makes an upsert of all columns do what GORM makes it do if there is no column to update. GORM does
-// so only if there is a column to insert.
+// nothingToUpdate makes an upsert of all columns DO NOTHING, because there is no column to update. GORM does the same,
+// but only if there is a column to insert.
 func nothingToUpdate(stmt *gorm.Statement) {
 	conflict, _ := stmt.Clauses[model.OnConflict].Expression.(clause.OnConflict)
 	if !conflict.UpdateAll || len(conflict.DoUpdates) > 0 {

@@ -24,7 +24,8 @@ type notes struct {
 	rows []filledRows
 }
 
-// filledRows are a struct, a map, or the rows of a slice from the first on except some, whose field was given an id.
+// filledRows are rows whose field was given an id: a struct, a map, or the rows of a slice from first on, without
+// except.
 type filledRows struct {
 	field  *catalog.Field
 	value  reflect.Value
@@ -126,8 +127,8 @@ func (n *notes) share(stmt *gorm.Statement) {
 	stmt.Settings.Store(sharedKey{}, n)
 }
 
-// forget removes what the plugin keeps in a statement. Call it before the statement's other callbacks: what is there
-// then is of the statement that this one is a copy of, or of an earlier create of the same handle that has panicked.
+// forget removes what the plugin keeps in a statement. Call it before the statement's other callbacks, so that it only
+// removes notes of the statement that this one is a copy of, or of a create that panicked.
 func forget(stmt *gorm.Statement) {
 	if len(stmt.Clauses) == 0 {
 		return
@@ -140,7 +141,7 @@ func forget(stmt *gorm.Statement) {
 	}
 }
 
-// Collect makes the creates on the returned handle note the rows that they give ids, and clear takes these ids back.
+// Collect makes the creates on the returned handle note the rows that they give ids, and clear sets these ids to 0.
 func (f *Filler) Collect(tx *gorm.DB) (_ *gorm.DB, clear func()) {
 	n := &notes{shared: true, whole: true}
 	tx = tx.Session(&gorm.Session{Context: tx.Statement.Context}) // with settings of its own
@@ -184,7 +185,7 @@ func (f *Filler) Settle(db *gorm.DB, refused bool) {
 	}
 }
 
-// Disown removes what a statement has from the create or the update that it is a copy of.
+// Disown removes the notes of a create or an update from a copy of its statement.
 func (f *Filler) Disown(db *gorm.DB) {
 	stmt := db.Statement
 	if len(stmt.Clauses) == 0 {

@@ -32,8 +32,8 @@ func (f *Filler) Prepare(db *gorm.DB) {
 	}
 }
 
-// BeforeUpdate makes an UPDATE of all fields leave zero uid fields other than the key out, because callers that save a
-// row often do not know them.
+// BeforeUpdate makes an UPDATE of all fields leave out zero uid fields, except the key, because callers that save a row
+// often do not know their values.
 func (f *Filler) BeforeUpdate(db *gorm.DB) {
 	stmt := db.Statement
 	if db.Error == nil && stmt.Schema != nil && slices.Contains(stmt.Selects, "*") {

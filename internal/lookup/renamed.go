@@ -10,9 +10,9 @@ import (
 	"gorm.io/gorm"
 )
 
-// renamed returns an error for ids of a table that does not exist any more, if the table of a model has a row that the
-// caller may see with one of them: then the table was renamed, and WORKER_NODE has its old name. The error is no
-// failure of an id, because callers would answer that with a 404.
+// renamed returns an error if a table does not exist any more, and another model's table has a row with one of ids that
+// the caller may see. Then the table was renamed, and WORKER_NODE has its old name. The error does not count as a
+// missing row, because callers would answer that with a 404.
 func (f *Finder) renamed(ctx context.Context, table string, ids []int64) (errs []error) {
 	db := f.db.Session(&gorm.Session{NewDB: true, SkipHooks: true, Context: ctx})
 	if table == "" || db.Migrator().HasTable(table) {

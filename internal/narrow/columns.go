@@ -39,7 +39,7 @@ type idColumn struct {
 type limits struct {
 	Limits
 	until time.Time // when to read them again; zero means after a statement that changes a table
-	again time.Time // when a value that does not fit makes the plugin read them again
+	again time.Time // from when on a value that does not fit makes the plugin read them again
 }
 
 // rereads is how often values that do not fit make the plugin read the columns of a table. Creates that fail may be
@@ -56,7 +56,7 @@ func (g *Guard) expired(l *limits) bool {
 	if l == nil || l.until.IsZero() {
 		return l == nil
 	}
-	// Its callback shows dbresolver, because another db.Use may be writing to the map of plugins.
+	// Look for dbresolver's callback, not in the map of plugins, because another db.Use may be writing to that.
 	return time.Now().After(l.until) || g.db.Callback().Create().Get("gorm:db_resolver") != nil
 }
 

@@ -49,9 +49,9 @@ func canonical(l generator.Layout) generator.Layout {
 	return l
 }
 
-// meets returns the first of workers that makes some ids of k at the same time, or -1. Layouts make the same ids if
-// these grow at the same rate, however the bits are divided: a tick that is twice as long, with one bit more below it,
-// has the ids of two ticks.
+// meets returns the first of workers that makes some ids of k at the same time, or -1. Two layouts make the same ids if
+// their ids grow at the same rate, however the bits are divided: a tick that is twice as long, with one more bit below
+// the time, has the ids of two shorter ticks.
 func (k workerKey) meets(l generator.Layout, workers []int64) int64 {
 	below, other := k.layout.WorkerBits+k.layout.SequenceBits, l.WorkerBits+l.SequenceBits
 	short, long := k.layout, l
@@ -65,7 +65,7 @@ func (k workerKey) meets(l generator.Layout, workers []int64) int64 {
 	}
 	size := max(k.layout.SequenceBits, l.SequenceBits) // of the ids of a worker id in a tick, in the layout that has more
 	for _, w := range workers {
-		// One lot of ids is in the other if they begin in the same one of the blocks that divide a short tick.
+		// Both make some id if their ids begin in the same block, when blocks of 2^size ids divide a short tick.
 		if size >= period || (k.worker<<k.layout.SequenceBits^w<<l.SequenceBits)>>size&(1<<(period-size)-1) == 0 {
 			return w
 		}
@@ -211,7 +211,7 @@ func (g *sharedGenerator) Fill(ctx context.Context, ids []int64) error {
 	})
 }
 
-// call calls the generator, which returns its last id. It ends with this plugin, even if the generator goes on.
+// call calls take, which returns its last id. It ends when this plugin is closed, even if the generator goes on.
 func (g *sharedGenerator) call(ctx context.Context, take func(context.Context) (int64, error)) error {
 	if g.share.ctx.Err() != nil {
 		return generator.ErrClosed
@@ -226,7 +226,7 @@ func (g *sharedGenerator) call(ctx context.Context, take func(context.Context) (
 	if err == nil {
 		g.share.worker.note(id)
 	}
-	if g.share.ctx.Err() != nil { // after the note: a plugin that comes next begins above it, or does not know the id
+	if g.share.ctx.Err() != nil { // after the note: later plugins begin above the id, or it is not handed out
 		return generator.ErrClosed
 	}
 	return err

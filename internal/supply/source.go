@@ -296,7 +296,7 @@ type failure struct {
 }
 
 // remembered is for how long Health reports the last error of a generator that does not have a method Health. It is
-// limited because nobody may create rows in a process that reports an error.
+// limited because a process that reports an error may get no creates, so none that succeeds.
 const remembered = 30 * time.Second
 
 // note records the outcome of a call of a generator that does not have a method Health.
