@@ -41,8 +41,14 @@
 // Of each followed table, by the label table, if this process follows it or has had a create refused:
 //
 //	uidplugin_too_late_total              creates of this process that were refused as too late
-//	uidplugin_followers                   loops of uidplugin.Follow in this process
+//	uidplugin_followers                   loops of follow.Rows, and consumers, in this process
 //	uidplugin_follow_delay_seconds        how far the published mark is behind the clock; absent without followers
+//
+// Of each consumer whose rows this process handles, by the labels table and consumer:
+//
+//	uidplugin_consumer_stuck              1 if a row fails again and again, so later rows wait for it; otherwise 0
+//	uidplugin_consumer_handled_total      rows that the consumer has handled in this process
+//	uidplugin_consumer_delay_seconds      how far the handled rows are behind the clock; absent until it is known
 //
 // A failed create has used up its ids, and a retry with new structs takes new ones. So during an outage
 // uidplugin_ids_made_total grows although no rows are inserted. It does not count numbers left free for other programs,
@@ -65,7 +71,8 @@ import (
 )
 
 // NewCollector returns a collector of the metrics of a handle's plugin. Call it after db.Use. labels are added to each
-// metric; nil means none. If a label is named table, generator or consumer, or Prometheus refuses its name, the collector cannot be registered.
+// metric; nil means none. If a label is named table, generator or consumer, or Prometheus refuses its name, the
+// collector cannot be registered.
 //
 // Several plugins in one process, for example one per shard or tenant, each need a collector with different labels.
 // Pass them here or to [prometheus.WrapRegistererWith]. Plugins with one handle of uidplugin.WithRegistry share a slot,
