@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// ErrInvalid is wrapped by each error of [Codec.Decode]. The text of the error tells a wrong prefix, length or character.
-// It does not tell a changed text from one made with another key, because an attacker could learn from it.
+// ErrInvalid is wrapped by each error of [Codec.Decode]. Its text names a wrong prefix, length or character, but does
+// not distinguish a changed text from one made with another key, because an attacker could learn from that.
 var ErrInvalid = errors.New("publicid: invalid id")
 
 // ErrConfig reports a key or prefix that is invalid, missing or not the one in use. [NewKeys], [Keys.Codec] and

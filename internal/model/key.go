@@ -24,7 +24,7 @@ type KeyKind struct {
 	Missing string // what must be done before texts can be written and read; empty if it was done
 }
 
-// KindOf returns the kind of a type. It is zero if the type is not one of keys.
+// KindOf returns the kind of a type. It is zero if the type is not a type of keys.
 func KindOf(t reflect.Type) KeyKind {
 	if !isKey(t) {
 		return KeyKind{}
@@ -35,11 +35,11 @@ func KindOf(t reflect.Type) KeyKind {
 // keyText is the function of SetKeyTexts.
 var keyText atomic.Pointer[func(text string) bool]
 
-// SetKeyTexts sets the function that reports whether a text is one of a key, but not decimal digits. Until then no text
-// is.
+// SetKeyTexts sets the function that reports whether a text is the text of a key, other than decimal digits. Until then
+// no text is.
 func SetKeyTexts(is func(text string) bool) { keyText.Store(&is) }
 
-// IsKeyText reports whether a text is one of a key, but not decimal digits.
+// IsKeyText reports whether a text is the text of a key, other than decimal digits.
 func IsKeyText(text string) bool {
 	is := keyText.Load()
 	return is != nil && (*is)(text)

@@ -38,8 +38,8 @@ func Kept(stmt *gorm.Statement, name string) (note clause.Expression, foreign bo
 // changesName is the name of the note about a statement's changes.
 const changesName = "uidplugin:changes"
 
-// changes are what the plugin has changed in a statement for the time of its INSERT or UPDATE. The statements before
-// and after are incomplete.
+// changes are what the plugin has changed in a statement for the time of its INSERT or UPDATE. before and after only
+// have the parts that may change.
 type changes struct{ before, after *gorm.Statement }
 
 // Build implements [clause.Expression].

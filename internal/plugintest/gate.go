@@ -13,7 +13,7 @@ type Gate struct {
 	Deaf    bool // statements do not notice that their context ends
 	Arrived chan struct{}
 	Opened  chan struct{}
-	Err     atomic.Pointer[error] // what transactions fail with
+	Err     atomic.Pointer[error] // the error of transactions
 }
 
 // Gated puts a gate before the pool that a plugin of db uses.

@@ -223,7 +223,7 @@ func Registry(sql func(string) string, layout string) Step {
 	return Step{SQL: Reading(sql), Args: args, Rows: rows.AddRow(values...)}
 }
 
-// Reading is readRegistry in a dialect.
+// Reading is the query for the registry, readRegistry, in a dialect.
 func Reading(sql func(string) string) string {
 	if sql("?") == "?" {
 		return sql(strings.Replace(readRegistry, ` FROM`, `, `+autoNumbered+` FROM`, 1))
@@ -231,7 +231,7 @@ func Reading(sql func(string) string) string {
 	return sql(readRegistry)
 }
 
-// Taken is the query whether a process may have a low worker id that the registry has not given out. It has none.
+// Taken is the query whether WORKER_NODE has low worker ids, which are for WithWorkerID. The answer is no.
 func Taken(sql func(string) string) Step {
 	query, args, rows := `SELECT `+lowNodes, []driver.Value{1024}, Columns("taken").AddRow(0)
 	if sql("?") == "?" {
@@ -240,7 +240,7 @@ func Taken(sql func(string) string) Step {
 	return Step{SQL: sql(query), Args: args, Rows: rows}
 }
 
-// WithoutRegistry is the answer of a database that does not have the plugin's tables, to a plugin with WithWorkerID.
+// WithoutRegistry has the queries of a plugin with WithWorkerID to a database that does not have the plugin's tables.
 func (d Dialect) WithoutRegistry() []Step {
 	missing := func(table string) Step {
 		err := fmt.Errorf(`ERROR: relation "%s" does not exist (SQLSTATE 42P01)`, table)
@@ -293,7 +293,7 @@ func Settings(sql func(string) string) Step {
 	return Step{SQL: query, Rows: sqlmock.NewRows(columns)}
 }
 
-// A Process is what the lease manager of a plugin with the options onMock asks of a mock. All statements about
+// A Process has the statements that the lease manager of a plugin with the options OnMock sends. All statements about
 // slots and worker ids that mocks expect are here.
 type Process struct {
 	SQL     func(string) string
@@ -301,7 +301,7 @@ type Process struct {
 	version int64 // of its last statement on the slot; 0 before it has the slot
 }
 
-// advances is the reservation of n values of a counter, from first on, once no slot of another region is there.
+// advances takes n values of a counter, from first on, after a check that no slot is of another region.
 func (p *Process) advances(counter string, first, n int64) []Step {
 	next := `CASE WHEN "` + counter + `" > ? THEN "` + counter + `" ELSE ? END + ?`
 	const least = 1 // what both counters were when the registry was read
@@ -318,7 +318,7 @@ func (p *Process) advances(counter string, first, n int64) []Step {
 	}
 }
 
-// writesSlot is a renewal, in a transaction that reads back what it has written.
+// writesSlot renews the slot, in a transaction that reads its row back.
 func (p *Process) writesSlot(fence int64) []Step {
 	return []Step{
 		{Do: "exec", SQL: p.SQL(renewSlot), N: 1,
@@ -327,7 +327,7 @@ func (p *Process) writesSlot(fence int64) []Step {
 	}
 }
 
-// starts is the allocation of a slot, as none is free, and the first session.
+// starts inserts a slot, because none is free, and begins its first session.
 func (p *Process) starts() []Step {
 	settle := generator.DefaultLayout().TickAt(Noon.Add(-11*time.Second)) - 1
 	grace := generator.DefaultLayout().TickAt(Noon.Add(-time.Minute))
@@ -343,7 +343,7 @@ func (p *Process) starts() []Step {
 	)
 }
 
-// Adds is how tables get worker ids from first on, in the order of their names.
+// Adds has the statements that give tables, in the order of their names, worker ids from first on.
 func (p *Process) Adds(first int64, tables ...string) (steps []Step) {
 	if p.version == 0 {
 		steps = append(p.starts(), Step{Do: "exec", SQL: p.SQL(mayInsert)})
@@ -386,8 +386,8 @@ func Node(rows *sqlmock.Rows, worker int64, table string) *sqlmock.Rows {
 	return rows.AddRow(worker, 7, "", table, FewLayout, NoonTick-90_001, Noon)
 }
 
-// Traces is how Locate reads of which table and process an id of noon is: a process on web-1 had begun its session a
-// minute and a half before. Without a table there is no such worker id.
+// Traces is the query of Locate for the table and the process of an id of noon. The answer is a process on web-1 that
+// had begun its session a minute and a half before. Without a table, the worker id does not exist.
 func (p *Process) Traces(slot, worker, start int64, table ...string) Step {
 	rows := Columns(strings.ReplaceAll(nodeFields, `"`, "") + `, SLOT, START_TICK, BEFORE_TICK, APPLICATION, HOST_NAME, PORT, TYPE, LAUNCHED, HOLDER, FENCE, NEXT, END`)
 	for _, t := range table {

@@ -216,7 +216,7 @@ var kindsOfNoID = []error{
 	uidplugin.ErrNoModel, gorm.ErrRecordNotFound, uidplugin.ErrNotRegistered,
 }
 
-// Only checks that err is of one kind and of no other, and says what it is about.
+// Only checks that err is of one kind and of no other, and that its text has each of says.
 func Only(t *testing.T, err, kind error, says ...string) {
 	t.Helper()
 	if err == nil {

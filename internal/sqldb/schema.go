@@ -256,9 +256,9 @@ func otherSpelling(found Name, from, renamed string) error {
 // in lower case.
 const marks = `('worker_registry', 'id_space'), ('worker_node', 'launch_date')`
 
-// SchemaOf returns the schema in which the first table that exists is found, and whether that is the first one: in the
-// home of d, or else by this connection. Without any table, it returns the current schema. It is empty where statements
-// do not name a schema: on Vitess, and on databases other than MySQL, PostgreSQL and SQLite. On SQLite it is main.
+// SchemaOf looks for tables in the home of d, or else where this connection looks. It returns the schema of the first
+// one that exists, and whether that is tables[0]; if none exists, the current schema. The schema is empty on Vitess and
+// unknown databases, where statements do not name one.
 func (d *DB) SchemaOf(ctx context.Context, tables ...string) (schema string, exists bool, err error) {
 	query, args := "", []any{}
 	switch {

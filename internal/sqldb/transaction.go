@@ -155,8 +155,8 @@ func (t *Tx) whenIdle(f func()) {
 	}
 }
 
-// end waits for f until ctx ends, which is limited to limit. COMMIT and ROLLBACK have no context, so drivers may wait many minutes until the
-// network gives up.
+// end waits for f until ctx ends, which is after at most limit, because drivers may wait for minutes if there is no
+// answer.
 func (t *Tx) end(ctx context.Context, limit time.Duration, what string, f func() error) (err error) {
 	ended := make(chan error, 1)
 	t.idle = make(chan struct{})
@@ -178,7 +178,7 @@ func (t *Tx) end(ctx context.Context, limit time.Duration, what string, f func()
 
 // RolledBack reports whether a connection can be used again after COMMIT or ROLLBACK has failed on it. On SQLite it
 // rolls back: COMMIT may keep the transaction, and ROLLBACK fails if a statement has ended it. A database in memory
-// would end with its connection. Others should be closed, as should one that is still busy.
+// would end with its connection. Connections to other databases should be closed, as should one that is still busy.
 func (d *DB) RolledBack(ctx context.Context, failed error) bool {
 	if d.Dialect() != "sqlite" || errors.Is(failed, context.DeadlineExceeded) {
 		return false

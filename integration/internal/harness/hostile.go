@@ -95,7 +95,7 @@ func (h *Hostile) Count(what string) int {
 	return h.counts[what]
 }
 
-// Never returns the first of these that has not happened.
+// Never returns the first of all that has not happened.
 func (h *Hostile) Never(all ...string) string {
 	for _, what := range all {
 		if h.Count(what) == 0 {
@@ -112,7 +112,7 @@ func (h *Hostile) LogCounts() {
 	}
 }
 
-// Last returns at the end of the test, which is later on a busy machine, where something may be lacking.
+// Last waits until the end of the test. On a busy machine it waits longer, while lacking returns something.
 func (h *Hostile) Last(lacking func() string) {
 	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		if took := time.Since(begun); took > h.Length && (took > 3*h.Length+30*time.Second || lacking() == "") {
@@ -121,8 +121,8 @@ func (h *Hostile) Last(lacking func() string) {
 	}
 }
 
-// Keep runs a process of a role until the context ends. After each life, it calls disturb, and starts another process
-// if that has ended this one.
+// Keep runs processes of a role, one after the other, until the context ends. After the time of life it calls disturb.
+// If that has ended the process, Keep starts the next one.
 func (h *Hostile) Keep(ctx context.Context, role string, task func() any, line func(string),
 	life func() time.Duration, disturb func(*testkit.Process) (ended bool)) {
 	for ctx.Err() == nil {
@@ -148,8 +148,8 @@ func (h *Hostile) Keep(ctx context.Context, role string, task func() any, line f
 	}
 }
 
-// Disturb slows and resets connections until the context ends, or does something else, and in the long form kills the
-// server at times.
+// Disturb slows connections until the context ends, and resets them unless other has done something instead. In the
+// long form it also kills the server at times, and then calls killed.
 func (h *Hostile) Disturb(ctx context.Context, slow time.Duration, other func() (instead bool), killed func()) {
 	every := min(h.Length/2, time.Minute)
 	for restart := time.Now().Add(every); Sleep(ctx, 500*time.Millisecond+rand.N(time.Second)); {
