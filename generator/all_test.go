@@ -13,15 +13,15 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// A kind is an engine with what it promises. It has a lease of worker id 9, and of a backup worker if it uses one.
-// Snowflake is the simplest, so the others are compared with it.
+// A kind is an engine with its promises. Its generators have a lease of worker id 9, and one of a backup worker if they
+// use one. Snowflake is the simplest, so the others are compared with it.
 type kind struct {
 	engine
 	// ascends says that all ids ascend; otherwise those of one worker id do.
 	ascends bool
 	// borrows says that ids may be of the next ticks when the present one is used up.
 	borrows bool
-	// lanes is how many ids there are in a tick, in worker ids.
+	// lanes is how many worker ids make ids in a tick.
 	lanes int64
 }
 

@@ -108,8 +108,7 @@ func TestBuffered_IsFilledOnSchedule(t *testing.T) {
 	})
 }
 
-// Callers are refused, are called back, or wait, as Empty says; without a policy they wait as long as their context
-// lasts.
+// Empty decides whether callers are refused, try again or wait; without it they wait as long as their context lasts.
 func TestBuffered_FollowsThePolicyOfAnEmptyBuffer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := &counter{n: 10, takes: time.Second}

@@ -29,7 +29,7 @@ func TestCachedLimit_NoIDLiesBeyondIt(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				l, s := tt.layout, generator.NewScale(tt.layout)
 				r := random(4)
-				// At an instant between two positions all that is rounded differs.
+				// At an instant between two positions, everything that is rounded differs.
 				time.Sleep(123456789)
 				g := cached(t, generator.CachedConfig{Layout: l, MaxBorrow: tt.borrow, NoWait: true})
 				after, most := int64(-1), int(s.Count(tt.borrow))
@@ -120,7 +120,7 @@ func TestCached_ItsLimitNeverShrinks(t *testing.T) {
 			next(t, g)
 			c.step(150 * year)
 			g.Park()
-			// There was nothing to refuse the first time, so there is not the second.
+			// The second round must allow as many ids as the first.
 			if err := g.Fill(t.Context(), make([]int64, 64*120)); err != nil {
 				t.Fatalf("with the clock set right: %v; ids are %v ahead", err, g.Lead())
 			}

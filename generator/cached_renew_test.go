@@ -11,8 +11,8 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// While a caller waits at the head of the queue, the generator accepts a lease. Of several the latest counts, but no end
-// is lost.
+// While a caller waits at the head of the queue, the generator accepts a lease. Of several leases the latest counts,
+// but none moves the end back.
 func TestCachedRenew_NeverWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := manyWorkers(4)
@@ -68,7 +68,8 @@ func TestCachedNoWait_NeverWaitsForALease(t *testing.T) {
 	})
 }
 
-// The lease has ids for ten seconds, so without the limit the first call would come five seconds ahead of the clock.
+// The lease has ids for ten seconds, so without the limit the first call of OnLow would come five seconds ahead of the
+// clock.
 func TestCachedOnLow_AsksForLanes50msAhead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := manyWorkers(4)

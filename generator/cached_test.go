@@ -91,7 +91,7 @@ func TestCachedNext_IsExactWhenUsedSlowly(t *testing.T) {
 	})
 }
 
-// Lead is 0 for ids of the past and present, else what they are ahead. Callers that wait do not count.
+// Lead is 0 if ids are of the past or the present, otherwise how far they are ahead. Callers that wait do not count.
 func TestCachedLead_IsHowFarIDsAreAhead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := ticks(time.Second, 10)

@@ -55,7 +55,7 @@ func (g *Cached) Visit() {
 	g.visit()
 }
 
-// Hold stands at the head of the queue, as a caller that waits does, and returns what leaves it.
+// Hold stands at the head of the queue, as a caller that waits does. The returned function leaves the queue.
 func (g *Cached) Hold() (release func()) {
 	g.head <- struct{}{}
 	return func() { <-g.head }

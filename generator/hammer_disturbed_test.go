@@ -35,7 +35,7 @@ func visiting(h *hammer) {
 	}
 }
 
-// looking calls what only looks.
+// looking calls the methods that only read the state.
 func looking(h *hammer) {
 	for g := h.g.(*generator.Cached); h.wait(5); {
 		_ = g.Lead()

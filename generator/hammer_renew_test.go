@@ -108,7 +108,7 @@ func (a *renewer) replace(r *rand.Rand) {
 	}
 }
 
-// goroutines returns how many there are, when those that are about to end have.
+// goroutines returns how many there are, once those that are about to end have ended.
 func goroutines(atMost int) int {
 	for range 1000 {
 		if n := runtime.NumGoroutine(); n <= atMost {

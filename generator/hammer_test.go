@@ -51,7 +51,7 @@ type hammer struct {
 	newest atomic.Int64 // largest id of any call that has returned
 	errors atomic.Int64 // calls that were tried again
 	failed atomic.Int64 // ids that calls with an error wanted
-	fewer  atomic.Bool  // set by meanwhile: what was made went back
+	fewer  atomic.Bool  // set by meanwhile: a result of Made was lower than the one before
 }
 
 const hammerers = 64
@@ -147,8 +147,8 @@ type tallied interface {
 	Waits() int64
 }
 
-// checkMade compares what the generator says with what the callers got. Calls that failed may have got some ids. Claims
-// in vain are rare, however often windows are opened and closed.
+// checkMade compares the counters of the generator with the ids that the callers got. Calls that failed may have got
+// some ids. Claims in vain are rare, however often windows are opened and closed.
 func (h *hammer) checkMade(t *testing.T, taken [][]int64) {
 	t.Helper()
 	got := int64(0)
@@ -298,9 +298,9 @@ func wideLayout() generator.Layout {
 	return generator.Layout{TimeBits: 28, WorkerBits: 4, SequenceBits: 31, Tick: time.Second, Epoch: time.Now().Add(-year)}
 }
 
-// TestHammer_MakesNoIDTwice takes ids as fast as it can. Without Fill, because claims of many ids are more easily
-// apart. With few ids in a tick, because then callers of Snowflake wait for the next one, and those of Cached borrow
-// it. And under windows that open and close.
+// TestHammer_MakesNoIDTwice takes ids as fast as it can: while windows open and close, with Next alone, because claims
+// of single ids meet more often, and with few ids in a tick, so that callers of Snowflake wait for the next tick, and
+// those of Cached borrow it.
 func TestHammer_MakesNoIDTwice(t *testing.T) {
 	onProcs(t, func(t *testing.T) {
 		for _, tt := range []struct {

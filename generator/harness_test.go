@@ -46,9 +46,8 @@ func (e engine) renewable(tb testing.TB, l generator.Layout, lease generator.Lea
 	return g.(generator.Renewable)
 }
 
-// bubbles runs a law for each engine, in a bubble: its clock begins at midnight,
-// 2000-01-01 UTC, stands still while something runs, and jumps while all waits.
-// A bubble does not end before all its goroutines have.
+// bubbles runs a law for each engine, in a bubble: its clock begins at midnight, 2000-01-01 UTC, stands still while
+// something runs, and jumps while all goroutines wait. A bubble does not end before all its goroutines have.
 func bubbles(t *testing.T, law func(t *testing.T, e engine)) {
 	t.Helper()
 	t.Parallel()

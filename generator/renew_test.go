@@ -19,7 +19,7 @@ func used(t *testing.T, e engine, low func()) (g generator.Renewable, l generato
 	return g, l, now, ascending(t, l, -1, fill(t, g, 16)...)
 }
 
-// What no generator can hold is refused, and changes nothing, a suspension included.
+// Leases that no generator can hold are refused, and change nothing, not even a suspension.
 func TestRenewableRenew_RefusesWhatNoGeneratorCanHold(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)

@@ -74,8 +74,8 @@ func TestRenewableRenew_ServesThoseWhoWaitInOrder(t *testing.T) {
 	})
 }
 
-// What the lease has left is handed out. Then callers fail at once with the cause, also those who wait already, until
-// Suspend with nil or Renew lifts it.
+// Ids that the lease has left are handed out. Then callers fail at once with the cause, also those who wait already,
+// until Suspend with nil or Renew lifts it.
 func TestRenewableSuspend_FailsCallersWithItsCauseUntilItIsLifted(t *testing.T) {
 	bubbles(t, func(t *testing.T, e engine) {
 		l := ticks(time.Second, 4)

@@ -74,7 +74,7 @@ func TestSnowflakeRenew_ALeaseAheadIsStampedAtOnce(t *testing.T) {
 	})
 }
 
-// Of a lease ahead of the clock, too, what counts as going back is how far the clock was set back.
+// Also with a lease ahead of the clock, only the time by which the clock was set back counts as going back.
 func TestSnowflakeRenew_ALeaseAheadNoticesAClockSetBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var c wall
@@ -101,7 +101,7 @@ func TestSnowflakeRenew_ALeaseAheadNoticesAClockSetBack(t *testing.T) {
 	})
 }
 
-// A clock that was set forward by mistake makes ids that it cannot go behind; a lease above them can.
+// After a clock was set forward by mistake and back again, Snowflake refuses, but a new lease above its ids is usable.
 func TestSnowflakeRenew_ALeaseAboveAWrongStepIsUsable(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var c wall
@@ -115,7 +115,7 @@ func TestSnowflakeRenew_ALeaseAboveAWrongStepIsUsable(t *testing.T) {
 		now.From += 51
 		renew(t, g, now)
 		after = ascending(t, l, after, fill(t, g, 16)...)
-		// Beyond the lease the clock is not followed: what is left is of the past.
+		// Ids do not follow the clock beyond the lease, so the ids that are left are of the past.
 		c.step(time.Hour)
 		after = ascending(t, l, after, fill(t, g, 16)...)
 		c.step(-time.Hour)

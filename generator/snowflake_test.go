@@ -103,7 +103,7 @@ func TestNewSnowflake_RefusesBadSettings(t *testing.T) {
 	}
 }
 
-// The clock is set back after an id was made, 250 ms into its tick: waited for is only what is missing to its start.
+// The clock is set back after an id was made, 250 ms into its tick. Callers wait only until the start of that tick.
 func TestSnowflake_WaitsForAClockSetBackWithinItsTolerance(t *testing.T) {
 	tests := []struct {
 		name      string

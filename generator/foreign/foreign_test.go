@@ -189,8 +189,8 @@ func TestIdentify_FindsTheSystemByTheTime(t *testing.T) {
 	}
 }
 
-// A Java process in UTC begins its epoch eight hours later than one in China, so Identify finds nothing. The epoch that
-// docs/from-uidgenerator.md says reads its ids.
+// A Java process in UTC begins its epoch eight hours later than one in China, so Identify finds nothing. With the epoch
+// of docs/from-uidgenerator.md, its ids can be read.
 func TestUidGeneratorSampleLayout_OfAnotherTimeZone(t *testing.T) {
 	t.Parallel()
 
@@ -209,7 +209,7 @@ func TestUidGeneratorSampleLayout_OfAnotherTimeZone(t *testing.T) {
 }
 
 // CachedUidGenerator with the default configuration does not check its bits, so since the end of the layout the seconds
-// reach into the sign. The layout that docs/from-uidgenerator.md has for negative ids reads them.
+// reach into the sign. With the layout for negative ids of docs/from-uidgenerator.md, such ids can be read.
 func TestUidGeneratorLayout_ReadsNegativeIDs(t *testing.T) {
 	t.Parallel()
 
