@@ -40,8 +40,8 @@ func TestManagerAssign_ThatFailsUsesUpNoWorkerIDs(t *testing.T) {
 	})
 }
 
-// Another program that always inserts the worker ids first used up worker ids without end, and the caller
-// waited until its context ended.
+// If another program always inserts the worker ids first, the caller gets an error. Formerly worker ids were used up
+// until the context of the caller ended.
 func TestManagerAssign_EndsWhenWorkerIDsAreAlwaysTaken(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.start(nil)
@@ -67,8 +67,8 @@ func TestManagerAssign_EndsWhenWorkerIDsAreAlwaysTaken(t *testing.T) {
 	})
 }
 
-// While worker ids were added for one table, callers of other tables arrived. They got the error of that table,
-// although the slot has worker ids for theirs.
+// Callers of other tables arrive while worker ids are added for one table. They must not get the error of that table,
+// because the slot has worker ids for theirs.
 func TestManagerAssign_FailsOnlyCallersWhoseWorkerIDsCannotBeAdded(t *testing.T) {
 	t.Parallel()
 
@@ -105,8 +105,8 @@ func TestManagerAssign_FailsOnlyCallersWhoseWorkerIDsCannotBeAdded(t *testing.T)
 	}
 }
 
-// A table has lost its worker id and cannot get another. Creates of the other tables failed as soon as they were faster
-// than their leases, with an error that said that those were not renewed.
+// A table has lost its worker id and cannot get another. Formerly creates of other tables also failed, as soon as their
+// leases were used up, with the error that leases are not renewed.
 func TestManager_ATableWithoutAWorkerIDDoesNotDisturbOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.start(nil)
@@ -137,7 +137,8 @@ func TestManager_ATableWithoutAWorkerIDDoesNotDisturbOthers(t *testing.T) {
 	})
 }
 
-// When worker ids are used up, each failing Assign released the slot to look for a better one, and inserted another.
+// Formerly, when worker ids were used up, each failing Assign released the slot to look for a better one, and inserted
+// another.
 func TestManagerAssign_WhenWorkerIDsAreUsedUpInsertsFewSlots(t *testing.T) {
 	bubbleWith(t, narrow(3), func(t *testing.T, w *world) {
 		foreign(t, w.db, 7)
@@ -172,8 +173,8 @@ func (p *process) steadily(t *testing.T, x workernode.Table, d time.Duration) (l
 	return longest
 }
 
-// While WORKER_NODE is locked, as by ALTER TABLE, nobody gets worker ids, but those who have some make ids. With a
-// short lead, the worker ids were read again for so long that the lease ended.
+// While WORKER_NODE is locked, as by ALTER TABLE, no process gets worker ids, but processes that have some make ids.
+// Formerly, with a short lead, the worker ids were read again for so long that the lease ended.
 func TestManager_MakesIDsWhileWorkerNodeIsLocked(t *testing.T) {
 	each(t, map[string]time.Duration{"1s": time.Second, "3s": 3 * time.Second, "10s": 10 * time.Second}, func(t *testing.T, w *world, lead time.Duration) {
 		p := w.start(leadOf(lead))

@@ -64,7 +64,8 @@ func TestDBClaimFixed_IsRefusedInARegion(t *testing.T) {
 	testkit.IsError(t, d.ClaimFixed(t.Context(), layout, 1025), workernode.ErrFixed, "not below 1025")
 }
 
-// A registry that an earlier build, or UidGenerator's table, began at 1 gives out the numbers of WithWorkerID.
+// A registry that began at 1, in an earlier build or next to UidGenerator's rows, also gives out the numbers of
+// WithWorkerID.
 func TestDBCheckFixed_ReadsRegistriesOfAllAges(t *testing.T) {
 	t.Parallel()
 
@@ -115,8 +116,8 @@ func TestDBCheckFixed_ReadsUidGeneratorsTableBeforeARegistryBegins(t *testing.T)
 	}
 }
 
-// Processes with numbers by hand and those of the registry start at once. Whoever comes first at the row decides, and
-// no number is of both.
+// Processes with numbers by hand and those of the registry start at once. The first one to change the row decides, and
+// no number is given to both.
 func TestDBClaimFixed_AtOnceWithProcessesOfTheRegistry(t *testing.T) {
 	t.Parallel()
 

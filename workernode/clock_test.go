@@ -27,8 +27,8 @@ func (s *settable) now() time.Time {
 	return t
 }
 
-// A wall clock that is set neither stops the renewals of a running process nor makes ids twice. Set ahead, ids follow
-// it, as SQLite has no clock that could object.
+// A wall clock that is set neither stops the renewals of a running process nor makes ids twice. If it is set ahead, ids
+// follow it, because SQLite has no clock that could object.
 func TestManager_RenewsWhenTheWallClockIsSet(t *testing.T) {
 	t.Parallel() // and not in a bubble, where times have no monotonic reading
 
@@ -93,7 +93,7 @@ func TestDBCheckClock_ComparesWithTheDatabase(t *testing.T) {
 	}
 }
 
-// A process whose clock is a minute behind loses its slot again and again, and nothing named the clock.
+// A process whose clock is a minute behind loses its slot again and again, so the log must name the clock.
 func TestManager_LogsAClockThatDiffers(t *testing.T) {
 	t.Parallel()
 
@@ -112,8 +112,8 @@ func TestManager_LogsAClockThatDiffers(t *testing.T) {
 	}
 }
 
-// Two machines slept for an hour, and the clock of the database's was set a minute later. The process never asked it
-// again, so its ids stayed an hour behind, and others took its slots.
+// Two machines slept for an hour, and the clock of the database's was set a minute later. Formerly the process never
+// asked the database again, so its ids stayed an hour behind, and others took its slots.
 func TestManager_FollowsAClockThatTheDatabaseConfirmsLater(t *testing.T) {
 	t.Parallel()
 

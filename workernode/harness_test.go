@@ -215,7 +215,7 @@ func (w *world) parts(id int64) (worker, tick int64) {
 	return parts.WorkerID, w.layout.TickAt(parts.Time)
 }
 
-// number returns what a query of one number says.
+// number returns the number that a query selects.
 func (w *world) number(query string, args ...any) (n int64) {
 	w.tb.Helper()
 	must(w.tb, w.db.Raw(query, args...).Scan(&n).Error)

@@ -11,8 +11,8 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// Slots that cannot be used stay unchanged, because there are others, and new ones. Two of them, or one with text in a
-// column, which SQLite allows, kept all processes of the application from starting.
+// Slots that cannot be used stay unchanged, and processes take others or new ones. Formerly two such slots, or one with
+// text in a column, which SQLite allows, kept all processes of the application from starting.
 func TestManager_LeavesSlotsThatCannotBeUsed(t *testing.T) {
 	each(t, map[string]string{
 		"refuse changes": `CREATE TRIGGER "NO" BEFORE UPDATE ON "WORKER_SLOT" WHEN OLD."ID" <= 3 BEGIN SELECT RAISE(ABORT, 'not this one'); END`,
@@ -49,8 +49,8 @@ func TestManager_LeavesASlotWhoseRowCannotBeRead(t *testing.T) {
 	})
 }
 
-// After lost commits, or a restore of its row, NEXT_SLOT may be behind the slots that are there. Each start failed with
-// a duplicate key, until there had been as many as there were slots.
+// After lost commits, or a restore of its row, NEXT_SLOT may be below slots that exist. Formerly each start failed with
+// a duplicate key, until NEXT_SLOT was above all of them.
 func TestManager_PassesOverSlotsWhenNextSlotIsBehind(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		disposable := func(c *workernode.Config, _ *workernode.Host) { c.Disposable = true }
@@ -69,8 +69,8 @@ func TestManager_PassesOverSlotsWhenNextSlotIsBehind(t *testing.T) {
 	})
 }
 
-// A transaction that held a lock on the row of a free slot kept each new process from starting, which tried that slot
-// again and again. It must take another one.
+// If a transaction holds a lock on the row of a free slot, a new process takes another slot. Formerly it tried the
+// locked one again and again, and did not start.
 func TestManager_StartsWhileFreeSlotsAreLocked(t *testing.T) {
 	type slots struct{ free, locked int64 }
 	each(t, map[string]slots{"1 of 1": {1, 1}, "1 of 2": {2, 1}, "4 of 4": {4, 4}}, func(t *testing.T, w *world, tt slots) {
@@ -93,8 +93,8 @@ func TestManager_StartsWhileFreeSlotsAreLocked(t *testing.T) {
 	})
 }
 
-// When many processes start at once, all slots that one has read may be taken before it tries them. It made a new slot
-// then, with worker ids for all its tables, although others were free.
+// When many processes start at once, all slots that one has read may be taken before it tries them. Then it looks
+// again. Formerly it made a new slot, with worker ids for all its tables, although other slots were free.
 func TestManager_LooksAgainWhenOthersWereFaster(t *testing.T) {
 	const free = 3
 	type race struct {
@@ -121,8 +121,8 @@ func TestManager_LooksAgainWhenOthersWereFaster(t *testing.T) {
 	})
 }
 
-// If answers take longer than Lead, waiting callers get an error that says so, and so do the log and Health. Sessions
-// were begun again and again, and slots taken, and nobody saw it.
+// If answers take longer than Lead, waiting callers get an error that says so, and so do the log and Health. Formerly
+// sessions were begun and slots taken again and again, and nothing reported it.
 func TestManager_SaysThatAnswersTakeLongerThanTheLead(t *testing.T) {
 	each(t, map[string]time.Duration{"20ms": 20 * time.Millisecond, "60ms": 60 * time.Millisecond, "110ms": 110 * time.Millisecond}, func(t *testing.T, w *world, answer time.Duration) {
 		change := leadOf(100 * time.Millisecond)

@@ -62,7 +62,7 @@ func TestManager_IgnoresHostileRows(t *testing.T) {
 	})
 }
 
-// An audit trigger inserts into other tables, so that LAST_INSERT_ID, or the number of changes, is of those.
+// An audit trigger inserts into other tables, so LAST_INSERT_ID and the number of changes may be those of its INSERT.
 func TestManager_AuditTriggersDoNotDisturb(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		run(t, w.db, `CREATE TABLE "AUDIT" ("ID" INTEGER PRIMARY KEY AUTOINCREMENT, "WHAT" TEXT)`)
@@ -201,8 +201,8 @@ func TestManager_GrantsNothingIfFenceIsNotKept(t *testing.T) {
 	}
 }
 
-// A trigger that clears the row of a free slot lowered FENCE when a process released its slot. The next process stamped
-// the ticks that the former one had stamped ahead of the clock.
+// A trigger that clears the row of a free slot lowers FENCE when a process releases its slot. Formerly the next process
+// then stamped ticks that the former one had stamped ahead of the clock.
 func TestManager_KeepsASlotWhoseReleaseLowersFence(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		run(t, w.db, `CREATE TRIGGER "CLEAR" AFTER UPDATE ON "WORKER_SLOT" WHEN NEW."HOLDER" = '' BEGIN UPDATE "WORKER_SLOT" SET "FENCE" = 0 WHERE "ID" = NEW."ID"; END`)

@@ -65,8 +65,8 @@ func TestManager_NoticesLostCommits(t *testing.T) {
 	})
 }
 
-// The same when another process is first to see the old rows. It took the slot with a VERSION below the acknowledged
-// one, and nothing named the lost commits.
+// The same when another process sees the old rows first, and takes the slot with a VERSION below the acknowledged one.
+// Formerly nothing named the lost commits then.
 func TestManager_NoticesLostCommitsAfterAnotherProcess(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.start(nil)

@@ -95,8 +95,8 @@ func TestManager_AFloorTooFarAheadIsAnError(t *testing.T) {
 	})
 }
 
-// lock makes statements that change the row of a slot wait, as a transaction that holds a lock on it does. Those that
-// read it work.
+// lock makes statements that change the row of a slot wait, as a transaction that holds a lock on it does. Statements
+// that read the row work.
 func (w *world) lock(slot int64) {
 	w.tb.Helper()
 	run(w.tb, w.db, fmt.Sprintf(`CREATE TRIGGER "LOCK%d" BEFORE UPDATE ON "WORKER_SLOT" WHEN OLD."ID" = %d BEGIN SELECT RAISE(ABORT, 'row locked'); END`, slot, slot))
@@ -117,8 +117,8 @@ func waits(c *testkit.Crossing) error {
 	return err
 }
 
-// A process whose own row somebody had locked made no ids until the lock was released. It must take another slot as
-// soon as what was granted is used up, and not sooner: that would cost worker ids each time.
+// If somebody locks the row of a process's own slot, it takes another slot as soon as its grants are used up, and not
+// sooner, because that would cost worker ids each time. Formerly it made no ids until the lock was released.
 func TestManager_LeavesALockedSlot(t *testing.T) {
 	type fault struct {
 		locked time.Duration

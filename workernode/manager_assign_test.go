@@ -123,7 +123,7 @@ func TestManagerAssign_RefusesNamesThatDoNotFit(t *testing.T) {
 	})
 }
 
-// What a caller whose context ends has asked for is not kept from others.
+// If the context of a caller ends, others still get the worker ids that it has asked for.
 func TestManagerAssign_EndsWithItsContext(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.start(nil)
@@ -143,7 +143,7 @@ func TestManagerAssign_EndsWithItsContext(t *testing.T) {
 	})
 }
 
-// A connection that breaks once, as when a proxy restarts, failed the first create of a process.
+// A connection that breaks once, as when a proxy restarts, must not fail the first create of a process.
 func TestManagerAssign_SurvivesOneBrokenConnection(t *testing.T) {
 	t.Parallel()
 
@@ -188,8 +188,8 @@ func TestManagerAssign_SurvivesOneBrokenConnection(t *testing.T) {
 	}
 }
 
-// A caller's mistake must be an error: it was a panic in the goroutine of the lease manager, or a call that never
-// ended.
+// A caller's mistake must be an error. Formerly it was a panic in the goroutine of the lease manager, or a call that
+// never ended.
 func TestManagerAssign_RefusesWrongLanes(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.start(nil)
@@ -204,8 +204,8 @@ func TestManagerAssign_RefusesWrongLanes(t *testing.T) {
 	})
 }
 
-// Errors that a later attempt may not meet are waited out; others fail a waiting caller at once, as nothing will come
-// of waiting.
+// Errors that a later attempt may not meet are waited out; others fail a waiting caller at once, because waiting does
+// not help.
 func TestManagerAssign_WaitsOnlyForErrorsThatPass(t *testing.T) {
 	type failure struct {
 		err   error

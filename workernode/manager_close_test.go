@@ -49,7 +49,8 @@ func TestManagerClose_ReleasesTheSlot(t *testing.T) {
 	})
 }
 
-// A release that was executed, and whose answer was lost, was reported as a slot that another process has taken.
+// A release that was executed, but whose answer was lost, must not be reported as a slot that another process has
+// taken.
 func TestManagerClose_WhoseAnswerIsLostLosesNoSlot(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.start(nil)
@@ -117,8 +118,8 @@ func TestManagerClose_EndsForManyCallersAtOnce(t *testing.T) {
 }
 
 // A database that does not answer must not keep a process from ending, even if the driver does not notice that the
-// context has ended: SQLite's waits for a lock, and Close took as long as that was held. When the database answers again,
-// a second Close releases the slot.
+// context has ended: SQLite's waits for a lock, and formerly Close took as long as the lock was held. When the database
+// answers again, a second Close releases the slot.
 func TestManagerClose_EndsWhileTheDatabaseHangs(t *testing.T) {
 	each(t, map[string]func(*testkit.Crossing) error{
 		"until its context ends": func(c *testkit.Crossing) error {
@@ -146,8 +147,8 @@ func TestManagerClose_EndsWhileTheDatabaseHangs(t *testing.T) {
 	})
 }
 
-// Close ends the statement that adds further worker ids for a table after a large batch. The log had a warning that it
-// would be tried again.
+// Close ends the statement that adds further worker ids for a table after a large batch. The log must not warn that it
+// will be tried again.
 func TestManagerClose_WhileWorkerIDsAreAddedWarnsOfNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.start(leadOf(10 * time.Second))
@@ -171,7 +172,7 @@ func TestManagerClose_WhileWorkerIDsAreAddedWarnsOfNothing(t *testing.T) {
 	})
 }
 
-// A stuck is where a log goes that takes no more, such as a full pipe.
+// A stuck is a writer for a log that accepts nothing more, such as a full pipe.
 type stuck chan struct{}
 
 func (s stuck) Write(b []byte) (int, error) {
@@ -179,7 +180,7 @@ func (s stuck) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A handler of the log that never returned kept Close waiting until its context ended, and so the application.
+// A handler of the log that never returns must not keep Close, and so the application, waiting.
 func TestManagerClose_EndsWhileTheLogHangs(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		log := make(stuck)

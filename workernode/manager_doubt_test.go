@@ -76,8 +76,9 @@ func TestManager_FindsAWorkerIDWhoseAddHadNoAnswer(t *testing.T) {
 	})
 }
 
-// The answer of an add was lost, and its caller got an error. The reserved worker id has a row now, so the next table
-// needs another. The process tried to insert the same one, and took the failure for the work of another program.
+// The answer of an add is lost, and its caller gets an error. The reserved worker id has a row now, so the next table
+// needs another. Formerly the process tried to insert the same one, and took the failure for the work of another
+// program.
 func TestManager_DoesNotInsertAReservedWorkerIDTwice(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.start(nil)
@@ -103,7 +104,7 @@ func TestManager_DoesNotInsertAReservedWorkerIDTwice(t *testing.T) {
 	})
 }
 
-// Operators look at Health when the database is back. It named the outage until the next renewal.
+// Operators look at Health when the database is back. Formerly it named the outage until the next renewal.
 func TestManager_ShowsARecoveryAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.start(leadOf(time.Minute))

@@ -120,8 +120,8 @@ func TestManager_SurvivesOneFaultAtAnyStatement(t *testing.T) {
 	}
 }
 
-// Answers are late by up to 300 ms. A process is restarted with a free slot, and the first rows of nine tables come
-// at once. When each table had a lease of its own, two tables got one worker id, and ids came twice.
+// Answers are late by up to 300 ms. A process is restarted with a free slot, and the first rows of nine tables come at
+// once. Formerly, when each table had a lease of its own, two tables got one worker id, and ids came twice.
 func TestManager_DelayedAnswersGiveNoWorkerIDTwice(t *testing.T) {
 	t.Parallel()
 

@@ -90,7 +90,7 @@ func TestNewManager_RefusesWhatCannotWork(t *testing.T) {
 	})
 }
 
-// A LEAD_TICKS that was written wrongly made numbers overflow: a process panicked, or had fences in the past.
+// A wrong LEAD_TICKS must be refused. Formerly it made numbers overflow: a process panicked, or had fences in the past.
 func TestNewManager_RefusesAnUnusableLeadTicks(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.start(nil)
@@ -155,8 +155,8 @@ func TestManagerStart_GivesProcessesAtOnceDifferentSlots(t *testing.T) {
 	})
 }
 
-// A process without ids keeps its slot with few statements that leave FENCE alone, as ticks that it raised would be
-// covered by no session. The next id carries the present.
+// A process without ids keeps its slot with few statements that leave FENCE alone, because no session would cover the
+// ticks up to a higher FENCE. The next id carries the present.
 func TestManager_KeepsItsSlotWithFewStatementsWhileIdle(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.start(nil)

@@ -45,8 +45,8 @@ func TestDBLookup_ReturnsTheNodesThatExist(t *testing.T) {
 	}
 }
 
-// A statement can end in the middle of its rows, for example at its timeout. Lookup then panicked in the goroutine of the
-// lease manager, which ended the process.
+// A statement can end in the middle of its rows, for example at its timeout. Formerly Lookup then panicked in the
+// goroutine of the lease manager, which ended the process.
 func TestDBLookup_ReturnsTheErrorOfARowThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 

@@ -17,8 +17,8 @@ import (
 // readRegistry is how a registry is read on MySQL.
 const readRegistry = "SELECT `ID_SPACE`, `LAYOUT`, `LEAD_TICKS`, `NEXT_ID`, `NEXT_SLOT`, `FLOOR_TICK`, `STRIDE`, `REMAINDER`, `FIRST_ID`, EXISTS (SELECT * FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'WORKER_NODE' AND column_name = 'ID' AND extra LIKE '%auto_increment%') FROM `WORKER_REGISTRY` WHERE `NAME` = ?"
 
-// What runs the statements of a connection on several, as some proxies do, makes LAST_INSERT_ID that of another one.
-// Slot -1 and worker id -1 came of it.
+// A proxy may run the statements of a connection on several, so that LAST_INSERT_ID is that of another one. Formerly
+// this led to slot -1 and worker id -1.
 func TestDBNextSlot_RefusesTheNumberOfAnotherConnection(t *testing.T) {
 	t.Parallel()
 
@@ -112,8 +112,8 @@ func TestDBReserve_WithoutTheRowIsAnError(t *testing.T) {
 	testkit.IsError(t, err, workernode.ErrTable)
 }
 
-// Next to UidGenerator, worker ids come from AUTO_INCREMENT, so that neither gets one of the other's. What that
-// gives is used only if nobody can have it.
+// Next to UidGenerator, worker ids come from AUTO_INCREMENT, so that neither gets one of the other's. A number from it
+// is used only if no other process can have it.
 func TestDBReserve_DrawsFromAutoIncrementNextToUidGenerator(t *testing.T) {
 	t.Parallel()
 

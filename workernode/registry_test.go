@@ -67,8 +67,8 @@ func TestDBOpenRegistry_BeginsAboveTheRowsThatExist(t *testing.T) {
 	}
 }
 
-// Somebody deleted the row of the registry and other rows, while a process lived. A new registry gave out its worker
-// ids again, and both made the same ids.
+// Somebody deletes the row of the registry and other rows, while a process runs. Formerly a new registry gave out its
+// worker ids again, and both made the same ids.
 func TestDBOpenRegistry_BeginsNoneWhereAProcessHadASlot(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a := w.start(nil)
@@ -87,8 +87,8 @@ func TestDBOpenRegistry_BeginsNoneWhereAProcessHadASlot(t *testing.T) {
 	})
 }
 
-// Somebody emptied or replaced all tables while a process ran. It got a slot of the new id space, with ids of its own
-// layout and without its own worker ids, and the ids of both came twice.
+// Somebody empties or replaces all tables while a process runs. Formerly it got a slot of the new id space, with ids of
+// its own layout and without its own worker ids, and the ids of both came twice.
 func TestManager_GetsNothingOfAnotherIDSpace(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a := w.start(nil)
@@ -121,7 +121,7 @@ func TestManager_GetsNothingOfAnotherIDSpace(t *testing.T) {
 	})
 }
 
-// The registry alone was replaced, so the process renewed its slot, and worker ids of that slot were given out again.
+// If only the registry is replaced, the process can renew its slot, although its worker ids may be given out again.
 func TestManager_FindsAnotherIDSpaceWithinTenMinutes(t *testing.T) {
 	each(t, map[string]func(*process) error{
 		"at the next worker id": func(p *process) error {
@@ -147,8 +147,8 @@ func TestManager_FindsAnotherIDSpaceWithinTenMinutes(t *testing.T) {
 	})
 }
 
-// Somebody set a counter back, and deleted the slots, while processes lived. The next process got the same slot with
-// the worker ids of the first, and both made the same ids.
+// Somebody sets a counter back, and deletes the slots, while processes run. Formerly the next process got the same slot
+// with the worker ids of the first, and both made the same ids.
 func TestManager_SurvivesACounterThatIsSetBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, other, unused := w.start(nil), w.start(nil), w.start(nil)
@@ -174,7 +174,7 @@ func TestManager_SurvivesACounterThatIsSetBack(t *testing.T) {
 	})
 }
 
-// Of the layouts that processes begin an empty registry with at once, one wins, and there is one id space.
+// Processes with several layouts begin an empty registry at once. One layout wins, and there is one id space.
 func TestDBOpenRegistry_PinsOneOfManyLayoutsAtOnce(t *testing.T) {
 	t.Parallel()
 

@@ -40,8 +40,8 @@ func atMost(t *testing.T, readings *atomic.Int64, most int64, during time.Durati
 	}
 }
 
-// When the answer to a renewal was lost, the fence is as far ahead as it may be until the tick ends. With ticks of a
-// second, the process tried to begin a session all the time, granted nothing and kept the database busy.
+// When the answer to a renewal was lost, the fence is as far ahead as it may be until the tick ends. Formerly, with
+// ticks of a second, the process tried to begin a session all the time, granted nothing and kept the database busy.
 func TestManager_GoesOnAfterALostRenewalWithLongTicks(t *testing.T) {
 	t.Parallel()
 
@@ -83,7 +83,7 @@ func TestManager_GoesOnAfterALostRenewalWithLongTicks(t *testing.T) {
 	}
 }
 
-// A process that was idle when it lost its slot looked for work each millisecond, although it needed no slot.
+// Formerly a process that was idle when it lost its slot looked for work each millisecond, although it needed no slot.
 func TestManager_RestsWithoutASlotWhileIdle(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var readings atomic.Int64
@@ -106,7 +106,7 @@ func TestManager_RestsWithoutASlotWhileIdle(t *testing.T) {
 }
 
 // A generator that has used up nearly all of its ids presses for more. Within a tick of a second nothing can be
-// granted, and the process looked each millisecond whether something could.
+// granted, but formerly the process looked each millisecond whether something could.
 func TestManager_RestsUntilTheTickEnds(t *testing.T) {
 	long := ticking(time.Second)
 	long.SequenceBits, long.TimeBits, long.WorkerBits = 13, 30, 20
@@ -129,8 +129,8 @@ func TestManager_RestsUntilTheTickEnds(t *testing.T) {
 	})
 }
 
-// The lease may be renewed between Assign and Attach. A generator that was made of the former one ran out of ids while
-// the process had some.
+// The lease may be renewed between Assign and Attach. Formerly a generator that was made of the earlier lease ran out
+// of ids while the process had some.
 func TestTableLeaseAttach_GivesTheRenewedLease(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.start(leadOf(10 * time.Second))
@@ -213,7 +213,7 @@ func TestManager_ARenewalIsOneStatement(t *testing.T) {
 }
 
 // The answer of a COMMIT is lost, and the clock stands still: the ticks of the moment are used up, and no other can be
-// granted. Assign waited without a reason, and said that the database had not answered.
+// granted. The error of Assign must say so. Formerly it said that the database had not answered.
 func TestManagerAssign_SaysThatTheClockStandsStill(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var frozen atomic.Pointer[time.Time]
@@ -256,8 +256,8 @@ func TestManagerAssign_SaysThatTheClockStandsStill(t *testing.T) {
 	})
 }
 
-// A pool whose connections are always taken, each for some seconds: a renewal waits for one, and is then sent. It gave
-// up after two seconds, and had to read the slot's row before the next attempt. With a hundred callers on four
+// A pool whose connections are always taken, each for some seconds: a renewal waits for one, and is then sent. Formerly
+// it gave up after two seconds, and had to read the slot's row before the next attempt. With a hundred callers on four
 // connections a process was without a lease for half a minute.
 func TestManager_RenewsThroughACrowdedPool(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
@@ -288,7 +288,8 @@ func TestManager_RenewsThroughACrowdedPool(t *testing.T) {
 	})
 }
 
-// A free slot was avoided for a minute, and a new one inserted, because the pool had no connection for a moment.
+// Formerly a free slot was avoided for a minute, and a new one inserted, because the pool had no connection for a
+// moment.
 func TestManager_ReclaimsAFreeSlotThatItHadNoConnectionFor(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		long := leadOf(10 * time.Second)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Errors that a later attempt may not meet are not shown at first; those that waiting may help against fail no caller.
+// Errors that a later attempt may not meet are not shown at first. Errors that may pass fail no caller.
 func TestSeverityOf_SaysWhatAnErrorMeansForThoseWhoWait(t *testing.T) {
 	t.Parallel()
 

@@ -137,7 +137,8 @@ func TestStatementsSession_TwiceIsAnError(t *testing.T) {
 	}
 }
 
-// The worker id of another program is not overwritten, and the error says what has happened, as others must be drawn.
+// The worker id of another program is not overwritten, and the error says so, because other worker ids must then be
+// taken.
 func TestStatementsAdd_TellsOfAWorkerIDThatIsTaken(t *testing.T) {
 	t.Parallel()
 
@@ -293,8 +294,8 @@ func TestStatements_AreTranslated(t *testing.T) {
 	}
 }
 
-// A trigger or a narrow column changed what was inserted into WORKER_NODE, so ids resolved to a table that does not
-// exist.
+// If a trigger or a narrow column changes a row that is inserted into WORKER_NODE, ids would resolve to a table that
+// does not exist.
 func TestStatementsAdd_RefusesARowThatWasNotKept(t *testing.T) {
 	t.Parallel()
 

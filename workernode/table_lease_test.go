@@ -55,7 +55,7 @@ func (s *stamper) has() (leases []generator.Lease, suspended error) {
 	return s.leases, s.suspended
 }
 
-// busy is how a generator stands that is up with the clock.
+// busy is the usage of a generator that keeps up with the clock.
 var busy = generator.Usage{Used: true, Lanes: 1, Left: 1 << 60}
 
 // A generator gets each renewal, contiguous with the one before, and nothing else.
@@ -79,7 +79,7 @@ func TestTableLeaseAttach_RenewsTheGenerator(t *testing.T) {
 	})
 }
 
-// Callers of a generator whose lease is used up get the database's reason, and it is told when that is over.
+// Callers of a generator whose lease is used up get the database's reason, and the generator learns when that is over.
 func TestTableLeaseAttach_TellsWhyALeaseIsNotRenewed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.start(nil)
@@ -206,7 +206,7 @@ func (h handler) WithAttrs([]slog.Attr) slog.Handler { return h }
 func (h handler) WithGroup(string) slog.Handler      { return h }
 
 // A table that lost its worker id with the slot, and can get no other, says why, and gets one as soon as there is one.
-// The slot has no error: an alert would speak of a lease that is renewed.
+// The slot has no error, because its lease is renewed.
 func TestTableLease_SaysWhyItGetsNoWorkerID(t *testing.T) {
 	bubbleWith(t, narrow(2), func(t *testing.T, w *world) {
 		p := w.start(nil)
@@ -243,9 +243,9 @@ func TestTableLease_SaysWhyItGetsNoWorkerID(t *testing.T) {
 	})
 }
 
-// A plugin that is closed gives its worker ids back, and another one of the process gets them: at once it would stamp
-// what the first has stamped ahead of the clock. Without giving back, each tenant that is opened and closed would use
-// up worker ids.
+// A plugin that is closed gives its worker ids back, and another plugin of the process gets them, but not at once,
+// because it would stamp ticks that the first has stamped ahead of the clock. Otherwise each tenant that is opened and
+// closed would use up worker ids.
 func TestTableLeaseRelease_WorkerIDsAreUsedAgainWhenTheClockHasPassed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := w.start(nil)

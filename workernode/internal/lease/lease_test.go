@@ -244,8 +244,8 @@ func TestChangeSetFirst_IsAboveAllThatMayHaveBeenStamped(t *testing.T) {
 	}
 }
 
-// A renewal that is acknowledged late granted ticks that the clock has passed, and perhaps another session begins in
-// between: nothing of it may be used.
+// A renewal may be acknowledged when the clock has passed its ticks, and when another session has begun. Then nothing
+// of it may be used.
 func TestSlotLeaseNoteRenewal_GrantsOnlyWhatContinues(t *testing.T) {
 	t.Parallel()
 

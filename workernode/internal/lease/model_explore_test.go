@@ -76,7 +76,7 @@ func (w *modelWorld) canonical(s *modelState) {
 	}
 }
 
-// check returns what must never be, and is.
+// check returns the fault of a state, or 0.
 func (w *modelWorld) check(s *modelState) uint8 {
 	if s.fault != 0 {
 		return s.fault
