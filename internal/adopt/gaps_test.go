@@ -181,8 +181,8 @@ func (o *odd) Fill(_ context.Context, ids []int64) error {
 	return nil
 }
 
-// A large batch takes many fills, and all of its ids have gaps: those at the end had none, when fills with and without
-// such an id were counted alike.
+// A large batch takes many fills, and all of its ids have gaps: formerly those at the end had none, because fills with
+// and without an id that begins a gap were counted alike.
 func TestLeaveGaps_ALargeBatchKeepsItsGaps(t *testing.T) {
 	t.Parallel()
 
@@ -215,8 +215,8 @@ func (s *slow) Fill(ctx context.Context, ids []int64) error {
 	return s.counting.Fill(ctx, ids)
 }
 
-// While creates wait for ids, a gap costs no more ids than a tick has: a table for which a worker id just made enough
-// would stand still.
+// While creates wait for ids, a gap costs no more ids than a tick has. Otherwise a table that needs nearly all ids of
+// its worker id would stand still.
 func TestLeaveGaps_AreSmallerWhileCreatesWait(t *testing.T) {
 	t.Parallel()
 
@@ -241,7 +241,7 @@ func TestLeaveGaps_AreSmallerWhileCreatesWait(t *testing.T) {
 	})
 }
 
-// The numbers of a gap follow its id and no other: no worker id whose numbers they have has an id of the same tick.
+// The numbers in a gap follow only its id: the worker ids of these numbers make no id in the same tick.
 func TestBefore_IsTheIDThatANumberFollows(t *testing.T) {
 	t.Parallel()
 

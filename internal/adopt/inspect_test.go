@@ -31,8 +31,8 @@ func TestAutoIncrement_TablesThatTableNames(t *testing.T) {
 	}
 }
 
-// A tag that asks for AUTO_INCREMENT is a decision: sqlite_sequence and the like stay as they were. It was warned of at
-// each start.
+// A tag that asks for AUTO_INCREMENT is a decision: sqlite_sequence and the like stay as they were. Formerly each start
+// warned of it.
 func TestAutoIncrement_ATagThatAsksForItIsADecision(t *testing.T) {
 	t.Parallel()
 

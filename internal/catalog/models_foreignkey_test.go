@@ -69,8 +69,8 @@ func (fkOwner[F]) TableName() string      { return "fk_owners" }
 func (fkLabel[F]) TableName() string      { return "fk_labels" }
 func (fkMember[F]) TableName() string     { return "fk_members" }
 
-// GORM copies the id of a row to the foreign key of another one, and cuts off what does not fit: the row was stored
-// without a link, and no error came.
+// GORM copies the id of a row to the foreign key of another one, and cuts off what does not fit. Formerly the row was
+// stored without a link, and without an error.
 func TestPluginForeignKey_ThatLosesIDsIsRefusedByName(t *testing.T) {
 	t.Parallel()
 
@@ -138,8 +138,8 @@ type (
 	}
 )
 
-// A foreign key may belong to associations of two models, and both reported it. The advice was to make an int64 of an
-// int64.
+// A foreign key may belong to associations of two models. Formerly both reported it, with the advice to make an int64
+// of an int64.
 func TestPluginForeignKey_IsReportedOnceWithItsCause(t *testing.T) {
 	t.Parallel()
 
@@ -150,7 +150,7 @@ func TestPluginForeignKey_IsReportedOnceWithItsCause(t *testing.T) {
 	}
 }
 
-// An UPDATE saves associations as well, and lost the ids in the same way. Without rows to save it loses nothing.
+// An UPDATE saves associations as well, and would lose the ids in the same way. Without rows to save it loses nothing.
 func TestPluginForeignKey_ThatLosesIDsIsRefusedInAnUpdate(t *testing.T) {
 	t.Parallel()
 

@@ -70,7 +70,7 @@ func (s *spelled) Scan(v any) error {
 	return nil
 }
 
-// Models whose key needs more than its type to be told.
+// Models whose key has more than its type.
 type (
 	sizedString struct {
 		ID   string `gorm:"primaryKey;uid;size:20"`

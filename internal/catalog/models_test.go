@@ -19,8 +19,8 @@ var must, saysAll = testkit.Must, testkit.SaysAll
 // numbersToo is in the line about keys that the database numbers.
 const numbersToo = "the database numbers keys too"
 
-// A first start is quiet: one line tells of all keys that GORM lets the database number. There was a warning of 400
-// characters for each table.
+// A first start is quiet: one line tells of all keys that GORM lets the database number. Formerly there was a warning
+// of 400 characters for each table.
 func TestAutoIncrement_KeysThatTheDatabaseNumbersAreToldOfOnce(t *testing.T) {
 	t.Parallel()
 
@@ -50,7 +50,7 @@ func TestAutoIncrement_KeysThatTheDatabaseNumbersAreToldOfOnce(t *testing.T) {
 	saysAll(t, lines[0], "level=INFO", "columns=counters.id", "docs/from-auto-increment.md")
 }
 
-// The name is for the line that a reader of an error pastes.
+// Errors have a line with the name for the reader to paste.
 func TestCatalog_NameForATable(t *testing.T) {
 	t.Parallel()
 
@@ -258,7 +258,8 @@ func TestAutoIncrement_ACompositeKeyOfRegisteredModelsIsPlain(t *testing.T) {
 	}
 }
 
-// An application lists all its models once, for AutoMigrate and for WithModels. Those without a uid field were refused.
+// An application lists all its models once, for AutoMigrate and for WithModels. Formerly those without a uid field were
+// refused.
 func TestPluginRegister_ModelsWithoutAUIDFieldAreNamedOnce(t *testing.T) {
 	t.Parallel()
 

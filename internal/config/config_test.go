@@ -90,7 +90,7 @@ func counted(c *config.Config) {
 	c.Specs["counted"] = supply.Spec{Option: "WithCounts", Check: func() error { return errBroken }}
 }
 
-// What belongs to a generator of the plugin is found by making it, once and in Validate. A factory of the application
+// Wrong settings of a built-in generator are found by making it, once and in Validate. A factory of the application
 // must not be called before there is a worker id for it.
 func TestConfigValidate_MakesOnlyTheGeneratorsOfThePlugin(t *testing.T) {
 	t.Parallel()

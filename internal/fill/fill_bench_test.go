@@ -19,7 +19,7 @@ func statement(tb testing.TB, db *gorm.DB, dest any) *gorm.DB {
 	return tx
 }
 
-// filler returns what calls the callbacks that set ids and end their notes, and nothing else.
+// filler returns a function that only calls the callbacks that set ids and end their notes.
 func filler(db *gorm.DB) func(stmt *gorm.DB) {
 	creates := db.Callback().Create()
 	set, settle := creates.Get("uidplugin:fill"), creates.Get("uidplugin:settle")

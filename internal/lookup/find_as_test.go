@@ -39,8 +39,8 @@ func TestFindAs_ReturnsRowsInTheOrderOfTheIDs(t *testing.T) {
 	}
 }
 
-// TestFind_FindsTheRowsOfTheHandlesOwnQuery of integration/paths has the clauses that hold. A Select that leaves the key
-// out returned some row for the id 0, which a user may send.
+// TestFind_FindsTheRowsOfTheHandlesOwnQuery of integration/paths has the clauses that hold. Formerly a Select that
+// leaves the key out returned some row for the id 0, which a user may send.
 func TestFindAs_RefusesClausesOfTheHandle(t *testing.T) {
 	t.Parallel()
 
@@ -117,7 +117,7 @@ func TestFindAs_KeepsTheRowsNextToAnAmbiguousID(t *testing.T) {
 	}
 }
 
-// A negative id failed with an error of package database/sql for the whole query, where it is just missing.
+// A negative id is just missing. Formerly the whole query failed with an error of package database/sql.
 func TestFindAs_NegativeIDsOfUnsignedKeys(t *testing.T) {
 	t.Parallel()
 

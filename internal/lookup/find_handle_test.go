@@ -15,7 +15,7 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// Every condition of the handle holds. They were ignored, so that a tenant got the rows of another one.
+// Every condition of the handle holds. Formerly they were ignored, so a tenant got the rows of another one.
 func TestPluginFind_HonoursTheConditionsOfTheHandle(t *testing.T) {
 	t.Parallel()
 
@@ -177,8 +177,8 @@ func TestPluginFind_SharesTheHandleWithOthers(t *testing.T) {
 	group.Wait()
 }
 
-// An id is looked up in the primary key only. A client that writes the id of another row into a second uid field of
-// its own row got that row returned instead.
+// An id is looked up in the primary key only. Formerly, if a client had written the id of another row into a second uid
+// field of its own row, Find returned the client's row for that id.
 func TestPluginFind_LooksUpThePrimaryKeyOnly(t *testing.T) {
 	t.Parallel()
 
@@ -200,8 +200,8 @@ func TestPluginFind_LooksUpThePrimaryKeyOnly(t *testing.T) {
 	plugintest.Only(t, plugintest.Second(p.Find(t.Context(), uidplugin.ID(victim.Public))), gorm.ErrRecordNotFound)
 }
 
-// With a key of several columns, two rows can have one id, as a client that sets its key can see to. Which one it got
-// was chance.
+// With a key of several columns, two rows can have one id, and a client that sets its key can make them so. Formerly
+// chance decided which one Find returned.
 func TestPluginFind_RefusesAnIDThatSeveralRowsShare(t *testing.T) {
 	t.Parallel()
 

@@ -120,8 +120,9 @@ type waybill struct {
 	Crate   *crate
 }
 
-// GORM joins an association once. If the handle joined it, the condition in the scope's join was left out, and the rows
-// of all tenants were found. The LEFT JOIN of an association leaves all rows in, and counted as a condition.
+// GORM joins an association once. Formerly, if the handle had joined it, the condition in the scope's join was left
+// out, and the rows of all tenants were found. The LEFT JOIN of an association keeps all rows, but counted as a
+// condition.
 func TestScoped_HoldsIfItJoinsAnAssociation(t *testing.T) {
 	t.Parallel()
 

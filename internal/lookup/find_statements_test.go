@@ -135,8 +135,8 @@ func TestPluginFindAll_IsOneQueryForEachTable(t *testing.T) {
 	}
 }
 
-// The conditions for one table failed in the table of the id before, which is often another one: not found became an
-// error of SQL, and a transaction of PostgreSQL ended.
+// The id that a number follows is often of another table, which the conditions of the handle do not fit. Formerly they
+// failed there, so a missing row became an error of SQL, which ended a transaction of PostgreSQL.
 func TestPluginFind_AsksTheTableOfTheIDBeforeForTheKeyOnly(t *testing.T) {
 	t.Parallel()
 

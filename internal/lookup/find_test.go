@@ -42,9 +42,9 @@ func TestPluginFind_KnowsTheModelsThatAreRegistered(t *testing.T) {
 	finds(t, p, r.ID, r)
 }
 
-// A model is listed by WithModels, Register or AutoMigrate only. One that was merely used, or is associated with a
-// listed one, was found as well: a caller that hands ids of clients to Find gave out rows of tables that nobody meant
-// to be found.
+// A model is listed by WithModels, Register or AutoMigrate only. Formerly one that was merely used, or is associated
+// with a listed one, was listed as well. So a caller that passes ids of clients to Find gave out rows of tables that
+// nobody meant to give out.
 func TestPluginFind_LoadsListedModelsOnly(t *testing.T) {
 	t.Parallel()
 

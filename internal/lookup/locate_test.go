@@ -108,7 +108,7 @@ func TestPluginLocate_RefusesBitsThatTheLayoutDoesNotHave(t *testing.T) {
 	testkit.IsError(t, plugintest.Second(uidplugin.From(db).Decode(-1)), uidplugin.ErrNegativeID)
 }
 
-// Locate named this process for each id with its number, also for ids of processes that had the number before.
+// Formerly Locate named this process for each id with its number, also for ids of processes that had the number before.
 func TestPluginLocate_WithAFixedWorkerIDKnowsNoProcess(t *testing.T) {
 	t.Parallel()
 
@@ -159,8 +159,8 @@ func TestPluginLocate_KnowsNewIDsAfterTheClockWasSetBack(t *testing.T) {
 	}
 }
 
-// After the database has lost commits, a worker id may be of another table than it was. A process that had looked it up
-// before then named the old table for new ids, and found no row.
+// After the database has lost commits, a worker id may be of another table than it was. Formerly a process that had
+// looked it up before then named the old table for new ids, and found no row.
 func TestPluginLocate_FollowsADatabaseThatLostCommits(t *testing.T) {
 	t.Parallel()
 
@@ -184,7 +184,8 @@ func TestPluginLocate_FollowsADatabaseThatLostCommits(t *testing.T) {
 	}
 }
 
-// What is left of an id in JavaScript can be an id of another table. The error says so, or people look for the row.
+// The number to which JavaScript rounds an id can be an id of another table. The error says so, or people look for the
+// row.
 func TestIDError_SaysThatANumberMayHaveBeenRounded(t *testing.T) {
 	t.Parallel()
 

@@ -13,8 +13,8 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// A span that ends now has no upper bound: ids may be stamped ahead of the clock. The rows that were created last,
-// which a caller most likely looks for, were missed.
+// A span that ends now has no upper bound: ids may be stamped ahead of the clock. Formerly the rows that were created
+// last, which a caller most likely looks for, were missed.
 func TestPluginCreatedBetween_FindsRowsThatAreStampedAhead(t *testing.T) {
 	t.Parallel()
 
@@ -44,8 +44,8 @@ func TestPluginCreatedBetween_FindsRowsThatAreStampedAhead(t *testing.T) {
 	testkit.IsError(t, db.Scopes(p.CreatedBetween(plugintest.Noon, plugintest.Noon.Add(-time.Second))).Find(&[]plugintest.Part{}).Error, generator.ErrLayout)
 }
 
-// A poller asks for what was created since its last round. With a tick longer than its interval it got an error in most
-// rounds.
+// A poller asks for what was created since its last round. Formerly, with a tick longer than its interval, it got an
+// error in most rounds.
 func TestPluginCreatedBetween_ASpanWithinATickHasNoRows(t *testing.T) {
 	t.Parallel()
 
@@ -73,8 +73,8 @@ func TestPluginCreatedBetween_ASpanWithinATickHasNoRows(t *testing.T) {
 	must(t, db.Scopes(p.CreatedBetween(plugintest.Noon, plugintest.Noon)).Find(&[]plugintest.Part{}).Error)
 }
 
-// The clock of the process is set back, which the generators do not follow. "Until now" was until an hour ago for them,
-// and missed every row of the last hour.
+// The clock of the process is set back, which the generators do not follow. Formerly "until now" was until an hour ago
+// for them, and missed every row of the last hour.
 func TestPluginCreatedBetween_FindsRowsAfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 
@@ -90,8 +90,8 @@ func TestPluginCreatedBetween_FindsRowsAfterTheClockWasSetBack(t *testing.T) {
 	}
 }
 
-// An id carries the start of its tick. A span that began within the tick left it to the span before, so a row that was
-// created right after the start was missed. Spans that follow one another still have each row once.
+// An id carries the start of its tick. Formerly a span that began within the tick left it to the span before, so a row
+// that was created right after the start was missed. Spans that follow one another still have each row once.
 func TestPluginCreatedBetween_FindsRowsCreatedRightAfterItsStart(t *testing.T) {
 	t.Parallel()
 

@@ -121,7 +121,7 @@ func TestID_IsNeverInsertedAsZero(t *testing.T) {
 	}
 }
 
-// A struct without a name was refused even if it had a key: it has no table of its own.
+// A struct without a name has no table of its own. Formerly it was refused even if it had a key.
 func TestID_InAStructWithoutAName(t *testing.T) {
 	t.Parallel()
 
@@ -147,7 +147,8 @@ type sticker struct {
 	Text string `gorm:"unique"`
 }
 
-// After a conflict GORM leaves an associated row without its key. The join table then got a row with the key 0.
+// After a conflict GORM leaves an associated row without its key. Formerly the join table then got a row with the key
+// 0.
 func TestID_IsNotZeroInJoinTables(t *testing.T) {
 	t.Parallel()
 

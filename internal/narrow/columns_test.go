@@ -59,7 +59,7 @@ func TestColumns_OfADryRunAreNotRead(t *testing.T) {
 	saysAll(t, sql, "INSERT INTO `parts`")
 }
 
-// MySQL without strict mode stored 0 for a text that reached a column of numbers.
+// MySQL without strict mode would store 0 for a text that reaches a column of numbers.
 func TestColumns_RefuseTextsForNumbers(t *testing.T) {
 	t.Parallel()
 

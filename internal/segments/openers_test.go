@@ -21,8 +21,8 @@ import (
 	"gorm.io/gorm"
 )
 
-// The segment was opened in the background, and its first range fetched after that, so the transaction that held the
-// only connection waited for itself, and failed.
+// Formerly the segment was opened in the background, and its first range fetched after that, so a transaction that held
+// the only connection waited for itself, and failed.
 func TestUse_SegmentsNeedNoConnectionAfterIt(t *testing.T) {
 	t.Parallel()
 
@@ -94,8 +94,8 @@ func TestCreate_ErrorsOfSegmentsAreAboutSegments(t *testing.T) {
 	p.passes()
 }
 
-// A configuration that cannot work was a warning in the log, and an error at the first create. Later db.Use returned
-// the error, and the log had it as well, with the words that it is tried again.
+// db.Use returns the error of a configuration that cannot work. Formerly it was only a warning in the log, and an error
+// at the first create. The log must not report it as well, as an attempt that is repeated.
 func TestUse_FailsIfASegmentIsNotUsable(t *testing.T) {
 	t.Parallel()
 
@@ -134,7 +134,8 @@ func TestUse_FailsIfASegmentIsNotUsable(t *testing.T) {
 	}
 }
 
-// A segment that could not be reached at db.Use was opened again by the next create only, and each create failed.
+// A segment that could not be reached at db.Use is opened later by itself. Formerly only the next create tried, and
+// failed.
 func TestUse_OpensASegmentAgainWhenTheDatabaseIsBack(t *testing.T) {
 	plugintest.InBubble(t, func(t *testing.T, db *gorm.DB) {
 		plugintest.Migrate(t, db, &voucher{})
@@ -174,7 +175,7 @@ func TestCreate_InATransactionTellsWhyASegmentIsNotUsable(t *testing.T) {
 	}
 }
 
-// A db.Use that failed left the segments of other models open.
+// Formerly a db.Use that failed left the segments of other models open.
 func TestUse_ThatFailsLeavesNoSegmentOpen(t *testing.T) {
 	plugintest.InBubble(t, func(t *testing.T, db *gorm.DB) {
 		must(t, db.Exec("CREATE TABLE slips (id BIGINT, ref TEXT)").Error)
@@ -185,7 +186,7 @@ func TestUse_ThatFailsLeavesNoSegmentOpen(t *testing.T) {
 	}) // all goroutines have to end
 }
 
-// A create without a deadline waited for a segment as long as the driver did not answer.
+// Formerly a create without a deadline waited for a segment as long as the driver did not answer.
 func TestCreate_WaitsForASegmentForABoundedTime(t *testing.T) {
 	plugintest.InBubble(t, func(t *testing.T, db *gorm.DB) {
 		plugintest.Migrate(t, db, &voucher{})
@@ -212,7 +213,7 @@ func TestCreate_WaitsForASegmentForABoundedTime(t *testing.T) {
 	})
 }
 
-// A log handler that creates rows met GORM's registration of callbacks, which is not safe for that.
+// A log handler may create rows, but not while GORM registers callbacks, which is not safe for that.
 func TestUse_LogOfASegmentComesAfterIt(t *testing.T) {
 	t.Parallel()
 

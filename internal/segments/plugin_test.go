@@ -179,8 +179,8 @@ func TestSegment_GoesOnAboveKeysOfAnyType(t *testing.T) {
 	}
 }
 
-// A new tag began right above the rows of another program, which a Leaf service may have numbers above. All processes
-// are refused, however many begin at once, until somebody says where to begin.
+// If another program has numbered the rows, such as a Leaf service, it may hold larger numbers in memory. Formerly a
+// new tag began right above the rows. All processes are refused, however many begin at once, until somebody sets Start.
 func TestGenerators_ANewSegmentOfATableWithRowsIsRefused(t *testing.T) {
 	t.Parallel()
 
@@ -212,7 +212,8 @@ func TestGenerators_ANewSegmentOfATableWithRowsIsRefused(t *testing.T) {
 	}
 }
 
-// The row of a Leaf service has any name. The plugin made a row of its own and began at 1.
+// The row of a Leaf service may have any name, so a tag can name it. Formerly the plugin made a row of its own and
+// began at 1.
 func TestGenerators_ATagNamesTheRowOfASegment(t *testing.T) {
 	t.Parallel()
 

@@ -50,8 +50,8 @@ func TestOpenerLargestKey_ComparesTextByItsNumber(t *testing.T) {
 	}
 }
 
-// Only that a table or a column is not there yet means that it has no numbers. Taken for that, another error makes ids
-// twice.
+// Only a table or a column that does not exist yet has no numbers. If another error were taken for that, ids would be
+// made twice.
 func TestOpenerLargestKey_IsAnErrorUnlessTheColumnIsMissing(t *testing.T) {
 	t.Parallel()
 

@@ -30,8 +30,8 @@ type badge struct {
 	Text string
 }
 
-// The connection breaks when the segment asks for the numbers of its column. The table was then taken for missing, and ids
-// began at 1.
+// The connection breaks when the segment asks for the numbers of its column. Formerly the table was then taken for
+// missing, and ids began at 1.
 func TestSegment_GoesOnAboveRowsIfItsQuestionFails(t *testing.T) {
 	t.Parallel()
 
@@ -66,7 +66,7 @@ type upperCased struct {
 
 func (upperCased) TableName() string { return "ORDERS" }
 
-// The model spells the table in capitals, and the database does not. Its rows were overlooked.
+// The model spells the table in capitals, and the database does not. Formerly its rows were overlooked.
 func TestSegment_GoesOnAboveRowsOfATableInAnotherCase(t *testing.T) {
 	t.Parallel()
 
@@ -127,7 +127,7 @@ func (speltQualified) TableName() string { return "main.slips" }
 func (speltQuoted) TableName() string    { return "`main`.`Slips`" }
 func (speltUpper) TableName() string     { return "SLIPS" }
 
-// Each spelling of a table's name had a row of its own, and its processes handed out the same ids.
+// Formerly each spelling of a table's name had a row of its own, and its processes handed out the same ids.
 func TestSegment_SpellingsOfOneTableShareIt(t *testing.T) {
 	t.Parallel()
 

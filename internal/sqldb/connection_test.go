@@ -18,8 +18,8 @@ import (
 	"gorm.io/gorm/logger"
 )
 
-// In a crowd that waits for connections, a task of several statements waited for one before each of them: a process got
-// no slot while two hundred callers shared two connections.
+// Formerly a task of several statements waited for a connection before each of them, so a process got no slot while two
+// hundred callers shared two connections.
 func TestDBHold_KeepsItsConnectionWhileOthersWait(t *testing.T) {
 	t.Parallel()
 
@@ -126,7 +126,7 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// The wait for a connection has a limit of its own. Its error named that of a statement.
+// The wait for a connection has a limit of its own. Formerly its error named the limit of a statement.
 func TestDBReady_SaysHowLongItHasWaited(t *testing.T) {
 	t.Parallel()
 
@@ -164,7 +164,7 @@ func (d hangingDriver) BeginTx(context.Context, driver.TxOptions) (driver.Tx, er
 	return d, nil
 }
 
-// The lease manager sends nothing else meanwhile.
+// A ROLLBACK may hang, and the lease manager sends nothing else meanwhile.
 func TestDBTransact_DoesNotWaitForARollbackThatHangs(t *testing.T) {
 	t.Parallel()
 
@@ -197,7 +197,8 @@ func (l *tracer) Trace(ctx context.Context, begin time.Time, _ func() (string, i
 	l.took, l.err = time.Since(begin), ctx.Err()
 }
 
-// GORM's logger is called later. It took the time until then for that of the statement, and its context had ended.
+// GORM's logger is called later. Formerly it logged the time until then as the time of the statement, and its context
+// had ended.
 func TestDBLimited_TellsGORMsLoggerHowLongTheStatementTook(t *testing.T) {
 	t.Parallel()
 

@@ -39,7 +39,7 @@ func TestDBTransact_CommitsUnlessThereIsAnError(t *testing.T) {
 	}
 }
 
-// A connection that was closed while it was idle must not fail what is only read; what fails three times is down.
+// A connection that was closed while it was idle must not fail what is only read. The third failure is returned.
 func TestDBTogether_TriesAgainOnAnotherConnection(t *testing.T) {
 	t.Parallel()
 
@@ -156,8 +156,8 @@ func rowsOfT(t *testing.T, d *sqldb.DB) (n int) {
 	return n
 }
 
-// A transaction of several slow statements must end in time, with an error that says that there was no answer. Each
-// statement had a timeout of its own once, and then failed with "transaction has already been committed or rolled
+// A transaction of several slow statements must end in time, with an error that says that there was no answer. Formerly
+// each statement had a timeout of its own, and then failed with "transaction has already been committed or rolled
 // back", which callers took for a lasting error.
 func TestDBTransact_IsLimitedAsAWhole(t *testing.T) {
 	t.Parallel()

@@ -58,7 +58,7 @@ func TestWithGenerator_GivesItsFactoryLeases(t *testing.T) {
 	}
 }
 
-// A factory that fails leaves its worker id to the next attempt. Each create once took another one, for good.
+// A factory that fails leaves its worker id to the next attempt. Formerly each create used up another one.
 func TestWithGenerator_AFactoryThatFailsUsesUpNoWorkerIDs(t *testing.T) {
 	t.Parallel()
 
@@ -85,8 +85,8 @@ func TestWithGenerator_AFactoryThatFailsUsesUpNoWorkerIDs(t *testing.T) {
 	plugintest.Rows(t, 2, db, "WORKER_NODE") // mines and parts
 }
 
-// A factory is called while the plugin makes generators. One that asked the plugin how it is waited for itself, and
-// everything else with it.
+// A factory is called while the plugin makes generators. Formerly a factory that asked for the plugin's Health waited
+// for itself, and everything else with it.
 func TestWithGenerator_ItsFactoryMayAskThePlugin(t *testing.T) {
 	plugintest.InBubble(t, func(t *testing.T, db *gorm.DB) {
 		var p *uidplugin.Plugin

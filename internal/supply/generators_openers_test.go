@@ -19,7 +19,7 @@ type ticket struct {
 	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:tickets"`
 }
 
-// An opener could not use the plugin of its handle while db.Use waited for it.
+// An opener may use the plugin of its handle, even while db.Use waits for the opener.
 func TestOpener_MayUseThePluginAndCreateRows(t *testing.T) {
 	t.Parallel()
 

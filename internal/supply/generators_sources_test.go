@@ -16,7 +16,7 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// A handler that hangs, or closes the plugin, or panics, is the application's affair. The first create waited for it.
+// A log handler of the application may hang, close the plugin, or panic. Formerly the first create waited for it.
 func TestWithLogger_ItsHandlerMayHang(t *testing.T) {
 	t.Parallel()
 

@@ -25,8 +25,8 @@ func oneOfMany(t *testing.T, db *gorm.DB, options ...uidplugin.Option) *uidplugi
 	return p
 }
 
-// A server opens a handle for each request, each with its own plugin and one WithWorkerID. Each plugin had a generator
-// of its own: of 180 ids 24 to 78 were there twice.
+// A server opens a handle for each request, each with its own plugin and one WithWorkerID. Formerly each plugin had a
+// generator of its own: of 180 ids 24 to 78 were there twice.
 func TestWithWorkerID_HammerOfPluginsOfOneProcess(t *testing.T) {
 	t.Parallel()
 

@@ -8,7 +8,7 @@ import (
 	"gorm.io/driver/postgres"
 )
 
-// Two spellings of one table had two counters, and each handed out the same ids.
+// Formerly two spellings of one table had two counters, and each handed out the same ids.
 func TestCanonicalTable_IsOneForAllSpellings(t *testing.T) {
 	t.Parallel()
 
