@@ -196,8 +196,8 @@ func TestOptions_TheDefaultLoggerIsSlogs(t *testing.T) { // not parallel: the de
 	testkit.Eventually(t, "nothing was logged", time.Minute, func() bool { return len(j.Lines("worker ids assigned")) == 1 })
 }
 
-// With a clock of the application's, WithLead bounds how far ahead of it ids are. It had no effect, and a clock that
-// stood still gave ids up to an hour ahead.
+// With a clock of the application's, WithLead bounds how far ahead of it ids are. Formerly it had no effect, and a
+// clock that stood still gave ids up to an hour ahead.
 func TestWithLead_BoundsWhatAFixedWorkerIDMakesAheadOfAFrozenClock(t *testing.T) {
 	t.Parallel()
 

@@ -179,8 +179,8 @@ type (
 	}
 )
 
-// A program that goes on after db.Use has failed has no plugin. It inserted rows with the key 0, because GORM still
-// took the keys for ones that somebody sets.
+// A program that goes on after db.Use has failed has no plugin. Formerly it inserted rows with the key 0, because GORM
+// still expected the application to set the keys.
 func TestPluginInitialize_LeavesGORMsSchemasAsTheyWereIfItFails(t *testing.T) {
 	t.Parallel()
 
