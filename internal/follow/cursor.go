@@ -234,19 +234,16 @@ func (c *cursorRow) take(ctx context.Context, step consumer.Step) (changed bool,
 	if err != nil {
 		return false, err
 	}
-	switch s.flavor {
-	case SQLite: // has no locks of rows
+	if s.flavor != SQLite { // which has no locks of rows
+		err = c.db.Query(ctx, func(*sql.Rows) error { return nil }, "SELECT 1 FROM "+s.cursors()+c.where(s)+" FOR UPDATE NOWAIT", c.args()...)
+	}
+	switch {
+	case err != nil:
+	case s.flavor != MySQL && s.flavor != MariaDB:
 		changed, err = c.change(ctx, c.db, step, "")
-	case Postgres:
-		if err = c.free(ctx, c.db, s); err == nil {
-			changed, err = c.change(ctx, c.db, step, "")
-		}
 	default:
 		err = c.db.Together(ctx, func(ctx context.Context, conn *sqldb.DB) error {
 			err := conn.ExecRaw(ctx, "SET @uid_wait = @@SESSION.innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = 1")
-			if err == nil {
-				err = c.free(ctx, conn, s)
-			}
 			if err == nil {
 				changed, err = c.change(ctx, conn, step, "")
 			}
@@ -257,12 +254,6 @@ func (c *cursorRow) take(ctx context.Context, step consumer.Step) (changed bool,
 		return false, nil
 	}
 	return changed && err == nil, err
-}
-
-// free returns an error if another transaction has locked the row.
-func (c *cursorRow) free(ctx context.Context, db *sqldb.DB, s *statements) error {
-	return db.Query(ctx, func(*sql.Rows) error { return nil },
-		"SELECT 1 FROM "+s.cursors()+c.where(s)+" FOR UPDATE NOWAIT", c.args()...)
 }
 
 // release lets another process become the holder at once.
