@@ -82,7 +82,7 @@ func (h *hostile) watch(ctx context.Context) {
 	}
 }
 
-// excuse forgets faults, because something else makes consumers stand still.
+// excuse forgets the faults of consumers that stand still for another reason.
 func (h *hostile) excuse(consumers ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

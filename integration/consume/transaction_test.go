@@ -237,7 +237,7 @@ func TestConsume_RefusesStatementsThatEndTheTransaction(t *testing.T) {
 	}
 }
 
-// These look like them.
+// These statements look like ones that end a transaction.
 func TestConsume_AHandlerUsesSavepointsAndTemporaryTables(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -316,7 +316,7 @@ func TestConsume_RefusedRowsInAHandler(t *testing.T) {
 	})
 }
 
-// A deferred constraint fails at COMMIT, by the fault of a row: those before it take effect, and it comes again after a
+// A row violates a deferred constraint, so COMMIT fails. The rows before it take effect, and it comes again after a
 // pause, as after an error of the handler.
 func TestConsume_ARowFailsAtCommit(t *testing.T) {
 	t.Parallel()

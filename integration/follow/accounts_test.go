@@ -97,7 +97,7 @@ func kind(statement string) string {
 	return digits.ReplaceAllString(inSchema.ReplaceAllString(unquoted(statement), "$1"), "#")
 }
 
-// once matches what a process asks at the first time only, or once in a minute: the kind of database, the schema of the
+// once matches queries that a process sends once, or once in a minute: for the kind of database, the schema of the
 // table, and whether the server takes all writes.
 var once = regexp.MustCompile(`(?i)^(SELECT VERSION\(|SELECT CASE WHEN VERSION|SELECT COALESCE\(nspname|SHOW GLOBAL VARIABLES|` +
 	`SELECT 'members'|SELECT EXISTS \(SELECT FROM pg_subscription_rel)`)
@@ -161,7 +161,7 @@ func TestAccounts_ACloserThatStandsStillStopsNobody(t *testing.T) {
 	}, "mariadb", "mysql", "postgres")
 }
 
-// needed matches the statements without which no mark can be published. The others only spare somebody a wait.
+// needed matches the statements without which no mark can be published. The others only spare other processes a wait.
 var needed = regexp.MustCompile(`^(SET STATEMENT sql_mode = '[A-Z_,]*' FOR )?(SELECT PUBLISHED, |UPDATE UID_FOLLOW |SELECT SETVAL|WITH lock |UPDATE UID_FOLLOW_GATE |` +
 	`WITH setting |SELECT ID FROM UID_FOLLOW_GATE .* FOR UPDATE$)`)
 

@@ -10,8 +10,8 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// When summer time ends, the server's local time has one hour twice. The database's clock was read from local time, so it
-// seemed to be an hour ahead during the first of the two, and followers stood still.
+// When summer time ends, the server's local time has one hour twice. Formerly the database's clock was read from local
+// time, so it seemed to be an hour ahead during the first of the two, and followers stood still.
 func TestMark_AdvancesWhileSummerTimeEnds(t *testing.T) {
 	for _, e := range testkit.Engines() {
 		if !e.IsMySQL() {

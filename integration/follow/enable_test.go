@@ -155,8 +155,8 @@ func keepOpen(t *testing.T, db *gorm.DB, dialect string, id int64, inserted chan
 	}
 }
 
-// Rows that the database numbers are usually refused. Somebody whose other programs insert such rows learned that from their
-// errors.
+// Rows that the database numbers are usually refused. Formerly users whose other programs insert such rows learned that
+// only from errors.
 func TestEnable_WarnsOfAKeyThatTheDatabaseNumbers(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

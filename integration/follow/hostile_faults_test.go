@@ -15,8 +15,8 @@ import (
 var transient = regexp.MustCompile(`SQLSTATE (40001|40P01|55P03)|Error (1020|1180|1205|1213)|` +
 	`database (table )?is locked|SQLITE_BUSY`)
 
-// addFollowers adds one with a direct connection and one through the proxy, and in the long form children: one is
-// killed again and again, and the clock of the other is behind. They take turns in closing.
+// addFollowers adds a follower with a direct connection and one through the proxy, and in the long form two children:
+// one is killed again and again, and the clock of the other is behind. All take turns in closing.
 func (h *hostile) addFollowers() {
 	add := func(task hostileTask, name string) *hostileFollower {
 		f := &hostileFollower{hostileTask: task}
@@ -98,8 +98,8 @@ func (h *hostile) makeFaults(ctx context.Context) {
 	}
 }
 
-// endPrepared ends prepared transactions of which it has known for so long, because their writers were killed. With 0
-// it waits until all of them have ended.
+// endPrepared ends prepared transactions that it has known for age, because their writers were killed. With age 0 it
+// waits until all of them have ended.
 func (h *hostile) endPrepared(prefix string, age time.Duration) {
 	if h.Server == nil {
 		return

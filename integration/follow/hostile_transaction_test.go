@@ -214,7 +214,8 @@ func (x *transaction) snapshot() error {
 	return nil
 }
 
-// savepoint inserts after a savepoint. It undoes half of that, and goes on after a row was refused.
+// savepoint inserts after a savepoint. It rolls back to the savepoint half of the time, and always after a row was
+// refused.
 func (x *transaction) savepoint() error {
 	before := len(x.ids)
 	if err := x.exec("SAVEPOINT s"); err != nil {
@@ -235,8 +236,8 @@ func (x *transaction) savepoint() error {
 	return x.exec("RELEASE SAVEPOINT s")
 }
 
-// A batch of many rows is so long that the closer changes the gates meanwhile. They are rare, because they are most
-// rows.
+// A batch of many rows is so long that the closer changes the gates meanwhile. Such batches are rare, because otherwise
+// nearly all rows would be theirs.
 const (
 	manyRows       = 1000
 	manyStatements = 15
@@ -283,7 +284,7 @@ func (x *transaction) insert() error {
 	return nil
 }
 
-// again inserts a row that is there. That is never too late.
+// again inserts a row that exists. Such an INSERT is never refused as too late.
 func (x *transaction) again() error {
 	e := event{x.mine[rand.IntN(len(x.mine))], x.number, -1}
 	conflict := clause.OnConflict{UpdateAll: rand.IntN(2) == 0}

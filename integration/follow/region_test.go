@@ -85,8 +85,9 @@ func (l *torn) AfterFind(*gorm.DB) error {
 	return nil
 }
 
-// A row cannot be read, and the one before it is of another region, so it is left out. With Into the cursor passes that
-// one only together with a later row, so it is fetched with success again and again. The log has the error once.
+// A row cannot be read, and the one before it is of another region, so it is left out. With Into the cursor passes a
+// row that is left out only together with a later row, so this row is fetched with success again and again. The log has
+// the error once.
 func TestConsume_IntoLogsOnceThatARowAfterOneOfAnotherRegionCannotBeRead(t *testing.T) {
 	t.Parallel()
 	var log testkit.Log

@@ -18,7 +18,8 @@ type crate struct {
 	Tags []string     `gorm:"serializer:json"`
 }
 
-// A row that cannot be read held up those before it that were read together with it, and nobody knew which row it was.
+// A row that cannot be read is named in the error. Formerly nobody knew which row it was, and it held up the rows
+// before it that were read together with it.
 func TestFollow_NamesTheRowThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
