@@ -59,7 +59,7 @@ func (c *chaos) crashServer(every, away time.Duration, stop <-chan struct{}) {
 		c.returns = append(c.returns, time.Now())
 		c.longest = max(c.longest, time.Since(begin))
 		c.mu.Unlock()
-		time.Sleep(3 * time.Second) // how long do they take to recover?
+		time.Sleep(3 * time.Second) // long enough to measure the recovery of the processes
 		c.proxy.quiet.Store(false)
 	}
 }

@@ -57,7 +57,7 @@ func (c *chaos) start(s *chaosSlot) {
 	}(s.ended)
 }
 
-// running reports whether a process runs, after it has judged how it ended if not.
+// running reports whether a process runs. If it has ended, running checks how.
 func (c *chaos) running(s *chaosSlot) bool {
 	if s.cmd == nil {
 		return false

@@ -37,10 +37,10 @@ const (
 	chaosProcesses = 16
 )
 
-// Processes make ids of four tables while they are killed, stopped and restarted, clocks are set, connections are
-// cut, answers are lost, statements come late, and the server crashes. No id is made twice, each resolves to its
-// table, and its tick is one that the row of its slot allows. Without the comparison of FENCE this test finds
-// duplicates; see TestChaosControl.
+// Processes make ids of four tables while they are killed, stopped and restarted, clocks are set, connections are cut,
+// answers are lost, statements come late, and the server crashes. No id is made twice, each resolves to its table, and
+// the row of its slot allows its tick. Without the comparison of FENCE this test finds duplicates; see
+// TestChaosControl.
 //
 // The long form:
 //
@@ -232,8 +232,8 @@ func TestChaosControl(t *testing.T) {
 	}, "mariadb")
 }
 
-// releaseOld frees the slots whose holders have been silent for so long, as an operator might: HOLDER only decides
-// who tries to reclaim a slot, so no id comes twice. Otherwise a slot is reclaimed after a minute.
+// releaseOld frees the slots whose holders have been silent for so long, as an operator might. No id comes twice,
+// because HOLDER only decides which process tries to reclaim a slot. Otherwise a slot is reclaimed after a minute.
 func (c *chaos) releaseOld(silent time.Duration) {
 	now := generator.DefaultLayout().TickAt(time.Now().Add(-silent))
 	_, err := c.sql.Exec(c.Context(), `UPDATE "WORKER_SLOT" SET "HOLDER" = '', "VERSION" = "VERSION" + 1000 WHERE "HOLDER" <> '' AND "SEEN_TICK" < ?`, now)

@@ -152,8 +152,8 @@ func (c *chaosCount) duplicates() (n int64, first string) {
 	return n, first
 }
 
-// resolve checks that each id resolves to its table and to the process that made it. The spans are sorted. What
-// the tables say is compared with all of them, and Locate with a sample.
+// resolve checks that each id resolves to its table and to the process that made it. The spans are sorted. All of them
+// are compared with the tables, and a sample with Locate.
 func (c *chaosCount) resolve(ctx context.Context, db *workernode.DB, statements *sqldb.DB, p *uidplugin.Plugin) error {
 	nodes, sessions, err := c.tables(ctx, db, statements)
 	if err != nil {

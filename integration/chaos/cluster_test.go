@@ -63,7 +63,7 @@ func (g *cluster) releaseOld(node int, schema string, silent time.Duration) {
 }
 
 // disturb runs processes at all nodes, and disturbs these: once, or for the length of the long form. It calls killed to
-// kill one, and halved to leave two others out for a while.
+// kill a node, and halved to take two nodes away for a while.
 func (g *cluster) disturb(length, away time.Duration, killed func(i int), halved func(survivor int, away time.Duration)) {
 	c, control := g.writers(), g.control()
 	g.grants()
@@ -84,8 +84,8 @@ func (g *cluster) disturb(length, away time.Duration, killed func(i int), halved
 	g.report(c)
 }
 
-// stopped stops a node for longer than the short grants last, and a process at another node. Meanwhile a process that
-// starts reclaims its slot. If there is a control, its first processes are stopped, too, and its others start.
+// stopped stops a node, and a process at another node, for longer than short grants last. Meanwhile another process
+// starts and reclaims the slot. If there is a control, its first processes are stopped, too, and its others start.
 func (g *cluster) stopped(i int, d time.Duration, c, control *chaos) {
 	n, one, two := g.nodes[i], (i+1)%3, (i+2)%3
 	asleep := []*chaosSlot{c.slots[4+one]}
@@ -122,7 +122,7 @@ func (g *cluster) stopped(i int, d time.Duration, c, control *chaos) {
 	time.Sleep(3 * time.Second)
 }
 
-// roaming is the home of processes that are led from node to node.
+// roaming is the home of processes that move from node to node.
 const roaming = 3
 
 func (g *cluster) home(i int) string {
@@ -286,7 +286,7 @@ func grantRead(ctx context.Context, db *sql.DB) (fence int64, err error) {
 	return fence + 1, tx.Commit()
 }
 
-// grantCompared does, too, if nobody else has: else it returns 0.
+// grantCompared does the same by compare-and-set. It returns 0 if another process was faster.
 func grantCompared(ctx context.Context, db *sql.DB) (fence int64, err error) {
 	if err := db.QueryRowContext(ctx, "SELECT fence FROM grants WHERE id = 2").Scan(&fence); err != nil {
 		return 0, err

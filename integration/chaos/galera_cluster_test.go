@@ -132,7 +132,7 @@ func (g galera) killed(i int) {
 func (g galera) join(i int) {
 	testkit.Must(g.T, g.nodes[i].Start())
 	if err := g.nodes[i].Wait(time.Minute, galeraState, "Synced"); err != nil {
-		g.Log(err) // a node that gets no state, as its donor has left, ends
+		g.Log(err) // a node ends if it gets no state, because its donor has left
 		g.nodes[i].Kill()
 		testkit.Must(g.T, g.nodes[i].Start())
 	}
@@ -140,8 +140,8 @@ func (g galera) join(i int) {
 	g.cleared(i, "killed, has joined again")
 }
 
-// halved kills two nodes at once. The third one has no quorum and takes no statements, until an operator makes it the
-// cluster. Then the others join.
+// halved kills two nodes at once. The third one, survivor, has no quorum and takes no statements, until an operator
+// makes it a cluster by itself. Then the others join it.
 func (g galera) halved(survivor int, away time.Duration) {
 	s := g.nodes[survivor]
 	var dead []int

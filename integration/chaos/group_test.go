@@ -20,9 +20,9 @@ import (
 var groupFor = flag.Duration("group.for", 0, "how long TestGroup goes on: its long form")
 
 // Processes write to all three primaries of a replication group of MySQL, of which one is killed, one is stopped until
-// the others expel it, and two are stopped at once, so that the third one has no majority. In the long form two are also
-// killed at once, and the third one is told that it is the group. No id is made twice, and no
-// tick of a worker id has ids of two processes. Controls that write without comparing do make duplicates.
+// the others expel it, and two are stopped at once, so that the third one has no majority. In the long form two are
+// also killed at once, and an operator makes the survivor a group by itself. No id is made twice, and no tick of a
+// worker id has ids of two processes. Controls that write without comparing do make duplicates.
 //
 // The long form:
 //
@@ -99,8 +99,8 @@ func (g *group) online(i int) {
 	testkit.Must(g.T, g.nodes[i].Wait(time.Minute, "SELECT @@super_read_only", "0"))
 }
 
-// join starts a node that was killed. It takes no writes before it has joined. If it comes before the group has expelled
-// its predecessor, it is refused, and does not try again by itself.
+// join starts a node that was killed. It takes no writes before it has joined. The group refuses it until it has
+// expelled its former incarnation, and a refused node does not try again by itself, so join does.
 func (g *group) join(i int) {
 	n := g.nodes[i]
 	testkit.Must(g.T, n.Start("--super-read-only=ON", "--group-replication-start-on-boot=ON"))
@@ -126,7 +126,7 @@ func (g *group) killed(i int) {
 	time.Sleep(time.Second)
 }
 
-// halved stops two nodes at once. The third one has no majority, and commits nothing until they go on.
+// halved stops two nodes at once. The third one has no majority, and commits nothing until the two go on.
 func (g *group) halved(survivor int, away time.Duration) {
 	begin := time.Now()
 	for i, n := range g.nodes {
@@ -149,8 +149,8 @@ func (g *group) halved(survivor int, away time.Duration) {
 	time.Sleep(time.Second)
 }
 
-// forced kills two nodes at once. The third one commits nothing until an operator makes it the group, which takes MySQL
-// up to a minute. Then the others join.
+// forced kills two nodes at once. The third one, survivor, commits nothing until an operator makes it a group by
+// itself, which takes MySQL up to a minute. Then the others join it.
 func (g *group) forced(survivor int) {
 	s := g.nodes[survivor]
 	for i, n := range g.nodes {

@@ -129,7 +129,7 @@ max_client_conn = 200
 	return b
 }
 
-// start starts it, and waits until it listens.
+// start starts PgBouncer, and waits until it listens.
 func (b *bouncer) start(t *testing.T) {
 	t.Helper()
 	b.starts++
@@ -150,7 +150,7 @@ func (b *bouncer) start(t *testing.T) {
 	})
 }
 
-// kill kills it, with the transactions that are on their way.
+// kill kills PgBouncer, with the transactions that are on their way.
 func (b *bouncer) kill() {
 	_ = b.cmd.Process.Kill()
 	_ = b.cmd.Wait()

@@ -30,7 +30,7 @@ type chaosProxy struct {
 	cut  atomic.Int64 // statements that were executed, and whose answer was lost
 	late atomic.Int64 // statements that were executed after their client had given up
 	torn atomic.Int64 // statements that were lost half way
-	shut atomic.Int64 // connections that were cut while nothing was said about worker ids, or anything
+	shut atomic.Int64 // connections that were cut without a statement about worker ids
 }
 
 // A delayedReader returns what it reads after a while.

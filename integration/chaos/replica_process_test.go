@@ -144,7 +144,7 @@ func (c *promotionProcess) fault() {
 	c.faults++
 }
 
-// record notes ids; last is when there were some before.
+// record notes ids; last is the time of the ids before.
 func (c *promotionProcess) record(ids []int64, last time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -84,7 +84,7 @@ func replicated(t *testing.T) (primary, replica *harness.MariaDB) {
 	return primary, replica
 }
 
-// promote lets all of them happen at once.
+// promote runs all promotions at once.
 func promote(t *testing.T, all []*promotion) {
 	begin := time.Now()
 	primary, replica := replicated(t)
@@ -235,7 +235,8 @@ func (p *promotion) judge(t *testing.T) (twice int) {
 		}
 	}
 	t.Log(line + first)
-	// Whether two unsafe processes use the same ticks is a matter of luck; the caller wants it of one of them.
+	// Whether two unsafe processes use the same ticks is a matter of luck, so the caller requires it of one promotion
+	// only.
 	if !p.unsafe && (twice > 0 || shared > 0 || faults > 0) {
 		t.Errorf("%s: %d ids came twice, %d ticks were granted twice, %d rows were refused%s", p.name, twice, shared, faults, first)
 	}
