@@ -20,7 +20,7 @@ type OrderItem struct {
 	Order   *Order `gorm:"foreignKey:OrderID"`
 }
 
-// An oldTable is one that a program without the plugin has made, and the heading of docs/from-auto-increment.md for it.
+// An oldTable is a table that a program without the plugin has made, with its heading in docs/from-auto-increment.md.
 type oldTable struct {
 	engine, heading string
 	key, reference  string // the columns orders.id and order_items.order_id
@@ -71,8 +71,8 @@ func run(t *testing.T, db *gorm.DB, block string) {
 	}
 }
 
-// The statements of docs/from-auto-increment.md adopt tables that a program without the plugin has made: it inserts before the
-// deployment and next to the plugin, and no longer after the last statements. All rows stay.
+// The statements of docs/from-auto-increment.md adopt tables that a program without the plugin has made. This program
+// inserts before the deployment and next to the plugin, and ends before the last statements. All rows stay.
 func TestDocument_TheStatementsAdoptATable(t *testing.T) {
 	t.Parallel()
 	for _, old := range oldTables {

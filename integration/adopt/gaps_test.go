@@ -9,7 +9,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// layouts are those that are measured: ticks of 1 ms, 10 ms and a second.
+// layouts are the layouts to measure, with ticks of 1 ms, 10 ms and a second.
 var layouts = []struct {
 	name   string
 	layout generator.Layout

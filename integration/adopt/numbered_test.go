@@ -41,7 +41,8 @@ func told(t *testing.T, log *testkit.Log, words ...string) {
 	testkit.SaysAll(t, lines[0], words...)
 }
 
-// Each table had a warning of 450 characters at each start. Now one line names three columns, so that it stays short.
+// One line names three columns, so that it stays short. Formerly each table had a warning of 450 characters at each
+// start.
 func TestNumbered_OneLineNamesThreeColumns(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -79,8 +80,8 @@ func TestNumbered_ByTheTagOfTheModel(t *testing.T) {
 	}, servers...)
 }
 
-// Some programs set each sequence to the largest key when they start. Their rows then got the ids of other tables, and
-// the log said that the sequence counts independently.
+// Some programs set each sequence to the largest key when they start. Formerly their rows then got the ids of other
+// tables, and the log said that the sequence counts independently.
 func TestNumbered_BySequencesThatStandAmongTheIDs(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

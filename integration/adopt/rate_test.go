@@ -15,7 +15,7 @@ import (
 
 var adoptFor = flag.Duration("adopt.for", 0, "how long TestRate inserts on each engine and layout: 1m in the long form")
 
-// A side is one of the two that insert.
+// A side is one of the two programs that insert: with the plugin, or without.
 type side struct {
 	inserts, failed atomic.Int64
 	err             atomic.Value // the text of the first failure

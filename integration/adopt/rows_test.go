@@ -71,7 +71,7 @@ func (r *rollout) insert(n int) {
 // fates counts what becomes of the rows of old processes.
 type fates struct{ rows, located, elsewhere, nowhere, found, missing, wrong int }
 
-// fates looks all of them up.
+// fates looks up all rows of old processes.
 func (r *rollout) fates() (f fates) {
 	for i, table := range r.tables {
 		var ids []int64
@@ -105,8 +105,9 @@ func (r *rollout) fates() (f fates) {
 	return f
 }
 
-// While the database numbers the keys, the rows that old processes insert after a row of the plugin get numbers with the
-// worker ids of other tables, if they are more than 15. Find did not find them, or found rows of other tables.
+// While the database numbers the keys, the rows that old processes insert after a row of the plugin get numbers with
+// the worker ids of other tables, if they are more than 15. Formerly Find did not find them, or found rows of other
+// tables.
 func TestRows_OfOldProcessesAreFound(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -135,7 +136,7 @@ func TestRows_OfOldProcessesAreFound(t *testing.T) {
 			testkit.SaysAll(t, w.Body.String(), "This is a row of <strong>"+table+"</strong>")
 		}
 		shows(all[30], "refunds")
-		// The page had no row for a number that has the worker id of no table.
+		// Formerly the page had no row for a number that has the worker id of no table.
 		var of string
 		var unknown uidplugin.ID
 		for _, table := range r.tables {

@@ -19,8 +19,7 @@ func inChinese(name string) string {
 	return "docs/zh/" + strings.TrimPrefix(name, "docs/")
 }
 
-// A reader of a Chinese page stays among Chinese pages where they exist, is told where they do not, and finds the
-// English page.
+// Links of Chinese pages lead to Chinese pages where they exist. Otherwise they lead to the English page, and say so.
 func TestChinese_LinksLeadToChinesePages(t *testing.T) {
 	t.Parallel()
 	all := byName(t)

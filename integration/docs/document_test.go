@@ -1,5 +1,5 @@
-// Package docs_test checks the documents of the repository: links, and the code that they show. It is a module of
-// its own: users of uidplugin do not need what reads Markdown.
+// Package docs_test checks the documents of the repository: links, and the code that they show. It is a module of its
+// own, because users of uidplugin do not need a reader of Markdown.
 package docs_test
 
 import (
@@ -20,9 +20,9 @@ import (
 // root is the folder of the repository.
 const root = "../.."
 
-// TestMain keeps the go command from caching results. It would not notice that a document has changed, because it looks
-// only at files of the module of a test. It caches no result of a test that has read a file of the last two seconds.
-// So tests read go.mod, which is new afterwards.
+// TestMain keeps the go command from caching results, because it looks only at files of the module of a test, and would
+// not notice that a document has changed. It caches no result of a test that has read a file of the last two seconds.
+// So TestMain renews go.mod, and tests read it.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	now := time.Now()

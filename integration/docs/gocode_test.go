@@ -166,7 +166,7 @@ var exports = sync.OnceValues(func() (map[string]string, error) {
 	return files, nil
 })
 
-// compile returns what the compiler says of a program, but for variables and imports that it does not use.
+// compile returns the errors of the compiler, except those about unused variables and imports.
 func compile(t *testing.T, code string) (errs []error) {
 	t.Helper()
 	files, err := exports()
@@ -192,7 +192,7 @@ func compile(t *testing.T, code string) (errs []error) {
 	return errs
 }
 
-// rest returns what is given, but for what f declares itself.
+// rest returns the given declarations without those that f declares itself.
 func rest(t *testing.T, set *token.FileSet, f *ast.File) *ast.File {
 	t.Helper()
 	var header bytes.Buffer
@@ -247,7 +247,7 @@ func TestCode_GoCompiles(t *testing.T) {
 	}
 }
 
-// The control: what does not compile is noticed.
+// The control: code that does not compile is noticed.
 func TestCode_WrongGoIsNoticed(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{

@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// A logLine is a message that the source passes to a logger. In the text, "…" stands for the parts of run time.
+// A logLine is a message that the source passes to a logger. In the text, "…" stands for the parts that are only known
+// at run time.
 type logLine struct{ text, level string }
 
 // logLines returns the log lines of all packages that run in applications.
@@ -116,8 +117,7 @@ func fixedText(e ast.Expr) string {
 	return ""
 }
 
-// The page is what an operator searches for a line of the log. A line that is missing, or that the source no longer
-// has, makes the search useless.
+// Operators search the page for a line of the log, so it must have each line of the source, and no others.
 func TestLogs_HasEveryLineOfTheSource(t *testing.T) {
 	t.Parallel()
 

@@ -84,9 +84,9 @@ func (m *made) ids() []int64 {
 	return m.all[:len(m.all):len(m.all)]
 }
 
-// A process is stopped until another one has its slot, and goes on. Without fences both would stamp the same
-// ticks: what it still stamps lies below all that the other one stamps with the same worker id, and then it gets
-// another slot.
+// A process is stopped until another one has its slot, and goes on. It may still stamp its grants, which are below all
+// ticks that the other one stamps with the same worker id, and then it gets another slot. Without fences both would
+// stamp the same ticks.
 func TestSlot_OfAStoppedProcessIsReclaimed(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -175,8 +175,8 @@ func TestSlot_ClocksThatAreYearsApart(t *testing.T) {
 	})
 }
 
-// The clock is set while a process is down, so that time comes twice. No id does. A fixed worker id has no row that
-// remembers: with it the same clocks make ids twice.
+// The clock is set back while a process is down, so that time comes twice. No id does. With a fixed worker id no row
+// has the last tick, so with the same clocks ids do come twice.
 func TestSlot_ClockSetOverARestart(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

@@ -28,8 +28,8 @@ var (
 )
 
 // What processes that use all their tables cost a MariaDB server with a row-format binary log. Each renewal changes one
-// row, however many tables there are: with a row for each table it once was gigabytes of binary log a day. The long
-// form:
+// row, however many tables there are: formerly, with a row for each table, it was gigabytes of binary log a day. The
+// long form:
 //
 //	go test -run TestCost -v -timeout 0 ./integration/leases/ -cost.processes 1,10,50,400 -cost.tables 1,50,200 -cost.for 30s
 func TestCost_OneRowForEachProcess(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 )
 
 // Ten processes hold one slot after each other, all with the same worker id. Each id resolves to the process that made
-// it: a reclaimed worker id once forgot its former process.
+// it. Formerly a reclaimed worker id lost its former process.
 func TestHistory_TenHoldersOfOneSlot(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

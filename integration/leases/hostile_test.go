@@ -58,7 +58,7 @@ func three(t *testing.T, d *testkit.Database, params ...string) {
 }
 
 // A trigger on the plugin's tables inserts into a table with AUTO_INCREMENT, as an audit does. LAST_INSERT_ID is then
-// that table's: only one process could start.
+// that of the other table. Formerly only one process could start.
 func TestHostile_TriggersWithAutoIncrement(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

@@ -71,7 +71,8 @@ func TestLanes_ComeUnderLoad(t *testing.T) {
 	}, "sqlite", "mariadb", "postgres")
 }
 
-// An import gets lanes long before it has used up half of its lease: it needs 80,000 rows for that. Rows that are created one by one, and a batch of some hundreds, get none.
+// An import gets lanes long before it has used up half of its lease: that would take 80,000 rows. Rows that are created
+// one by one, and a batch of some hundreds, get none.
 func TestLanes_ComeWithAnImport(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

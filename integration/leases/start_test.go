@@ -137,8 +137,8 @@ func hangsAt(t *testing.T, d *testkit.Database, n int) bool {
 	return reached
 }
 
-// A transaction of the lease manager had 2 s for all of its answers. A process whose database is far away never got
-// a slot.
+// A process whose database is far away gets a slot. Formerly a transaction of the lease manager had 2 s for all of its
+// answers.
 func TestStart_WithASlowDatabase(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

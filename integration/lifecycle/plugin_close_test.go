@@ -191,7 +191,8 @@ func TestPluginClose_APluginThatIsForgottenLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-// A program that closes the pool first cannot release the slot. The error had only the words of the database for it.
+// A program that closes the pool first cannot release the slot. Its error says to close the plugin first. Formerly it
+// was only the database's.
 func TestPluginClose_AfterThePoolSaysToCloseThePluginFirst(t *testing.T) {
 	t.Parallel()
 

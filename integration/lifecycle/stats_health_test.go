@@ -33,8 +33,8 @@ func probe(t *testing.T, p *uidplugin.Plugin) error {
 
 const day = 24 * time.Hour
 
-// With a fixed worker id Health was nil for the 50 days in which every create failed, after the clock was wrong for
-// seconds, and when the layout had ended.
+// Formerly, with a fixed worker id, Health was nil when the layout had ended, and for 50 days in which every create
+// failed because the clock had been wrong for seconds.
 func TestPluginHealth_OfAFixedWorkerIDAgreesWithAProbe(t *testing.T) {
 	t.Parallel()
 
@@ -195,7 +195,7 @@ func TestPluginHealth_OfASourceThatWasClosed(t *testing.T) {
 	}
 }
 
-// The lease of a process ends with the layout, and is not renewed. On SQLite Health was nil for minutes.
+// The lease of a process ends with the layout, and is not renewed. Formerly Health was nil for minutes on SQLite.
 func TestPluginHealth_AtTheEndOfTheLayout(t *testing.T) {
 	t.Parallel()
 

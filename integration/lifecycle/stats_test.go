@@ -159,8 +159,8 @@ func TestPluginHealth_AClockThatIsFarFromTheDatabasesIsRefused(t *testing.T) {
 	}
 }
 
-// What people publish of a process must be readable without this package: no number for a kind or a duration, no year
-// 1, and an error that is not {}.
+// The JSON must be readable without this package: no number for a kind or a duration, no year 1, and an error that is
+// not {}.
 func TestStats_JSON(t *testing.T) {
 	t.Parallel()
 

@@ -1,6 +1,6 @@
-// Package metrics_test runs the files of uidprom through what reads them: the alerting rules through Prometheus, the
-// dashboard through its parser, the metrics through OpenTelemetry's bridge. It is a module of its own, for what it
-// requires.
+// Package metrics_test passes the files of uidprom to the programs that read them: the alerting rules to Prometheus,
+// the dashboard to its parser, the metrics to OpenTelemetry's bridge. It is a module of its own, because it requires
+// these programs.
 package metrics_test
 
 import (
@@ -98,7 +98,7 @@ func TestAlerts_NameMetricsThatExistAndSayWhatToDo(t *testing.T) {
 	}
 }
 
-// well are the series of a process that is well. Steps are of 15 s, and the last is at an hour.
+// well are the series of a healthy process. Steps are of 15 s, and the last is at an hour.
 var well = map[string]string{
 	`uidplugin_healthy`:                  `1x240`,
 	`uidplugin_slot_failing_seconds`:     `0x240`,
@@ -115,7 +115,7 @@ var well = map[string]string{
 	`uidplugin_consumer_stuck`:           `0x200 1 0x39`,
 }
 
-// outage are those that differ while the database is unreachable for five minutes, and clients try again and again.
+// outage are the series that differ while the database is unreachable for five minutes, and clients retry.
 var outage = map[string]string{
 	`uidplugin_healthy`:                 `1x220 0x20`,
 	`uidplugin_slot_failing_seconds`:    `0x220 12+15x19`,

@@ -88,7 +88,7 @@ type life struct {
 	log    testkit.Log // of the process
 }
 
-// take drains tenants. All of a process have the same port.
+// take drains tenants. All tenants of a process have the same port.
 func (l *life) take(port string, of map[string]*harness.Tenant) {
 	l.Helper()
 	for table, g := range of {

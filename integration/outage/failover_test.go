@@ -12,8 +12,8 @@ import (
 )
 
 // A database that has lost its last commits, as a promoted replica has, gives slots and worker ids out again. No id
-// comes twice if Lead, a tick and what clocks differ by lie between the last commit that was lost and the first
-// statement afterwards; some do if it is less.
+// comes twice if there are at least Lead, a tick and the difference of clocks between the last commit that was lost and
+// the first statement afterwards. With less time, some do.
 func TestLostCommits_NoIDTwiceAfterLead(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -71,8 +71,8 @@ func TestLostCommits_NoIDTwiceAfterLead(t *testing.T) {
 }
 
 // A backup of ten minutes ago is restored under processes that run, and FLOOR_TICK and the counters are set before they
-// go on, as docs/failures.md says. No id comes twice, and none resolves to a table that it is not of, although slots
-// and worker ids that were lost are given out again.
+// go on, as docs/failures.md says. No id comes twice, and none resolves to a wrong table, although slots and worker ids
+// that were lost are given out again.
 func TestRestoredBackup_WithFloorTick(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

@@ -165,7 +165,7 @@ func TestOutage_UsesUpExactlyWhatWasGranted(t *testing.T) {
 	})
 }
 
-// A table whose creates fail for longer than an idle process is renewed is not taken for one that is well.
+// If creates of a table fail for longer than an idle process is renewed, Health still reports it.
 func TestOutage_LongOneStaysVisible(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

@@ -118,8 +118,8 @@ func TestVisible_ARightIsRevoked(t *testing.T) {
 	}, "mariadb", "mysql", "postgres")
 }
 
-// A user who must not insert worker ids starts again and again: that uses up none. On a small layout all were gone
-// after 15 attempts, although no process ever had one.
+// The starts of a user who must not insert worker ids use up none. Formerly, on a small layout, all were used up after
+// 15 attempts, although no process ever had one.
 func TestVisible_FailedStartsUseUpNoWorkerIDs(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

@@ -34,7 +34,7 @@ type tab struct {
 	ctx context.Context
 
 	mu       sync.Mutex
-	messages []string // of the console, and what the browser itself has to say
+	messages []string // of the console, and of the browser itself
 }
 
 // open returns a new tab. Without a browser the test is left out; with CI=true it fails.
@@ -82,7 +82,7 @@ func (b *tab) note(format string, args ...any) {
 	b.messages = append(b.messages, fmt.Sprintf(format, args...))
 }
 
-// take returns what the browser has said since the last call, but for the status of a page that was asked for.
+// take returns the messages of the browser since the last call, except the status of a requested page.
 func (b *tab) take() (messages []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

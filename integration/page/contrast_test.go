@@ -9,8 +9,8 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// contrasts returns what has less contrast than WCAG 2.2 AA asks for: 4.5 for text, 3 for large text, pictures and the
-// borders of fields. It also returns how many colours it compared.
+// contrasts returns the parts of the page with less contrast than WCAG 2.2 AA asks for: 4.5 for text, 3 for large text,
+// pictures and the borders of fields. It also returns how many colours it compared.
 const contrasts = `(() => {
 	const parse = c => { const m = c.match(/[\d.]+/g).map(Number); return m.length < 4 ? [...m, 1] : m };
 	const part = v => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4 };

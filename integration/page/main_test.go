@@ -1,5 +1,5 @@
 // Package page_test tests the page of package inspector in headless Chromium, on the database of the quickstart and on
-// MariaDB with live processes. It is a module of its own: users of uidplugin do not need what drives a browser.
+// MariaDB with live processes. It is a module of its own, because users of uidplugin do not need a driver for browsers.
 package page_test
 
 import (

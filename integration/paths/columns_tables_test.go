@@ -16,7 +16,8 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// A read of the columns that failed, because the context of its statement ended, switched the check off for ten seconds.
+// If a read of the columns fails, because the context of its statement ends, later values are still compared. Formerly
+// the check was off for ten seconds.
 func TestColumns_AReadThatFailedHidesNoLimits(t *testing.T) {
 	t.Parallel()
 	inEachMode(t, func(t *testing.T, d *testkit.Database, db *gorm.DB) {
@@ -45,7 +46,8 @@ func (s *Shipment) BeforeCreate(tx *gorm.DB) error {
 	return nil
 }
 
-// A hook or a clause may name another table than the model's. The columns of the model's own table were compared.
+// A hook or a clause may name another table than the model's. Formerly the columns of the model's own table were
+// compared.
 func TestColumns_OfTablesThatHooksAndClausesNameAreRead(t *testing.T) {
 	t.Parallel()
 	inEachMode(t, func(t *testing.T, d *testkit.Database, db *gorm.DB) {
@@ -64,7 +66,7 @@ func TestColumns_OfTablesThatHooksAndClausesNameAreRead(t *testing.T) {
 	})
 }
 
-// The catalog of MySQL lacks TEMPORARY tables, so their columns were taken for wide ones.
+// The catalog of MySQL lacks TEMPORARY tables, so formerly their columns were taken for wide ones.
 func TestColumns_OfATemporaryTableAreCompared(t *testing.T) {
 	t.Parallel()
 	inEachMode(t, func(t *testing.T, d *testkit.Database, db *gorm.DB) {
@@ -77,8 +79,8 @@ func TestColumns_OfATemporaryTableAreCompared(t *testing.T) {
 	})
 }
 
-// MySQL takes the snapshot of a transaction when its catalog is read. A transaction whose first statement waits for a
-// lock then did not see what the holder of the lock had written.
+// MySQL takes the snapshot of a transaction when its catalog is read. Formerly a transaction whose first statement
+// waits for a lock then did not see the changes of the lock's holder.
 func TestColumns_ReadingThemTakesNoSnapshot(t *testing.T) {
 	t.Parallel()
 	type Seat struct {
@@ -104,7 +106,7 @@ func TestColumns_ReadingThemTakesNoSnapshot(t *testing.T) {
 }
 
 // A table that is locked for longer than WithTimeout, as by a long ALTER TABLE: the statement waits for the lock, as it
-// would without the plugin. Reading the columns failed, and took the connection with it.
+// would without the plugin. Formerly reading the columns failed, and the connection with it.
 func TestColumns_ReadingThemWaitsForALockedTable(t *testing.T) {
 	t.Parallel()
 	testkit.SkipIfShort(t, "it takes three seconds")

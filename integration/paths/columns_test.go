@@ -65,8 +65,8 @@ func inEachMode(t *testing.T, test func(t *testing.T, d *testkit.Database, db *g
 	}, "mariadb", "mysql", "postgres")
 }
 
-// A value that does not fit its column was stored as another number: keys were no longer unique, and foreign keys
-// referred to nothing.
+// Formerly a value that does not fit its column was stored as another number: keys were no longer unique, and foreign
+// keys referred to nothing.
 func TestColumns_IDsThatDoNotFitAreRefused(t *testing.T) {
 	t.Parallel()
 	inEachMode(t, func(t *testing.T, d *testkit.Database, db *gorm.DB) {
@@ -142,8 +142,8 @@ func TestColumns_IDsThatDoNotFitAreRefused(t *testing.T) {
 	})
 }
 
-// Without strict mode the server cut off what it had computed. In strict mode, and on PostgreSQL, it refuses what does
-// not fit, and the plugin must let through what does.
+// Without strict mode the server cuts off values that it computes. In strict mode, and on PostgreSQL, it refuses values
+// that do not fit, and the plugin must let through those that do.
 func TestColumns_ComputedValuesAreRefusedWhereTheServerCutsThemOff(t *testing.T) {
 	t.Parallel()
 	inEachMode(t, func(t *testing.T, d *testkit.Database, db *gorm.DB) {
@@ -170,7 +170,7 @@ func TestColumns_ComputedValuesAreRefusedWhereTheServerCutsThemOff(t *testing.T)
 	})
 }
 
-// A number that fits is one that the application may write, whatever the column could not hold.
+// The application may write a number that fits, even if the column cannot hold all ids.
 func TestColumns_ValuesThatFitAreWritten(t *testing.T) {
 	t.Parallel()
 	inEachMode(t, func(t *testing.T, d *testkit.Database, db *gorm.DB) {
@@ -192,8 +192,8 @@ type guestID uint64
 
 func (guestID) String() string { return "a guest" }
 
-// Most foreign keys of many teams are plain fields without an association. MySQL without strict mode stored the largest
-// number of their columns instead of the id.
+// Most foreign keys of many teams are plain fields without an association. Formerly MySQL without strict mode stored
+// the largest number of their columns instead of the id.
 func TestColumns_IntegersWithoutAnAssociationAreCompared(t *testing.T) {
 	t.Parallel()
 	type Visit struct {
@@ -289,7 +289,7 @@ func TestColumns_TheStatementOfTheErrorHelpsWithoutARestart(t *testing.T) {
 	})
 }
 
-// A column of any type that changes ids is one into which they do not fit. What it keeps is written.
+// Ids do not fit into a column whose type changes them. Values that the column keeps are written.
 func TestColumns_OfEachTypeAreCompared(t *testing.T) {
 	t.Parallel()
 	inEachMode(t, func(t *testing.T, d *testkit.Database, db *gorm.DB) {

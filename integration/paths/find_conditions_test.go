@@ -269,8 +269,8 @@ func plant[T interface{ key() uidplugin.ID }](t *testing.T, db *gorm.DB, groves 
 	return ids
 }
 
-// Whatever conditions a handle has, the plugin finds the rows that the handle's own query finds. It combined the
-// conditions in another way than GORM does with soft delete, so that rows of other tenants were found.
+// Whatever conditions a handle has, the plugin finds the rows that the handle's own query finds. Formerly it combined
+// conditions with soft delete in another way than GORM does, so rows of other tenants were found.
 func TestFind_FindsTheRowsOfTheHandlesOwnQuery(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

@@ -223,7 +223,7 @@ func TestMainJob_TablesOfAssociatedModelsAreToldOf(t *testing.T) {
 }
 
 // The warning about numbers among the ids has the statement that changes the table: it is run as it is logged, and then
-// there is no warning, and an INSERT without a key fails. For an IDENTITY column of PostgreSQL there was none.
+// there is no warning, and an INSERT without a key fails. Formerly it had none for an IDENTITY column of PostgreSQL.
 func TestMainJob_TheStatementOfTheWarningMakesAKeyPlain(t *testing.T) {
 	t.Parallel()
 	type Adopted struct {

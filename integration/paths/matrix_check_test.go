@@ -120,7 +120,7 @@ func (c *cell[K]) note(format string, args ...any) {
 	c.trace = append(c.trace, fmt.Sprintf(format, args...))
 }
 
-// check says what is wrong. The reference may be wrong.
+// check reports an error unless ok. The reference may be wrong.
 func (c *cell[K]) check(ok bool, format string, args ...any) {
 	if !ok && !c.reference {
 		c.problems = append(c.problems, fmt.Sprintf(format, args...))

@@ -84,8 +84,8 @@ func TestPublic_IsABigintOnEveryEngine(t *testing.T) {
 	})
 }
 
-// MySQL and MariaDB take a text for 0 in a condition, so that all rows met these, and without strict mode they store 0 for
-// it. No engine may read, change or delete a row.
+// MySQL and MariaDB take a text for 0 in a condition, which all rows could meet, and without strict mode they store 0
+// for it. So no engine may read, change or delete a row.
 func TestPublic_TextsChangeNoRows(t *testing.T) {
 	setKeys(t)
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

@@ -1,6 +1,5 @@
-// Package plugins_test runs uidplugin next to other GORM plugins, on SQLite and,
-// where the environment names one, on MariaDB. It is a module of its own: users of
-// uidplugin do not need what those plugins require.
+// Package plugins_test runs uidplugin next to other GORM plugins, on SQLite and, where the environment names one, on
+// MariaDB. It is a module of its own, because users of uidplugin do not need these plugins.
 package plugins_test
 
 import (

@@ -55,8 +55,7 @@ func work(t *testing.T, db *gorm.DB, preset bool) []Customer {
 	return []Customer{one, several[1]}
 }
 
-// spans returns what an OpenTelemetry span says of each statement: name, status,
-// statement, rows.
+// spans returns the OpenTelemetry span of each statement: name, status, statement, rows.
 func spans(recorder *tracetest.SpanRecorder) []string {
 	var all []string
 	for _, span := range recorder.Ended() {
@@ -70,8 +69,8 @@ func spans(recorder *tracetest.SpanRecorder) []string {
 	return all
 }
 
-// reported is what the plugin adds to an upsert so that the database returns the id of the existing row: a clause, or an
-// assignment.
+// reported matches the clause, or the assignment, that the plugin adds to an upsert so that the database returns the id
+// of the existing row.
 var reported = regexp.MustCompile(" RETURNING `id`$|`\\w+`=IF\\(LAST_INSERT_ID\\(.*?\\)=0,VALUES\\(`\\w+`\\),VALUES\\(`\\w+`\\)\\),|,`\\w+`=IF\\(LAST_INSERT_ID\\(.*?\\)=0,`\\w+`,`\\w+`\\)")
 
 // tracer returns an OpenTelemetry plugin and where its spans are.
@@ -182,7 +181,7 @@ func TestObserve_Prometheus(t *testing.T) {
 	})
 }
 
-// gauge returns what the process's registry says of a database; 0 if nothing.
+// gauge returns the value of a database's gauge in the process's registry; 0 if there is none.
 func gauge(t *testing.T, name, database string) float64 {
 	t.Helper()
 	families, err := prometheus.DefaultGatherer.Gather()

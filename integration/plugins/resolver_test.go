@@ -177,7 +177,7 @@ func TestResolver_WithSources(t *testing.T) {
 	})
 }
 
-// A source of one model's own, and what dbresolver.Use says of a handle.
+// A source for one model, and a handle with dbresolver.Use.
 func TestResolver_WithASourceOfItsOwn(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, e testkit.Engine) {

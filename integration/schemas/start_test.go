@@ -23,7 +23,7 @@ import (
 )
 
 // Formerly a process whose search path did not lead to the registry began a second one, which made the same ids. The
-// first process got that one at its next start, too.
+// first process used the second registry at its next start, too.
 func TestUse_RefusesASecondRegistryOfADatabase(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -123,8 +123,8 @@ func TestWithSchema_NamesTheTables(t *testing.T) {
 }
 
 // A process with WithSchema may begin a second id space next to processes without the option, which run on and make the
-// same ids: of 40,000 ids 19,955 were there twice, and nothing told of it. Services that each have a schema do the same
-// on purpose, so it is not refused.
+// same ids: of 40,000 ids 19,955 were there twice. It is not refused, because services that each have a schema do so on
+// purpose. But the log says so, which it formerly did not.
 func TestWithSchema_TellsThatItBeginsAnotherIDSpaceOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -244,7 +244,7 @@ func TestUse_AcceptsOtherTablesInLowerCase(t *testing.T) {
 	}, "mariadb", "mysql", "postgres")
 }
 
-// What refuses a start must not create anything, because the next process would find it.
+// A refused start must not create anything, because the next process would find it.
 func TestUse_CreatesNothingIfItIsRefused(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

@@ -89,8 +89,8 @@ func (leafOrder) TableName() string { return "orders" }
 func (newOrder) TableName() string  { return "orders" }
 
 // The steps of docs/from-leaf.md: services insert by way of Leaf. Processes with the plugin join them at once, next to
-// Leaf, which holds ranges in memory all the time. Then Leaf ends. With a tag of its own the plugin began inside the
-// ranges that Leaf held, and both made the same keys.
+// Leaf, which holds ranges in memory all the time. Then Leaf ends. Formerly, with a tag of its own, the plugin began
+// inside the ranges that Leaf held, and both made the same keys.
 func TestSegment_FromLeaf(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -190,8 +190,9 @@ type sourceOrder struct {
 
 func (sourceOrder) TableName() string { return "orders" }
 
-// A tag that a model or a source names, and whose max_id is not above the keys of the table, is another column's, or
-// leaf_alloc was restored. Ids began above the largest key, in a range that a Leaf service held in memory.
+// If the max_id of a tag that a model or a source names is not above the keys of the table, the tag is another
+// column's, or leaf_alloc was restored. Formerly ids then began above the largest key, in a range that a Leaf service
+// held in memory.
 func TestSegment_NamedTagBehindTheColumnIsRefused(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

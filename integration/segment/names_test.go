@@ -79,7 +79,7 @@ func TestSegment_QualifiedNamesShareTheRow(t *testing.T) {
 	})
 }
 
-// On a server that ignores case, names of another case had segments of their own.
+// Formerly, on a server that ignores case, names of another case had segments of their own.
 func TestSegment_CaseOfNamesWhereTheServerIgnoresIt(t *testing.T) {
 	t.Parallel()
 	harness.NeedMariaDB(t)

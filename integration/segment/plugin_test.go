@@ -70,8 +70,8 @@ type Coupon struct {
 	Code string `gorm:"primaryKey;size:40;uid:segment"`
 }
 
-// Ids of a text column begin above the largest id in it. A text that is no id made the segment unusable: on MySQL a
-// negative number, on SQLite one that is too large. On PostgreSQL ids of 19 digits did not count.
+// Ids of a text column begin above the largest id in it. Formerly a text that is no id made the segment unusable: on
+// MySQL a negative number, on SQLite one that is too large. On PostgreSQL ids of 19 digits did not count.
 func TestSegment_BeginsAboveTheLargestIDInATextColumn(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -105,7 +105,7 @@ type (
 
 func (NumberedDraft) TableName() string { return "drafts" }
 
-// db.Use, which comes before AutoMigrate adds the column, failed because the column did not exist.
+// Formerly db.Use failed because AutoMigrate, which comes later, had not added the column yet.
 func TestSegment_OfAColumnThatAutoMigrateAdds(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -122,7 +122,7 @@ func TestSegment_OfAColumnThatAutoMigrateAdds(t *testing.T) {
 	})
 }
 
-// With PrepareStmt, db.Use failed with a panic of database/sql if the table or the column did not exist yet.
+// Formerly, with PrepareStmt, db.Use failed with a panic of database/sql if the table or the column did not exist yet.
 func TestSegment_BeforeAutoMigrateOnPreparedStatements(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

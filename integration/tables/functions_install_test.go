@@ -123,8 +123,7 @@ func TestFunctions_ExamplesOfTheDocument(t *testing.T) {
 	})
 }
 
-// Only who asks gets them: db.Use and Up install nothing. The text does what CreateFunctions does, as often as one
-// likes.
+// db.Use and Up install no functions. The text does what CreateFunctions does, any number of times.
 func TestFunctions_OnRequestOnly(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

@@ -11,7 +11,7 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// docs/distributed.md names these. If one of them works, tell its readers.
+// docs/distributed.md names these. If one of them works, correct the page.
 func TestVitess_WhatDoesNotWork(t *testing.T) {
 	v := need(t)
 	s := v.open(t)
