@@ -323,7 +323,7 @@ func TestHandler_SaysThatTheDatabaseIsOutOfReach(t *testing.T) {
 	shows(t, s.handler, http.StatusServiceUnavailable, "/", "The slots cannot be read now.", "Lease until", "Id space")
 }
 
-// Each load of a page in an outage logged the same, every 10 s for each page that refreshes itself.
+// Formerly each load of a page in an outage logged the same, every 10 s for each page that refreshes itself.
 func TestHandlerWrite_LogsAnOutageOnce(t *testing.T) {
 	t.Parallel()
 	var log testkit.Log
@@ -344,7 +344,7 @@ func TestHandlerWrite_LogsAnOutageOnce(t *testing.T) {
 	}
 }
 
-// A tool has none, and no tables of its own.
+// A tool has no models, and no tables of its own.
 func TestHandler_OfAProcessWithoutModels(t *testing.T) {
 	t.Parallel()
 	s := open(t)

@@ -91,7 +91,7 @@ type coupon struct{ ID publicid.ID[coupon] }
 
 func (coupon) PublicPrefix() string { return "cpn" }
 
-// The text of another type with the number of a ticket was shown with the ticket's row.
+// Formerly the text of another type with the number of a ticket was shown with the ticket's row.
 func TestLookup_OfAPublicIDShowsARowOfItsTypeOnly(t *testing.T) {
 	keys, err := publicid.NewKeys([]byte("0123456789abcdef0123456789abcdef"))
 	testkit.Must(t, err)
@@ -108,8 +108,8 @@ func TestLookup_OfAPublicIDShowsARowOfItsTypeOnly(t *testing.T) {
 	}
 }
 
-// A number that JavaScript has rounded is often an id of another table, or one that was never made. The page named that
-// table as if it were right.
+// A number that JavaScript has rounded is often an id of another table, or one that was never made. Formerly the page
+// named that table as if it were right.
 func TestLookup_SaysThatANumberWasRounded(t *testing.T) {
 	t.Parallel()
 	s := open(t)

@@ -19,7 +19,7 @@ import (
 
 var must = testkit.Must
 
-// A tap keeps the statements of the code under test, and fails those that fail says.
+// A tap keeps the statements of the code under test, and fails those that the function fail selects.
 type tap struct {
 	mu   sync.Mutex
 	list []string

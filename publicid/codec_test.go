@@ -101,7 +101,7 @@ func TestKeys_Rotation(t *testing.T) {
 	testkit.IsError(t, plugintest.Second(last.Decode(before)), publicid.ErrInvalid)
 }
 
-// A configuration that is printed or logged as a whole printed the secrets.
+// A configuration that is printed or logged as a whole must not show the secrets.
 func TestKeys_AreNotPrinted(t *testing.T) {
 	t.Parallel()
 
@@ -243,8 +243,8 @@ func BenchmarkCodecDecode(b *testing.B) {
 	}
 }
 
-// The error tells a programmer what is wrong with a text, such as the wrong type of id. It does not tell a changed text
-// from one of another key.
+// The error tells a programmer what is wrong with a text, such as the wrong type of id. It does not distinguish a
+// changed text from one of another key.
 func TestCodecDecode_TellsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	orders, customers, foreign := codec(t, "ord", key(1)), codec(t, "cus", key(1)), codec(t, "ord", key(2))

@@ -13,7 +13,7 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// MySQL without strict mode stored 0 for a text that reached a column of numbers.
+// MySQL without strict mode would store 0 for a text that reaches a column of numbers.
 func TestColumns_RefusePublicIDsForNumbers(t *testing.T) {
 	t.Parallel()
 

@@ -14,7 +14,7 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// MySQL takes a text for 0 where a number is expected, so a delete with one deleted all rows.
+// MySQL takes a text for 0 where a number is expected, so a delete with such a condition would delete all rows.
 func TestID_RefusesConditionsWithTexts(t *testing.T) {
 	t.Parallel()
 

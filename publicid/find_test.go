@@ -152,8 +152,8 @@ func TestFind_FindsRowsFromBefore(t *testing.T) {
 	}
 }
 
-// A row that the database numbered may be in the table of the id before. A text was refused for the prefix of that
-// table, although its own table had no row.
+// A row that the database numbered may be in the table of the id that its number follows. Formerly a text was refused
+// for the prefix of that table, although its own table had no row.
 func TestFind_DoesNotAskTheTableOfTheIDBefore(t *testing.T) {
 	t.Parallel()
 

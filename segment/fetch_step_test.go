@@ -23,7 +23,7 @@ func use(t *testing.T, g *segment.Generator) segment.State {
 	return g.State()
 }
 
-// Ranges are as large as the time that the one before has lasted says: Leaf's rule.
+// The size of a range depends on how long the range before has lasted, by Leaf's rule.
 func TestGeneratorStep_FollowsUse(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := testkit.NewClock(time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC))

@@ -89,7 +89,7 @@ func run(tb testing.TB, db *gorm.DB, query string, args ...any) {
 	must(tb, db.Exec(query, args...).Error)
 }
 
-// stored returns what the row says.
+// stored returns max_id and step of the row.
 func stored(tb testing.TB, db *gorm.DB) (maxID, step int64) {
 	tb.Helper()
 	must(tb, db.Raw("SELECT max_id, step FROM leaf_alloc WHERE biz_tag = ?", tag).Row().Scan(&maxID, &step))

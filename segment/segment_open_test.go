@@ -123,8 +123,8 @@ func TestOpen_FetchesTheFirstRange(t *testing.T) {
 	})
 }
 
-// A new tag began with the largest number plus one, and one with a max_id below the column's numbers above the largest of
-// them. A Leaf service that numbers the column by another tag holds larger numbers in memory.
+// A Leaf service that numbers the column by another tag holds larger numbers in memory. Formerly a new tag, and one
+// with a max_id below the column's numbers, began right above the largest of them.
 func TestOpen_RefusesATagThatIsNewToTheColumnOrBehindIt(t *testing.T) {
 	t.Parallel()
 

@@ -141,7 +141,7 @@ func TestGeneratorNext_DoesNotAllocate(t *testing.T) {
 	}
 }
 
-// A caller without a deadline waited as long as a driver that does not answer.
+// Formerly a caller without a deadline waited as long as a driver that does not answer.
 func TestGeneratorNext_GivesUpAfterMaxWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		g, _, wire := begun(t, segment.Config{Step: 1, MaxStep: 1, MaxWait: 3 * time.Second})

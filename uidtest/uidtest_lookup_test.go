@@ -158,8 +158,8 @@ var withTime = map[string]bool{
 	"inspector.New": true,
 }
 
-// A test of an application finds what the application finds in production. CreatedBetween failed with both plugins, and
-// publicid.Find with Fixed.
+// A test of an application finds what the application finds in production. Formerly CreatedBetween failed with both
+// plugins, and publicid.Find with Fixed.
 func TestPlugins_LookUpAsInProduction(t *testing.T) {
 	t.Parallel()
 
@@ -221,7 +221,7 @@ func TestPlugins_EachLookupIsTried(t *testing.T) {
 	}
 }
 
-// Two tables of one worker id had equal ids. A layout with few worker ids makes it certain.
+// Formerly two tables of one worker id had equal ids. A layout with few worker ids makes such tables certain.
 func TestFixed_TablesThatShareAWorkerID(t *testing.T) {
 	t.Parallel()
 
@@ -242,8 +242,8 @@ func TestFixed_TablesThatShareAWorkerID(t *testing.T) {
 	testkit.IsError(t, err, uidplugin.ErrUnknownID, "uidtest.Fixed")
 }
 
-// What is unlike production is said: ids that do not name a table there do not name one in a test, and rows that a test
-// has from an earlier run are found.
+// Ids that do not resolve to a table in production do not resolve to one in a test, and rows of an earlier run of the
+// test are found.
 func TestFixed_LocatesWhatProductionLocates(t *testing.T) {
 	t.Parallel()
 
@@ -278,7 +278,7 @@ func TestFixed_LocatesWhatProductionLocates(t *testing.T) {
 	}
 }
 
-// A test that needs a row of yesterday and one of today got ErrUnknownID for the former.
+// Formerly a test that needs a row of yesterday and one of today got ErrUnknownID for the row of yesterday.
 func TestFixed_FindsRowsOfAnotherTime(t *testing.T) {
 	t.Parallel()
 
@@ -320,7 +320,7 @@ func TestFixed_Segments(t *testing.T) {
 	testkit.IsError(t, err, uidplugin.ErrNotDecodable, "the generator segment")
 }
 
-// A test that sets large keys itself got ErrUnknownID from publicid.Find.
+// Formerly a test that sets large keys itself got ErrUnknownID from publicid.Find.
 func TestSequential_FindOfAPublicIDWithALargeKey(t *testing.T) {
 	t.Parallel()
 

@@ -17,7 +17,7 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// All tables shared one count, as they share the worker id with WithWorkerID.
+// Formerly all tables shared one count, as they share the worker id with WithWorkerID.
 func TestSequential_EachTableCountsFromOne(t *testing.T) {
 	t.Parallel()
 
@@ -84,7 +84,7 @@ func TestSequential_ContinuesAboveKeysOfTheApplication(t *testing.T) {
 	})
 }
 
-// The next ids were negative. AUTO_INCREMENT fails as well.
+// Above the largest key creates fail, as with AUTO_INCREMENT. Formerly the next ids were negative.
 func TestSequential_NoIDAboveTheLargestKey(t *testing.T) {
 	t.Parallel()
 
@@ -105,8 +105,8 @@ func TestSequential_NoIDAboveTheLargestKey(t *testing.T) {
 	}
 }
 
-// As dbresolver opens its replicas. GORM initializes the plugins in any order then. So a key of the application was
-// seen only after the other rows of its create had their ids.
+// dbresolver opens its replicas with a copy of the configuration, for which GORM initializes the plugins in any order.
+// So formerly a key of the application was seen only after the other rows of its create had their ids.
 func TestSequential_ACopyOfTheConfiguration(t *testing.T) {
 	t.Parallel()
 

@@ -82,7 +82,7 @@ func openOn(tb testing.TB, db *gorm.DB, p gorm.Plugin, models ...any) *gorm.DB {
 	return db
 }
 
-// A test got the numbers that another test in the same process had left.
+// Formerly a test got the numbers that another test in the same process had left.
 func TestPlugins_CountForThemselves(t *testing.T) {
 	t.Parallel()
 
@@ -116,8 +116,8 @@ func TestPlugins_CountForThemselves(t *testing.T) {
 	}
 }
 
-// The generator of a table was opened like that of a source, which may need a second connection. So the first create
-// in a transaction failed with ErrInTransaction on a pool of one, as SQLite in memory has.
+// Formerly the generator of a table was opened like that of a source, which may need a second connection. So the first
+// create in a transaction failed with ErrInTransaction on a pool of one, as SQLite in memory has.
 func TestPlugins_FirstCreateInATransactionOfAPoolOfOne(t *testing.T) {
 	eachPlugin(t, func(t *testing.T, _ string, make newPlugin) {
 		for range 10 {
