@@ -79,7 +79,7 @@ type stream struct {
 	refused         int
 }
 
-// newFollowedStream returns a stream whose reader is Follow.
+// newFollowedStream returns a stream whose reader is follow.Rows.
 func newFollowedStream[A any]() *stream {
 	type row = followedRow[uidplugin.ID, A]
 	slack := slacks[reflect.TypeFor[A]().Name()]

@@ -35,7 +35,7 @@ func in(folder string) place {
 	return place{filepath.Join(folder, "page.md"), filepath.Join(folder, "charts"), filepath.Join(folder, "results")}
 }
 
-// Without it a part could fail only in a run of an hour.
+// Without this test a part could fail only in a run of an hour.
 func TestMeasure_AllPartsHaveTablesAndCharts(t *testing.T) {
 	l, to := tiny(t), in(t.TempDir())
 	testkit.Must(t, measure(t.Context(), l, "", to))
@@ -63,7 +63,7 @@ func TestMeasure_AllPartsHaveTablesAndCharts(t *testing.T) {
 	}
 }
 
-// Without it one could ask for a part and wait an hour for all of them.
+// Without this test one could ask for a part and wait an hour for all of them.
 func TestMeasure_OnePartOnly(t *testing.T) {
 	t.Parallel()
 	l, to := tiny(t), in(t.TempDir())
@@ -78,7 +78,7 @@ func TestMeasure_OnePartOnly(t *testing.T) {
 	}
 }
 
-// Without it a machine that cannot have one of the servers could measure nothing.
+// Without this test a machine that cannot have one of the servers could measure nothing.
 func TestMeasure_LeavesOutAServer(t *testing.T) {
 	t.Setenv("UID_TEST_POSTGRES", "")
 	l := tiny(t)
@@ -90,7 +90,7 @@ func TestMeasure_LeavesOutAServer(t *testing.T) {
 	}
 }
 
-// Without it the figures of half a run would replace whole ones.
+// Without this test the figures of half a run could replace whole ones.
 func TestMeasure_Interrupted(t *testing.T) {
 	t.Parallel()
 	to := in(t.TempDir())

@@ -29,7 +29,7 @@ func TestJudge_CountsRowsOutOfPlace(t *testing.T) {
 	}
 }
 
-// Without it a difference that chance explains could meet or miss the goal.
+// A difference that chance explains must neither meet nor miss the goal.
 func TestMore_IsUndecidedWithinChance(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -49,7 +49,7 @@ func TestMore_IsUndecidedWithinChance(t *testing.T) {
 	}
 }
 
-// Without it an import far ahead of the clock could meet the goals.
+// An import far ahead of the clock must not meet the goals.
 func TestJudgeImport_CountsRowsAfterALaterOne(t *testing.T) {
 	t.Parallel()
 	const ms = int64(time.Millisecond)

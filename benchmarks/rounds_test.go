@@ -8,7 +8,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// Without it a figure would depend on the other programs of the machine.
+// A figure must not depend on the other programs of the machine.
 func TestFigure_LeavesOutDisturbedSamples(t *testing.T) {
 	t.Parallel()
 	calm := []sample{{value: 1}, {value: 2}, {value: 3}, {value: 4}, {value: 5}, {value: 1000, disturbed: true}}

@@ -19,7 +19,7 @@ func TestNumber_HasThreeDigits(t *testing.T) {
 	}
 }
 
-// Without it a table or chart could differ from the results, because of an edit or because it was not written again.
+// A table or chart must not differ from the results, because of an edit or because it was not written again.
 func TestWrite_DocsAreOfTheResults(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

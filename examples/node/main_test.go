@@ -32,7 +32,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// The pool and the plugin stayed open when the tables could not be created. A bubble waits for all goroutines of both.
+// If the tables cannot be created, the pool and the plugin are closed. A bubble waits for all goroutines of both.
 func TestOpen_ClosesWhatItOpenedIfItFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "node.db")
 	synctest.Test(t, func(t *testing.T) {

@@ -75,7 +75,8 @@ func worker(t task) error {
 }
 
 // Writers and workers are killed, half of them at random moments and half between their last statement and the commit,
-// and others take their places. Each worker runs both consumers. All the same each event has one effect of each, in order.
+// and others take their places. Each worker runs both consumers. Each event still has one effect of each consumer, in
+// order.
 func TestConsumer_HandlesEachEventOnceIfProcessesAreKilled(t *testing.T) {
 	testkit.SkipIfShort(t, "it starts 50 processes")
 	t.Parallel()
