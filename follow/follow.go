@@ -115,7 +115,7 @@ func (t *table) settled(ctx context.Context, db *gorm.DB) (uidplugin.ID, error) 
 	return uidplugin.ID(id), err
 }
 
-// begin returns an id above the rows that exist, for a follower that begins now.
+// begin returns an id for a follower that begins now. Rows that were made more than the slack before are below it.
 func (t *table) begin(ctx context.Context, db *gorm.DB) (int64, error) {
 	if t.core.Test != nil {
 		return t.highest(ctx, db)

@@ -198,27 +198,26 @@ func (m *Mark) Advance(ctx context.Context) (int64, error) {
 	return state.Published, err
 }
 
-// Begin returns a published mark for a follower that begins now. The ids that are made after the call are not below it.
-// Begin waits for transactions that have inserted rows into the table. If another process is the closer, it waits until
-// that one has published such a mark, which may take several seconds, because an older mark would have old rows above it.
-func (m *Mark) Begin(ctx context.Context) (int64, error) {
-	for since := int64(0); ; {
-		state, err := m.visit(ctx, true)
-		if err != nil {
-			return 0, err
-		}
-		if since == 0 {
-			if since, err = MarkAt(m.layout, state.Now.Add(-state.Slack)); err != nil {
-				return 0, m.failed(err)
-			}
-		}
-		if state.Published >= since {
-			return state.Published, nil
-		}
-		if !sleep(ctx, 100*time.Millisecond) {
-			return 0, context.Cause(ctx)
-		}
+// Begin returns the mark at which a follower begins that wants what comes from now on. The ids that are made after the
+// call are not below it, unless a clock is behind the database's by more than the slack. Published marks are no such
+// marks: while another process is the closer, the last one has old rows above it, and the next one has new rows below it.
+func (m *Mark) Begin(ctx context.Context) (mark int64, err error) {
+	s, err := m.statements(ctx)
+	if err != nil {
+		return 0, err
 	}
+	before := m.now()
+	state, err := s.state(ctx, m.db)
+	if err == nil {
+		_, err = decide(state, m.layout, m.me, before, m.now())
+	}
+	if err == nil {
+		mark, err = MarkAt(m.layout, state.Now.Add(-state.Slack))
+	}
+	if err != nil {
+		err = m.failed(err)
+	}
+	return mark, err
 }
 
 // Published returns the published mark without advancing it. Rows that the same transaction reads afterwards are

@@ -96,6 +96,25 @@ func publishes(c *testkit.Crossing) bool {
 	return c.Is(publishing) || c.Is("SET STATEMENT sql_mode = '"+sqldb.Mode+"' FOR "+publishing)
 }
 
+// Another process that is the closer may publish a mark seconds later, which is above the rows that came meanwhile.
+func TestMark_BeginIsBelowIdsThatAreMadeAfterTheCall(t *testing.T) {
+	t.Parallel()
+	testkit.SkipIfShort(t, "it could take two seconds")
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		e := enable(t, d)
+		testkit.Must(t, e.db.Exec(e.quoted("UPDATE UID_FOLLOW SET CLOSER = 'another', CLOSER_UNTIL = ?"), time.Now().Add(2*time.Second).UnixMilli()).Error)
+		called := time.Now()
+		begin, err := e.mark.Begin(t.Context())
+		testkit.Must(t, err)
+		layout := generator.DefaultLayout()
+		old, err := follow.MarkAt(layout, called.Add(-e.table.Slack-100*time.Millisecond))
+		testkit.Must(t, err)
+		if made, err := follow.MarkAt(layout, called); err != nil || begin < old || begin > made {
+			t.Errorf("it begins at %d, but an id made before the call is %d, and one made after it %d; %v", begin, old, made, err)
+		}
+	})
+}
+
 // A round that began before the trigger was installed again must not publish: the new mark may be lower than its own.
 func TestMark_PublishesNothingAfterAnotherInstallation(t *testing.T) {
 	t.Parallel()
