@@ -36,14 +36,21 @@ func flavorOf(ctx context.Context, db *sqldb.DB) (f Flavor, version string, err 
 }
 
 // Enable installs what makes a table followed, and checks that it is there. It waits for transactions that have inserted
-// rows into the table. The error wraps ErrRefused if rows could be missed.
+// rows into the table. The error wraps ErrRefused if rows could be missed. GORM's logger does not see errors, because it
+// would show the whole trigger.
 func Enable(ctx context.Context, db *sqldb.DB, t Table) error {
+	db = db.Quiet()
 	f, version, err := flavorOf(ctx, db)
 	if err == nil {
 		err = refuseVersion(version)
 	}
 	if err == nil {
 		t, _, err = f.located(ctx, db, t)
+	}
+	if err == nil {
+		if exists, failed := f.has(ctx, db, f.in(t, bare(t.Name))); failed == nil && !exists {
+			err = errors.New("the table does not exist; create it before it is followed, as with AutoMigrate")
+		}
 	}
 	if err == nil {
 		err = refuse(ctx, db, f, t)

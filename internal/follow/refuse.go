@@ -284,8 +284,5 @@ func explain(err error) error {
 		err = fmt.Errorf("%w; with a binary log, creating a trigger needs SUPER or log_bin_trust_function_creators = 1:"+
 			` let an administrator set it, or run the statements of "uid sql --follow"`, err)
 	}
-	if err != nil && noTable.MatchString(err.Error()) {
-		err = fmt.Errorf("create the table before it is followed, as with AutoMigrate: %w", err)
-	}
 	return err
 }

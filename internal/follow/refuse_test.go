@@ -3,11 +3,15 @@ package follow
 import (
 	"errors"
 	"fmt"
+	stdlog "log"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
 )
 
 func TestRefusals_OfSettings(t *testing.T) {
@@ -78,11 +82,28 @@ func TestEnable_RefusesTables(t *testing.T) {
 		if d.IsMySQL() || d.Name == "sqlite" { // names of columns are not case-sensitive
 			testkit.Must(t, Enable(t.Context(), conn, Table{Name: "events", Key: "ID", Slack: time.Second}))
 		}
+	})
+}
+
+// The program that calls Enable gets the error. GORM's logger would show the statements, with the whole trigger.
+func TestEnable_CreatesNothingForAMissingTable(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		var log strings.Builder
+		db := d.Open(t, &gorm.Config{Logger: logger.New(stdlog.New(&log, "", 0), logger.Config{LogLevel: logger.Error})})
+		conn, err := sqldb.Open(db, 5*time.Second)
+		testkit.Must(t, err)
 		err = Enable(t.Context(), conn, Table{Name: "missing", Key: "id", Slack: time.Second})
-		if errors.Is(err, ErrRefused) {
-			t.Errorf("a missing table: %v", err)
+		if errors.Is(err, ErrRefused) || log.Len() > 0 || db.Migrator().HasTable(markTable) {
+			t.Errorf("error %v, log %q; UID_FOLLOW was created: %v", err, log.String(), db.Migrator().HasTable(markTable))
 		}
-		testkit.SaysAll(t, fmt.Sprint(err), "as with AutoMigrate", "missing") // and the database's own error
+		testkit.SaysAll(t, fmt.Sprint(err), "missing: the table does not exist", "as with AutoMigrate")
+
+		testkit.Must(t, db.Exec("CREATE TABLE events (id BIGINT PRIMARY KEY)").Error)
+		testkit.Must(t, db.Exec("CREATE TABLE "+conn.Quoted(sqldb.Name{Table: markTable})+" (id BIGINT PRIMARY KEY)").Error)
+		if err := Enable(t.Context(), conn, Table{Name: "events", Key: "id", Slack: time.Second}); err == nil || log.Len() > 0 {
+			t.Errorf("a wrong table UID_FOLLOW: error %v, log %q", err, log.String())
+		}
 	})
 }
 
