@@ -118,7 +118,7 @@ func consume[T any](ctx context.Context, db *gorm.DB, name string, size int, han
 	return engine.Consume(ctx, core.Value[engine.Followed](t.core), t.mark, s)
 }
 
-// cursorsIn returns what sends statements to the database of effects.
+// cursorsIn returns a DB for statements about cursors in the database of effects.
 func cursorsIn(effects *gorm.DB, t *table) (*sqldb.DB, error) {
 	if c, err := core.Of(effects); err == nil {
 		return c.Statements(effects, timeout)

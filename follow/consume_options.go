@@ -43,12 +43,14 @@ func From(after uidplugin.ID) ConsumeOption {
 }
 
 // Into makes the handler write into another database: its tx belongs to effects, and the cursor is there, in a table
-// UID_CURSOR that Consume creates. Use other names for consumers of several databases with one name.
+// UID_CURSOR that Consume creates. If several databases of rows have the same name, give their consumers different
+// names.
 //
 // If the database of the rows alone loses commits, as after a failover, rows could be missed. Consume then returns an
 // error, or with [WithRewind] goes back to the mark with which the database has recovered. The cursor has the mark with
-// which rows were last read, so a process that begins to work after the loss notices it, too. It does not if others
-// have followed the table for more than about 15 seconds since; an operator should then set the cursor back.
+// which rows were last read, so a process that begins to work after the loss notices it, too. It does not if, while
+// rows came, others have followed the table for more than about 15 seconds since, or less with a slack below 500 ms; an
+// operator should then set the cursor back.
 func Into(effects *gorm.DB) ConsumeOption {
 	return consumeOption(func(o *consumeOptions) { o.effects, o.into = effects, true })
 }

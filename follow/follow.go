@@ -80,7 +80,8 @@ func (t *table) warnNumbered(ctx context.Context, db *gorm.DB) {
 	}
 }
 
-// Disable removes what [Enable] has installed, except for the tables, also from a table that had this name before. Followers then get errors that wrap [ErrNotEnabled].
+// Disable removes what [Enable] has installed except the tables, also from a table that had this name before. Followers
+// then get errors that wrap [ErrNotEnabled].
 func Disable(ctx context.Context, db *gorm.DB, model any) error {
 	t, err := tableOf(db, model)
 	if err != nil || t.core.Test != nil {

@@ -48,9 +48,10 @@ type rowsOptions struct {
 	locked bool
 }
 
-// WithRewind makes [Rows] and [Consume] go back if the database has lost commits, as after the failover to a replica that was behind.
-// Rows that it has returned may then be gone, and rows may be inserted below its cursor. Rows goes back to the last
-// published mark that it finds in the database, so it misses no row that survives, but returns some rows again.
+// WithRewind makes [Rows] and [Consume] go back if the database has lost commits, as after the failover to a replica
+// that was behind. Rows that were returned may then be gone, and rows may be inserted below the cursor. Rows goes back
+// to the last published mark that it finds in the database, so it misses no row that survives, but returns some rows
+// again.
 func WithRewind() RowsOption {
 	return func(o *rowsOptions) { o.rewind = true }
 }

@@ -195,7 +195,7 @@ func (r *reader[T]) transaction(ctx context.Context, isolation *sql.TxOptions, f
 	if !r.db.HandsOut() {
 		return r.handle.WithContext(ctx).Transaction(f, isolation)
 	}
-	var failed error // and the connection can be used again
+	var failed error // an error after which the connection can be used again
 	err := r.db.Together(ctx, func(ctx context.Context, conn *sqldb.DB) error {
 		tx, err := sqldb.Begin(context.WithoutCancel(ctx), conn.Pool(), engine.TransactionLimit, isolation)
 		if err != nil {

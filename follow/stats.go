@@ -14,8 +14,8 @@ import (
 type TableStats struct {
 	Table     string        `json:"table"`
 	TooLate   int64         `json:"too_late"`  // creates of this process that failed with [ErrTooLate]
-	Followers int           `json:"followers"` // loops of [Rows] in this process
-	Settled   uidplugin.ID  `json:"settled"`   // what followers know to be complete; 0 without followers, or if unknown
+	Followers int           `json:"followers"` // loops of [Rows], and consumers that work, in this process
+	Settled   uidplugin.ID  `json:"settled"`   // the table is complete below it; 0 without followers, or if unknown
 	Delay     time.Duration `json:"-"`         // how far the time of Settled is behind the clock, with the slack; 0 without Settled
 	LastError error         `json:"-"`         // why Settled does not advance; nil if it does
 
@@ -34,7 +34,7 @@ type ConsumerStats struct {
 	Stuck     uidplugin.ID `json:"stuck"`   // the row that fails again and again; 0 if none does
 	LastError error        `json:"-"`       // why the consumer stands still; nil if it works
 
-	// Delay is how far the rows with which it is done are behind the clock, with the slack. It is 0 unless it Works.
+	// Delay is how far the handled rows are behind the clock, with the slack. It is 0 unless Works is true.
 	Delay time.Duration `json:"-"`
 }
 
