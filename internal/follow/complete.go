@@ -14,7 +14,7 @@ import (
 var errUnable = fmt.Errorf("%w: its trigger cannot run", ErrNotEnabled)
 
 // complete returns an error if the table refuses all rows because the mark or a gate is missing, or because the trigger
-// cannot run. What this user may not read may be there.
+// cannot run. Parts that this user may not read count as present.
 func (s *statements) complete(ctx context.Context, db *sqldb.DB) error {
 	sequence := s.flavor.in(s.table, s.names.mark)
 	parts := []string{"FROM " + s.gates() + s.gate(idleGate), "FROM " + s.gates() + s.gate(usedGate)}

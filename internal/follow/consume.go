@@ -308,8 +308,8 @@ func (c *consuming[T]) noteMark(err error) error {
 	return nil
 }
 
-// nothingFails notes that no step fails any more, because rows were handled, or there are none. A step that has failed
-// may have succeeded although its answer was lost, or an operator may have set the cursor, and then it is not repeated.
+// nothingFails notes that no step fails any more, because rows were handled, or there are none. A failed step is not
+// repeated if it has succeeded although its answer was lost, or if an operator has set the cursor.
 func (c *consuming[T]) nothingFails() {
 	for what := range c.failing {
 		if what != advance {
@@ -321,8 +321,8 @@ func (c *consuming[T]) nothingFails() {
 // advance is the name in the log of what the mark does by itself.
 const advance = "advance the mark"
 
-// fail records an error of the step what. It logs the error unless the step was failing already. That a statement is
-// slow is no reason yet, so an error after it is logged, too.
+// fail records an error of the step what. It logs the error unless the step was failing already. A slow statement is
+// not the reason yet, so an error after it is logged, too.
 func (c *consuming[T]) fail(what string, err error) {
 	c.state.set(func(s *ConsumerState) { s.Err = err })
 	if was := c.failing[what]; was == nil || was == errSlow && err != errSlow {

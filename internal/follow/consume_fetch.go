@@ -89,8 +89,8 @@ func (c *consuming[T]) keepOwn(rows []T, after int64) (ids []int64, last int64) 
 }
 
 // keep extends the term of this process while it reads rows of another database than that of the cursor, because it has
-// no lock on the cursor then. It makes step the one that comes next. If the read takes long, it notes that. Call end
-// before step is used.
+// no lock on the cursor then. After each change it sets step to the next one. If the read takes long, it notes that.
+// Call end before step is used.
 func (c *consuming[T]) keep(ctx context.Context, step *consumer.Step) (end func()) {
 	reading, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})

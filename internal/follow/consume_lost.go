@@ -9,8 +9,8 @@ import (
 
 // noticeLoss keeps the lowest mark to which the database of the table has gone back. It forgets that mark when the
 // cursor has another Mark: this process or another one has gone back or has read rows since, or an operator has set the
-// cursor. Losses before this process has read rows are found by the cursor's Mark. Without Space the commits of the
-// cursor were lost together with those of the mark.
+// cursor. Losses before this process has read rows are found by the cursor's Mark. Without Space one database has both,
+// and loses the commits of the cursor together with those of the mark.
 func (c *consuming[T]) noticeLoss() {
 	begins := c.looked == nil || c.Space == nil
 	if mark := c.process.Row().Mark; begins || mark != c.lowestOf {
@@ -68,9 +68,10 @@ func (c *consuming[T]) goBack(mark int64) error {
 	return nil
 }
 
-// setAhead reports whether a cursor above the mark is one that an operator or the application has set to about now. The
-// mark will pass it soon, and there is nothing to handle until then. Lost commits do not explain it, because a cursor in
-// the same database is lost with the mark, and one in another database has the Mark with which rows were last read.
+// setAhead reports whether a cursor is above the mark because an operator or the application has set it to about now.
+// The mark will pass it soon, and there is nothing to handle until then. Lost commits do not explain it, because a
+// cursor in the same database is lost with the mark, and one in another database has the Mark with which rows were last
+// read.
 func (c *consuming[T]) setAhead(last int64) bool {
 	latest, err := MarkAt(c.mark.layout, time.UnixMilli(c.now()).Add(10*time.Second))
 	return (c.Space == nil || c.process.Row().Mark == 0) && err == nil && last < latest

@@ -97,7 +97,7 @@ func ListConsumers(ctx context.Context, db *sqldb.DB, known ...string) (list []C
 	return list, nil
 }
 
-// cursorsIn reads the table UID_CURSOR that t is.
+// cursorsIn reads the cursors in t, a table UID_CURSOR.
 func (f Flavor) cursorsIn(ctx context.Context, db *sqldb.DB, t Table) (list []CursorStatus, err error) {
 	err = db.Query(ctx, func(r *sql.Rows) error {
 		var c CursorStatus
@@ -219,8 +219,8 @@ func cursorTable(ctx context.Context, db *sqldb.DB, k ConsumerKey) (f Flavor, at
 	return f, at, err
 }
 
-// RenameConsumers gives the cursors of a table that was renamed its new name, and returns their number. It leaves those
-// of consumers that have begun another one under the new name. Both names must be in one schema.
+// RenameConsumers gives the cursors of a table that was renamed its new name, and returns their number. It leaves the
+// cursors of consumers that have begun another cursor under the new name. Both names must be in one schema.
 func RenameConsumers(ctx context.Context, db *sqldb.DB, from, to string) (renamed int64, left []ConsumerKey, err error) {
 	keys, err := ConsumersOf(ctx, db, from)
 	if err != nil {

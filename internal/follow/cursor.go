@@ -104,9 +104,9 @@ func (c *cursorRow) insert(ctx context.Context, last int64) (inserted bool, err 
 	return err == nil, err
 }
 
-// checkRenamed returns an error if the consumer has a cursor for a table that does not exist any more, because it may
-// have been renamed, or for this table by another name of it, such as one without the schema: a second cursor would
-// handle its rows again. The database of Into does not know.
+// checkRenamed returns an error if the consumer has a cursor for a table that does not exist any more, which may have
+// been renamed to this one, or for this table under another name, such as one without the schema. A second cursor would
+// handle all rows again. With Into, the database of the cursor does not know the tables.
 func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 	if c.key.Space != "" {
 		return nil
@@ -141,8 +141,7 @@ func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 	return nil
 }
 
-// isSame reports whether a name in UID_CURSOR is another one of the table. The tables of a UID_CURSOR are in its
-// schema.
+// isSame reports whether a name in UID_CURSOR is another name of the table. The tables in UID_CURSOR are in its schema.
 func (s *statements) isSame(ctx context.Context, db *sqldb.DB, name string) (same bool, err error) {
 	a, b := bare(name), bare(s.table.Name)
 	switch {

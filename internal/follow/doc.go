@@ -33,10 +33,10 @@
 // transaction may have chosen a gate just before the reader did, and would wait behind it. So the reader asks for the
 // gate again and again at first, without waiting.
 //
-// The trigger chooses its gate once for a row, by a statement of its own. As a part of the condition that finds the
-// gate's row, MySQL and MariaDB evaluate the choice twice. If the closer changes it in between, they find no row, which
-// refused rows for no reason. A refusal decides with the mark that its message has, so no id in a message is above the
-// mark.
+// The trigger chooses its gate once for a row, by a statement of its own. In the condition that finds the gate's row,
+// MySQL and MariaDB would evaluate the choice twice. If the closer changed it in between, they would find no gate, and
+// refuse the row for no reason. A refusal compares with the mark that is in its message, so no id in a message is above
+// the mark.
 //
 // The trigger must see the mark of now instead of its snapshot's. On MySQL it reads the row of the gate with a shared
 // lock. On MariaDB and PostgreSQL the mark is a sequence, which has no versions; the gates are rows that are locked but

@@ -71,7 +71,7 @@ type TableState struct {
 	Table     string
 	TooLate   int64 // creates that were refused
 	Followers int
-	Settled   int64 // what followers know to be complete; 0 without followers, or if unknown
+	Settled   int64 // below this id the table is complete; 0 without followers, or if unknown
 	Err       error // why Settled does not advance
 }
 

@@ -76,7 +76,7 @@ func (f Flavor) located(ctx context.Context, db *sqldb.DB, t Table) (Table, bool
 	return t, exists, err
 }
 
-// names are the names of what belongs to a table.
+// names are the names of the objects that belong to a followed table.
 type names struct {
 	mark, trigger, function string // sequence of the mark; trigger and its function
 	lock                    string // user-level lock of MySQL, which chooses the gate; the beginning of its name
@@ -226,8 +226,9 @@ var columnName = regexp.MustCompile(`[A-Z_]{2,}`)
 // columns quotes the names in a list, because PostgreSQL folds those without quotes to lower case.
 func (f Flavor) columns(list string) string { return columnName.ReplaceAllStringFunc(list, f.quote) }
 
-// Uninstall returns the statements that undo [Flavor.Install]. The tables stay, with the cursors of consumers. The trigger is dropped first, because
-// nothing has changed if that fails, and wherever it is, because it stays with a table that is renamed.
+// Uninstall returns the statements that undo [Flavor.Install]. The tables stay, with the cursors of consumers. The
+// trigger is dropped first, because nothing has changed if that fails. It is dropped from any table, because it stays
+// with a table that is renamed.
 func (f Flavor) Uninstall(t Table) []string {
 	if f == Postgres {
 		t.Schema = cmp.Or(t.Schema, "public")

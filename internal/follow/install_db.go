@@ -205,7 +205,7 @@ func IsInstalled(ctx context.Context, db *sqldb.DB, t Table) (bool, error) {
 	return len(list) > 0, err
 }
 
-// alone runs f while no other process installs or removes the same. On PostgreSQL the statements are safe by themselves.
+// alone runs f while no other process installs or removes the trigger. On PostgreSQL the statements need no lock.
 func (s *statements) alone(ctx context.Context, db *sqldb.DB, f func(ctx context.Context, db *sqldb.DB) error) error {
 	switch s.flavor {
 	case Postgres:

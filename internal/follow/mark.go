@@ -44,7 +44,7 @@ type Mark struct {
 	stop   func()
 }
 
-// news is what the goroutine has found last. It does not change; next is closed when there is other news.
+// news is the latest result of the goroutine. It does not change; next is closed when there is other news.
 type news struct {
 	published int64
 	recovered []int64 // the marks that the database had after it lost commits

@@ -29,8 +29,8 @@ func CheckSlack(slack time.Duration) error {
 	return nil
 }
 
-// refuse returns an error wrapping ErrRefused if rows of the table could be missed. What this user may not see does not
-// refuse it.
+// refuse returns an error wrapping ErrRefused if rows of the table could be missed. Settings that this user may not see
+// are no reason to refuse it.
 func refuse(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 	checks := []func(context.Context, *sqldb.DB, Flavor, Table) error{refuseServer, refuseKey}
 	if f == MySQL || f == MariaDB {

@@ -75,8 +75,8 @@ func (s *statements) reset(ctx context.Context, db *sqldb.DB, was *Status) error
 	})
 }
 
-// withdraw lowers the published mark to one below mark. A published mark above the one that was raised is not from a
-// round, so nothing is known then. Recent is relative to it.
+// withdraw lowers the published mark to one below mark. A published mark above the trigger's is not from a round, so it
+// becomes -1: no mark is known. Recent is emptied, because its entries are relative to the published mark.
 func (s *statements) withdraw(ctx context.Context, db *sqldb.DB, mark, raised int64) error {
 	return s.update(ctx, db, fmt.Sprintf("UPDATE %s SET %[6]s = '', %[2]s = CASE WHEN %[2]s > %[3]d THEN 0 "+
 		"WHEN %[2]s < %[4]d THEN %[2]s ELSE %[4]d END - 1%[5]s",

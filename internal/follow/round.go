@@ -195,9 +195,9 @@ func (s State) lost(seen int64) (recovered int64, ok bool) {
 	return 0, false // seen is too long ago
 }
 
-// remember returns Recent after a mark was published that is more than the one before. Each entry is how much lower a
-// mark was than the next one, as an odd number with the base 36, and a letter for how often it is doubled. So it takes
-// two or three characters, because marks are the first ids of a tick.
+// remember returns Recent after the publication of a mark that is higher by more than the last one. Each entry is how
+// much lower a mark was than the next one: an odd number in base 36, and a letter for how often it is doubled. So it
+// takes two or three characters, because marks are the first ids of a tick.
 func remember(more int64, recent string) string {
 	doubled := min(bits.TrailingZeros64(uint64(more)), 'Z'-'A')
 	recent = strconv.FormatInt(more>>doubled, 36) + string(rune('A'+doubled)) + recent
@@ -207,6 +207,6 @@ func remember(more int64, recent string) string {
 	return recent
 }
 
-// recentLength is the number of characters of Recent. They are enough for the marks of about 15 seconds while rows
-// come.
+// recentLength is the number of characters of Recent. While rows come, they hold the marks of about 15 s, or of less
+// with a slack below 500 ms, which has more rounds.
 const recentLength = 1000

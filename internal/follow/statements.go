@@ -34,7 +34,7 @@ func (s *statements) now() string {
 	return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000" // local time has one hour twice a year
 }
 
-// exact begins a statement with found on MariaDB, where CREATED is rounded or cut off as sql_mode says.
+// exact begins a statement that contains found. On MariaDB sql_mode decides whether CREATED is rounded or cut off.
 func (s *statements) exact() string {
 	if s.flavor != MariaDB {
 		return ""

@@ -10,8 +10,9 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// A trigger is one of this package in the database. It stays with its table when the table is renamed, so it may be on
-// another table than its name says. On MySQL, MariaDB and SQLite no other table can have a trigger of this name then.
+// A trigger is a trigger of this package in the database. It stays with its table when the table is renamed, so it may
+// be on another table than its name says. On MySQL, MariaDB and SQLite no other table can have a trigger of this name
+// then.
 type trigger struct {
 	name, table string // the table as the database writes it
 	here        bool   // on the table that is enabled or disabled
@@ -21,8 +22,8 @@ type trigger struct {
 // ofThisPackage matches the names of triggers. A tool that copied the trigger may have appended something.
 var ofThisPackage = regexp.MustCompile(`^uid_follow_[a-z0-9_]+_[0-9a-f]{6}`)
 
-// misplaced returns the triggers that have the name for this table, but are on another one or do not guard it, and the
-// stale ones: they are on this table, but under a former name of it, so nobody can follow by them.
+// misplaced returns the triggers named for this table that are on another table or do not guard this one. It also
+// returns the stale triggers on this table: they have a former name of it, so no follower uses them.
 func (s *statements) misplaced(ctx context.Context, db *sqldb.DB) (own, stale []trigger, err error) {
 	all, err := s.triggers(ctx, db)
 	if err != nil {
