@@ -177,7 +177,7 @@ func TestConsume_ASlowFetchIsAnError(t *testing.T) {
 }
 
 // The answer to the statement that takes the cursor is lost, and then the consumer ends. The next process does not have
-// to wait for the end of its term.
+// to wait until the term of the first one is over.
 func TestConsume_EndsItsTermAlsoIfItDoesNotKnowOfIt(t *testing.T) {
 	t.Parallel()
 	var wire testkit.Wire
@@ -245,7 +245,7 @@ func TestConsume_ForgetsALostAnswerWithoutRowsToHandle(t *testing.T) {
 	plugintest.Use(t, writer, uidplugin.WithWorkerID(2))
 	var lost atomic.Bool
 	wire.Set(func(c *testkit.Crossing) error {
-		if c.Is("SELECT LAST_ID") && !lost.Load() { // so the term ends later by this time
+		if c.Is("SELECT LAST_ID") && !lost.Load() { // the term ends later by this time
 			if err := c.Sleep(500 * time.Millisecond); err != nil {
 				return err
 			}
@@ -385,8 +385,9 @@ func TestConsume_ASlowFetchThatFailsHasItsReasonInTheLog(t *testing.T) {
 	checkEffects(t, db)
 }
 
-// With Into a fetch has no lock on the cursor. If it took longer than the term of the process, another process took the
-// cursor meanwhile, so what was fetched could not be handled, and the other one fared no better.
+// With Into a fetch has no lock on the cursor. Formerly, if it took longer than the term of the process, another
+// process took the cursor meanwhile, and the fetched rows could not be handled. The other process did not get further,
+// either.
 func TestConsume_IntoASlowFetchKeepsTheCursor(t *testing.T) {
 	t.Parallel()
 	testkit.SkipIfShort(t, "it waits for some seconds")

@@ -83,7 +83,8 @@ func TestConsume_ARowFailsAtCommit(t *testing.T) {
 	checkEffects(t, db)
 }
 
-// SQLite would commit later statements of the handler one by one, and the row comes again.
+// If a statement of the handler ends the transaction, SQLite would commit the later ones one by one, and the row would
+// come again.
 func TestConsume_NoticesThatATransactionHasEnded(t *testing.T) {
 	t.Parallel()
 	db := tickets(t, uidtest.Sequential(), 2)
@@ -101,8 +102,8 @@ func TestConsume_NoticesThatATransactionHasEnded(t *testing.T) {
 	checkEffects(t, db)
 }
 
-// SQLite keeps a transaction whose COMMIT finds the file locked. It was given back to the pool, so nobody else could
-// write any more, and the consumer stood still for good.
+// SQLite keeps a transaction open if its COMMIT finds the file locked. Formerly its connection was given back to the
+// pool like that, so nobody else could write any more, and the consumer stood still for good.
 func TestConsume_ABusyCommitLeavesNoTransaction(t *testing.T) {
 	t.Parallel()
 	var wire testkit.Wire
@@ -136,7 +137,8 @@ func (f *fragile) AfterFind(*gorm.DB) error {
 	return nil
 }
 
-// With Into the cursor is changed after rows were read, also if one of them cannot be read. That row was passed over.
+// With Into the cursor is changed after rows were read, also if one of them cannot be read. Formerly that row was
+// passed over.
 func TestConsume_IntoAnotherDatabaseDoesNotPassOverAnUnreadableRow(t *testing.T) {
 	t.Parallel()
 	for name, plugin := range map[string]gorm.Plugin{"production": nil, "uidtest": uidtest.Sequential()} {
@@ -172,7 +174,8 @@ func TestConsume_IntoAnotherDatabaseDoesNotPassOverAnUnreadableRow(t *testing.T)
 	}
 }
 
-// The connection breaks while the handler computes. The row did not fail for that, so it counts as no failure.
+// The connection breaks while the handler computes. That is not the fault of the row, so it does not count as a
+// failure.
 func TestConsume_AConnectionThatBreaksIsNoFailureOfTheRow(t *testing.T) {
 	t.Parallel()
 	for _, broken := range []error{driver.ErrBadConn, errors.New("invalid connection"), io.ErrUnexpectedEOF} {
@@ -200,8 +203,8 @@ func TestConsume_AConnectionThatBreaksIsNoFailureOfTheRow(t *testing.T) {
 	}
 }
 
-// The handler sends no statement for so long that the server ends its connection. That is no accident, so the log tells
-// it at once, and not after three tries of half a minute.
+// The handler sends no statement for so long that the server ends its connection. It probably does so again at the next
+// try, so the log tells it at once, and not after three tries of half a minute.
 func TestConsume_AHandlerThatStandsStillFails(t *testing.T) {
 	t.Parallel()
 	testkit.SkipIfShort(t, "it waits for 30 s")
@@ -358,8 +361,8 @@ func hold(db *gorm.DB, d time.Duration) error {
 	return db.Exec("UPDATE UID_CURSOR SET HOLDER = 'other', HOLDER_UNTIL = ?", time.Now().Add(d).UnixMilli()).Error
 }
 
-// A fetch takes so long to fail that another process takes the cursor. It fares no better, so the first one takes the
-// cursor again. The log has the error once, and the state keeps it.
+// A fetch takes so long to fail that another process takes the cursor. Its fetches fail as well, so the first one takes
+// the cursor again. The log has the error once, and the state keeps it.
 func TestConsume_KeepsTheErrorWhileProcessesTakeTurns(t *testing.T) {
 	t.Parallel()
 	var log testkit.Log
@@ -388,8 +391,8 @@ func TestConsume_KeepsTheErrorWhileProcessesTakeTurns(t *testing.T) {
 	checkEffects(t, db)
 }
 
-// The log tells in which process a consumer works, and whether another one was killed. During a clean hand-over nothing
-// is wrong.
+// The log tells in which process a consumer works, and whether the one before was killed. A clean hand-over is not
+// logged as a problem.
 func TestConsume_LogsThatItTakesOver(t *testing.T) {
 	t.Parallel()
 	const killed = "because another one was killed or stands still"

@@ -71,8 +71,8 @@ func lose(t *testing.T) (db, into *gorm.DB) {
 }
 
 // The database of the events loses commits, and the statement that sets the cursor back fails some times, of which the
-// log has one line. The mark has passed the cursor when the consumer tries again, so only what the process has seen
-// tells that rows could be missed.
+// log has one line. The mark has passed the cursor when the consumer tries again, so only the mark that the process has
+// seen tells that rows could be missed.
 func TestConsume_GoesBackAlsoIfThatFailsAtFirst(t *testing.T) {
 	t.Parallel()
 	var log testkit.Log

@@ -219,8 +219,8 @@ func TestConsume_APanicRollsBackAndGoesOnUp(t *testing.T) {
 	})
 }
 
-// Those who close the pool seldom end the context, too. The consumer then tried again, and logged errors, until the
-// process ended.
+// Programs that close the pool seldom end the context, too. Formerly the consumer then tried again, and logged errors,
+// until the process ended.
 func TestConsume_EndsWithItsPool(t *testing.T) {
 	t.Parallel()
 

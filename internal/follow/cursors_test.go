@@ -62,7 +62,7 @@ func wantCursors(t *testing.T, e followed, want ...string) {
 	}
 }
 
-// One such time made the JSON of all consumers, and of all followed tables, fail.
+// Formerly one time that JSON cannot have made the output of all consumers, and of all followed tables, fail.
 func TestListConsumers_AnyTimeFitsIntoJSON(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -119,7 +119,8 @@ func TestConsumers_AreListedAndChangedByTheirKey(t *testing.T) {
 	})
 }
 
-// A consumer of a table that was renamed goes on from its row. If a consumer of the new name has begun, its cursor stays.
+// A consumer of a table that was renamed goes on from its row. If one has already begun under the new name of the
+// table, its cursor stays.
 func TestConsumers_GoOnWithARenamedTable(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

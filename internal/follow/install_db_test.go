@@ -84,8 +84,8 @@ func TestEnable_DoesNotWaitForOtherDatabases(t *testing.T) {
 	}, "mariadb", "mysql")
 }
 
-// Two services share a table, and the search path of each begins with a schema of its own. A second mark, which the
-// trigger does not read, would make its followers miss rows.
+// Two services share a table, and the search path of each begins with a schema of its own. If one of them had a second
+// mark, which the trigger does not read, its followers would miss rows.
 func TestEnable_TwoSearchPathsHaveOneMark(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

@@ -12,7 +12,8 @@ import (
 	"gorm.io/gorm"
 )
 
-// A trigger that chose its gate twice for a row found none if the closer took its lock in between, and refused the row.
+// Formerly the trigger chose its gate twice for a row, so it found none if the closer took its lock in between, and
+// refused the row.
 func TestTrigger_RefusesNoFreshRowWhileTheGatesChange(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -137,7 +138,7 @@ func (e followed) passGates(t *testing.T, closer *gorm.DB, diverted bool) (raise
 	}
 }
 
-// insertAfterASnapshot inserts a row in a transaction that has its snapshot before.
+// insertAfterASnapshot inserts a row in a transaction that has taken its snapshot before.
 func (e followed) insertAfterASnapshot(level string, id int64) error {
 	return e.db.Connection(func(c *gorm.DB) error {
 		c = c.Session(&gorm.Session{}) // so that it goes on after an error

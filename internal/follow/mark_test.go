@@ -19,7 +19,7 @@ type event struct {
 	V  int
 }
 
-// Twice enabled is as once, and what is disabled refuses nothing.
+// Enabling a table twice is like once, and after Disable it refuses nothing.
 func TestMark_RefusesRowsBelow(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -53,8 +53,8 @@ func TestMark_RefusesRowsBelow(t *testing.T) {
 	})
 }
 
-// Somebody who has never called follow.Enable, or who calls follow.Disable during a round, does not have to understand the
-// database's message about a table or a sequence that he has not heard of.
+// If follow.Enable was never called, or follow.Disable is called during a round, the error says so. The database's
+// message would be about a table or a sequence that the user has never heard of.
 func TestMark_ReportsAMissingInstallationAsNotEnabled(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -237,7 +237,7 @@ func TestMark_WaitsInPiecesBelowTheLimitOfStatements(t *testing.T) {
 	}, "postgres", "mariadb", "mysql")
 }
 
-// A key of type bigint unsigned may be larger than any id. Such a row is none that a follower waits for.
+// A key of type bigint unsigned may be larger than any id. A follower does not wait for such a row.
 func TestMark_IgnoresKeysThatAreNoIDs(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -287,7 +287,8 @@ func TestMark_LetsNobodyWaitBehindTheReader(t *testing.T) {
 	}, "mysql", "mariadb")
 }
 
-// A pooler may send the steps of a round to two servers, if the first fails in between. The second may lack the mark.
+// A pooler may send the steps of a round to two servers if the first fails in between. The second server may lack the
+// mark.
 func TestMark_PublishesNothingIfTheMarkWasLost(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -318,8 +319,8 @@ func TestMark_PublishesNothingIfTheMarkWasLost(t *testing.T) {
 	})
 }
 
-// A closer that loses its turn in the middle of a round has waited for nothing. So after a long wait at the first gate
-// it renews the turn before it waits at the second.
+// A closer that loses its turn in the middle of a round has waited in vain. So after a long wait at the first gate it
+// renews its turn before it waits at the second.
 func TestMark_RenewsItsTurnBetweenTheGates(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -346,8 +347,8 @@ func TestMark_RenewsItsTurnBetweenTheGates(t *testing.T) {
 	}, "mysql", "mariadb")
 }
 
-// If the database's clock is set back, the turn of the last closer seems to last for an hour. After its process had ended,
-// followers stood still that long.
+// If the database's clock is set back by an hour, the turn of the last closer seems to last so long. Formerly, after
+// its process had ended, followers stood still for that hour.
 func TestMark_TakesATurnThatLastsTooLong(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -360,8 +361,8 @@ func TestMark_TakesATurnThatLastsTooLong(t *testing.T) {
 	})
 }
 
-// A row of UID_FOLLOW that is wrong makes followers stop with an error. With a mark of which the trigger knows nothing they
-// missed rows, and a slack below zero closed the future.
+// A wrong row of UID_FOLLOW makes followers stop with an error. Formerly they missed rows with a mark that the trigger
+// did not know, and with a slack below zero the mark was in the future.
 func TestMark_ReportsAWrongRowOfUIDFollow(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

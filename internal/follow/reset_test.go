@@ -105,8 +105,8 @@ func TestReset_EndsRoundsThatHaveBegun(t *testing.T) {
 	})
 }
 
-// MySQL refuses the limit of a lock in a hint. A reset that met an open transaction failed after the limit of a statement
-// instead of trying again, and new writers waited behind it meanwhile.
+// MySQL refuses the limit of a lock in a hint. Formerly a reset that met an open transaction failed after the limit of
+// a statement instead of trying again, and new writers waited behind it meanwhile.
 func TestReset_WaitsTwoSecondsAtATime(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

@@ -11,7 +11,7 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// A process that saw a mark finds out that the database has lost it, even if others have published higher ones since.
+// A process that saw a mark finds out that the database has lost it, even if others have published higher marks since.
 func TestStateLost_FindsTheRecoveredMark(t *testing.T) {
 	t.Parallel()
 	// state returns a state after these marks were published.

@@ -21,8 +21,8 @@ func (e followed) followAll(ctx context.Context) func(func(int64, error) bool) {
 	return follow.Rows(ctx, e.mark, follow.Cursor{}, follow.Options[int64]{Limit: 100, ID: func(id int64) int64 { return id }}, read)
 }
 
-// After a repair neither the follower that knows the error nor a new one gets it again. They got what the process had found
-// up to a second before.
+// After a repair neither the follower that knows the error nor a new one gets it again. Formerly they got the error
+// that the process had found up to a second before.
 func TestRows_ReportsNoErrorThatWasRepaired(t *testing.T) {
 	t.Parallel()
 	e := enable(t, testkit.Engines()[0].New(t))

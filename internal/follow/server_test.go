@@ -26,7 +26,7 @@ func TestEnable_RefusesDatabasesWithoutTriggers(t *testing.T) {
 	}
 }
 
-// These speak the protocol of PostgreSQL, but their advisory locks do nothing, or not on all nodes.
+// These databases speak the protocol of PostgreSQL, but their advisory locks do nothing, or do not hold on all nodes.
 func TestEnable_RefusesDatabasesWithoutAdvisoryLocks(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"CockroachDB CCL v24.3.1 (x86_64-pc-linux-gnu)", "PostgreSQL 11.2-YB-2.18.0.0-b0 on x86_64"} {
@@ -60,7 +60,7 @@ func TestServerCheck_IsRepeated(t *testing.T) {
 		}
 		answer("read_only", "OFF")
 		refuses(false)
-		refuses(false) // without a statement
+		refuses(false) // sends no statement
 		time.Sleep(time.Minute)
 		answer("read_only", "ON")
 		refuses(true)
@@ -68,7 +68,7 @@ func TestServerCheck_IsRepeated(t *testing.T) {
 		refuses(false)
 		check.again()
 		mock.ExpectQuery(variables).WillReturnError(errors.New("Error 1142 (42000): SELECT command denied"))
-		refuses(false) // what an account may not see does not stop it
+		refuses(false) // an account that may not see the variables can go on
 		refuses(false)
 	})
 }

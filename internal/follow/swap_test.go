@@ -158,7 +158,7 @@ func TestDisable_RemovesTheTriggerFromTheTableThatHasIt(t *testing.T) {
 	})
 }
 
-// The renamed table may be followed under its new name, whether before or after the new one is.
+// The renamed table may be followed under its new name, whether Enable is called for it before or after the new table.
 func TestEnable_GuardsTheRenamedTableToo(t *testing.T) {
 	eachSwap(t, func(t *testing.T, e followed, _ int64) {
 		if !e.db.Migrator().HasTable("events_old") {
@@ -238,8 +238,8 @@ func TestEnable_ManyAtOnceAfterASwap(t *testing.T) {
 	})
 }
 
-// A dump has the trigger, so the restored one is another one with the same text. It guards the table already, and must
-// not be dropped meanwhile.
+// A dump contains the trigger, so the restored table has a new trigger with the same text. It guards the table already,
+// and must not be dropped meanwhile.
 func TestEnable_AcceptsARestoredTrigger(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -301,7 +301,7 @@ func TestEnable_RefusesAnotherKey(t *testing.T) {
 }
 
 // A new table may have another key than the one that it replaces. UID_FOLLOW must have the new one: otherwise the next
-// EnableFollow refuses it, and the doctor looks for the old column.
+// follow.Enable refuses the table, and the doctor looks for the old column.
 func TestEnable_StoresTheKeyOfANewTable(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

@@ -91,7 +91,7 @@ func TestProcess_PausesLongerAfterEachFailure(t *testing.T) {
 	}
 }
 
-// What fails by no fault of the row is repeated at once, but not for ever.
+// A step that fails by no fault of the row is repeated at once, but not for ever.
 func TestProcess_RepeatsConflictsAtOnce(t *testing.T) {
 	t.Parallel()
 	p := seen(Row{Holder: "me", Until: validity})
@@ -110,7 +110,8 @@ func TestProcess_RepeatsConflictsAtOnce(t *testing.T) {
 	}
 }
 
-// A number that somebody has written by hand made it panic, or did not fit into the column.
+// Formerly a number of failures that somebody has written by hand led to a panic, or to a next number too large for the
+// column.
 func TestProcess_CountsAttemptsFromAnyNumber(t *testing.T) {
 	t.Parallel()
 	for attempts, want := range map[int]Row{
@@ -129,8 +130,8 @@ func TestProcess_CountsAttemptsFromAnyNumber(t *testing.T) {
 	}
 }
 
-// The database's clock was set back by an hour. The processes took the cursor from each other for this hour, and some
-// of them came to no fetch in between.
+// The database's clock was set back by an hour. Formerly the processes took the cursor from each other for this hour,
+// and some of them did not get to fetch in between.
 func TestProcess_AClockThatWasSetBackMovesTheCursorOnce(t *testing.T) {
 	t.Parallel()
 	for _, first := range []string{"me", "other", ""} {
@@ -165,7 +166,8 @@ func TestProcess_AClockThatWasSetBackMovesTheCursorOnce(t *testing.T) {
 }
 
 // Terms of more than a thousand transactions a second end later and later, as after the clock was set back. A process
-// that decides to begin a new term, but first ends what it is doing, is still the holder. It waited for its own term.
+// that decides to begin a new term, but first ends what it is doing, is still the holder. Formerly it waited for its
+// own term to end.
 func TestProcess_KeepsItsNameUntilItHasTakenTheCursor(t *testing.T) {
 	t.Parallel()
 	p := seen(Row{Holder: "me", Until: 2*validity + 1})
@@ -178,7 +180,8 @@ func TestProcess_KeepsItsNameUntilItHasTakenTheCursor(t *testing.T) {
 	}
 }
 
-// The answer to the statement with which a process takes the cursor by a new name is lost. It waited for its own term.
+// The answer to the statement with which a process takes the cursor by a new name is lost. Formerly it waited for its
+// own term to end.
 func TestProcess_KnowsItsNewNameAfterALostAnswer(t *testing.T) {
 	t.Parallel()
 	p := seen(Row{Holder: "me", Until: math.MaxInt64})

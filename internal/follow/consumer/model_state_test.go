@@ -116,7 +116,7 @@ func (s *modelState) latest() (latest int64) {
 }
 
 // key tells states apart. Only the order of times matters, and whether a term is about to end. Of the names of
-// processes only matters which are equal.
+// processes only their equality matters.
 func (s *modelState) key() string {
 	var all []int64
 	s.times(func(t *int64) { all = append(all, *t) })
