@@ -12,16 +12,16 @@ import (
 // A carrier is an assignment of MySQL's update part that carries LAST_INSERT_ID(expr).
 type carrier struct {
 	column clause.Column
-	value  clause.Column // what it assigns, so that the result is as without it
+	value  clause.Column // the value that it assigns, as the statement would without it
 	at     int           // its place in DoUpdates
 }
 
-// carrier returns an assignment of a column that the statement assigns anyway, because others may be refused. Vitess
-// for instance refuses to assign the columns that choose the shard. So the best is a column that is in no index, and of
-// those the last, because keys come first. A key is only taken if GORM alone assigns it, too.
+// carrier returns an assignment of a column that the statement assigns anyway, because other columns may be refused.
+// Vitess for instance refuses to assign the columns that choose the shard. So the best is a column that is in no index,
+// and of those the last, because keys come first. A key is only taken if GORM alone assigns it, too.
 //
-// If the statement assigns the value of the new row, ours does so right before it, and no other expression sees the
-// difference. We avoid IF(x,c,c) there, because MariaDB then does not write c if it is a text.
+// If the statement assigns the value of the new row, our assignment does so right before it, and no other expression
+// sees the difference. We avoid IF(x,c,c) there, because MariaDB then does not write c if it is a text.
 func (t *Tracker) carrier(stmt *gorm.Statement, conflict clause.OnConflict) carrier {
 	last := len(conflict.DoUpdates)
 	untouched := t.untouched(stmt, conflict)
@@ -87,8 +87,8 @@ func (t *Tracker) objections(stmt *gorm.Statement, conflict clause.OnConflict, c
 // often shards them by it, and lets a statement set it to VALUES of itself only.
 func isReference(column string) bool { return strings.HasSuffix(strings.ToLower(column), "_id") }
 
-// isPlain reports whether IF(x,c,c) surely has the value of the column c. Others may change: the text of an ENUM, or
-// the hour that a TIMESTAMP has twice.
+// isPlain reports whether IF(x,c,c) surely has the value of the column c. Other types may change it: an ENUM the text,
+// or a TIMESTAMP an hour that the day has twice.
 func isPlain(f *schema.Field) bool {
 	switch f.DataType {
 	case schema.Bool, schema.Int, schema.Uint, schema.Float, schema.String, schema.Bytes:

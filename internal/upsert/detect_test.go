@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Each row is a statement that exists: a dialect, what it does with rows that exist, and what the application and GORM
-// want of it.
+// Each row is a statement that occurs: its dialect, what it does with existing rows, and what the application and GORM
+// want to read of its result.
 func TestDetect_DecidesByWhatTheStatementTells(t *testing.T) {
 	t.Parallel()
 

@@ -67,9 +67,9 @@ func (t *Tracker) reconcile(db *gorm.DB, rows []sentRow, sent sql.Result) error 
 			return nil // the INSERT was not sent
 		}
 		id, err := sent.LastInsertId()
-		// Without a conflict it is 0, or on an AUTO_INCREMENT column the last sent id. A trigger for updates makes it so,
-		// too. Then the number of rows tells of a conflict in a single row: an update counts as 2 if it changes the row, and
-		// else as 0. In a batch the sum may be that of new rows.
+		// Without a conflict id is 0, or on an AUTO_INCREMENT column the last sent id. After a trigger for updates it
+		// may be so despite a conflict. Then the row count tells of one in a single row: an update counts as 2 if it
+		// changes the row, and else as 0. In a batch the sum may be as without conflicts.
 		tells := id != 0 && !slices.ContainsFunc(t.fields, func(f *model.Field) bool { return t.has(f, id) })
 		key, single := t.key(stmt.Schema), len(rows) == 1
 		if err != nil || !tells && db.RowsAffected == int64(len(rows)) && (single || key == nil) {
@@ -278,9 +278,9 @@ func (t *Tracker) writesOther(f *schema.Field) bool {
 	})
 }
 
-// moves reports whether a later row of the statement may change a unique value of a row that an earlier one has met.
-// The later one has met it by another index. A third row can then have the value, so the earlier row is only known if
-// all of its unique values are in one row.
+// moves reports whether the update part may change a unique value of a row that was met by another index. Then a later
+// row of the statement may change the value by which an earlier one has met a row, and a third may take it over. So the
+// row that was met is only known if all unique values that were sent lead to it.
 func (t *Tracker) moves(keys [][]*schema.Field) bool {
 	return len(keys) > 1 && (t.conflict.UpdateAll || slices.ContainsFunc(t.conflict.DoUpdates, func(a clause.Assignment) bool {
 		return slices.ContainsFunc(slices.Concat(keys...), func(f *schema.Field) bool { return f.DBName == a.Column.Name })

@@ -22,7 +22,7 @@ func on(columns ...string) clause.OnConflict {
 	return c
 }
 
-// A row that is found by anything else than what the conflict was about is another row, and its id a wrong one.
+// A row that is found by other columns than those of the conflict may be another row, whose id is wrong.
 func TestTrackerConflictKey_IsWhatTheStatementNames(t *testing.T) {
 	t.Parallel()
 
@@ -103,8 +103,8 @@ func TestTrackerLookups_AreOfAllIndexesThatMayHaveMadeTheConflict(t *testing.T) 
 	}
 }
 
-// A key that is not sent meets no row if the database numbers it, also if another row of the batch has one. A column
-// that is not sent meets none if its default is NULL.
+// A key that is not sent is in no conflict if the database numbers it, also if another row of the batch sends one. Nor
+// is a column that is not sent if its default is NULL.
 func TestTrackerLookups_LeaveOutValuesOfTheDatabase(t *testing.T) {
 	t.Parallel()
 
@@ -131,7 +131,8 @@ func TestTrackerLookups_LeaveOutValuesOfTheDatabase(t *testing.T) {
 	}
 }
 
-// A row is unknown if its unique indexes lead to several rows. If the statement moves unique values, each must lead to it.
+// A row is unknown if its unique indexes lead to several rows. If the statement moves unique values, each index must
+// lead to the row.
 func TestAgreed_IsTheOnlyRowThatWasFound(t *testing.T) {
 	t.Parallel()
 
