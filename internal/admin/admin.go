@@ -24,7 +24,7 @@ const (
 	sqlite   = "sqlite"
 )
 
-// A DB is a database with an id space, or with other tables of one.
+// A DB is a database that has the registry of an id space, or only tables that use one of another database.
 type DB struct {
 	SQL   *sqldb.DB
 	Nodes *workernode.DB
@@ -34,7 +34,7 @@ type DB struct {
 	Registry workernode.Registry
 	Layout   generator.Layout
 
-	Others  map[string]*DB // where tables of other databases are, by their names in WORKER_NODE
+	Others  map[string]*DB // other databases with tables of the id space, by their names in WORKER_NODE
 	Regions []*DB          // databases of other regions, whose registries were read
 
 	gorm    *gorm.DB

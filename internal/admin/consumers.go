@@ -22,13 +22,13 @@ type Consumer struct {
 	Name       string       `json:"consumer"`
 	Space      string       `json:"space,omitempty"` // the database of the table, if it is another one than the cursor's
 	Table      string       `json:"table"`
-	LastID     uidplugin.ID `json:"last_id"` // rows up to it are handled
+	LastID     uidplugin.ID `json:"last_id"` // rows up to this id are handled
 	LastTime   time.Time    `json:"last_time,omitzero"`
-	Rows       int64        `json:"rows_behind"` // rows above it, but no more than 10,001; -1 if unknown
+	Rows       int64        `json:"rows_behind"` // rows above LastID, but no more than 10,001; -1 if unknown
 	Behind     int64        `json:"behind_ms"`   // age of the oldest of them; 0 if there is none
 	State      string       `json:"state"`       // running, stopped, paused or stuck
 	Holder     string       `json:"holder"`      // host and port of the process that works; empty if none does
-	Attempts   int64        `json:"attempts"`    // of the row in hand
+	Attempts   int64        `json:"attempts"`    // how often the row in hand has failed
 	RetryAt    time.Time    `json:"retry_at,omitzero"`
 	StuckID    uidplugin.ID `json:"stuck_id,omitzero"` // the row that fails; 0 if none does
 	StuckSince time.Time    `json:"stuck_since,omitzero"`
@@ -240,7 +240,7 @@ func (d *DB) CheckCursor(id int64, now time.Time) error {
 	return err
 }
 
-// consumerNotes names the consumers of a table that was renamed.
+// consumerNotes adds a note with the consumers of a table that was renamed.
 func (d *DB) consumerNotes(ctx context.Context, r Renaming, notes []string) ([]string, error) {
 	_, on := d.databases()
 	keys, err := follow.ConsumersOf(ctx, on[r.Database].SQL, r.From)
@@ -254,7 +254,7 @@ func (d *DB) consumerNotes(ctx context.Context, r Renaming, notes []string) ([]s
 	return notes, err
 }
 
-// renameConsumers gives the cursors of a table that was renamed its new name. It names those that stay.
+// renameConsumers gives the cursors of a table that was renamed its new name. It adds notes about those that stay.
 func (d *DB) renameConsumers(ctx context.Context, r *Renaming) error {
 	_, on := d.databases()
 	_, left, err := follow.RenameConsumers(ctx, on[r.Database].SQL, r.From, r.To)
@@ -266,7 +266,7 @@ func (d *DB) renameConsumers(ctx context.Context, r *Renaming) error {
 	return err
 }
 
-// cursorNotes returns a step for each consumer, because the cursor says up to which row it has come, and will be dropped.
+// cursorNotes returns a step for each consumer: people note how far it has come, because the removal drops its cursor.
 func (d *DB) cursorNotes(ctx context.Context) (steps []RemovalStep, err error) {
 	list, err := d.Consumers(ctx)
 	for _, c := range list {
@@ -277,7 +277,7 @@ func (d *DB) cursorNotes(ctx context.Context) (steps []RemovalStep, err error) {
 	return steps, err
 }
 
-// unhandled returns an error to show if rows wait for consumers, which do not come without the plugin.
+// unhandled returns an error to show if rows wait for consumers, because no consumer handles them without the plugin.
 func (d *DB) unhandled(ctx context.Context) (waiting, err error) {
 	list, err := d.Consumers(ctx)
 	var errs []error

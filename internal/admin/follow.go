@@ -29,8 +29,8 @@ type Followed struct {
 	Behind   int64               `json:"behind_ms"`        // by the database's clock; negative for a mark in the future
 	Ahead    int64               `json:"ahead_ms"`         // how far the mark is in the future: followers stand still that long
 	Closer   string              `json:"closer"`           // name of the process that closes; empty if none ever has
-	Until    time.Time           `json:"until,omitzero"`   // end of its turn; zero if it gave the turn back
-	Closing  bool                `json:"closing"`          // its turn lasts
+	Until    time.Time           `json:"until,omitzero"`   // end of the closer's turn; zero if it gave the turn back
+	Closing  bool                `json:"closing"`          // the closer's turn lasts
 	Trigger  follow.TriggerState `json:"trigger"`          // installed, gone, replaced or hidden
 	Holders  []follow.Holder     `json:"holders"`          // open transactions that have inserted rows, the oldest first
 	Unread   string              `json:"unread,omitzero"`  // why the trigger, its mark or the holders could not be read
@@ -118,8 +118,8 @@ func followedOf(database string, regional bool, found ...follow.Status) (list []
 	return list
 }
 
-// EnableFollow makes a table followed. An empty key means the primary key. It gives up if a transaction uses the table
-// for longer than the time limit of statements. It returns a warning if the database numbers the key.
+// EnableFollow lets a table be followed. An empty key means the primary key. EnableFollow gives up if a transaction
+// uses the table for longer than the time limit of statements. It returns a warning if the database numbers the key.
 func (d *DB) EnableFollow(ctx context.Context, name, key string, slack time.Duration) (warning string, err error) {
 	_, on, table := d.named(ctx, name)
 	t, err := on.table(ctx, table)
@@ -327,7 +327,7 @@ func (d *DB) planFollow(ctx context.Context, known []workernode.Table) (steps []
 	return steps, nil
 }
 
-// followNotes adds what to do with a followed table that was renamed.
+// followNotes adds notes about what to do if the table was followed before it was renamed.
 func (d *DB) followNotes(ctx context.Context, r Renaming, notes []string) ([]string, error) {
 	name := func(table string) string { return workernode.Table{Database: r.Database, Name: table}.String() }
 	from, to := name(r.From), name(r.To)

@@ -10,7 +10,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// A mark that stands still is somebody's fault: nobody closes, or an old transaction is open.
+// A finding tells why a mark stands still: no process closes, or an old transaction is open.
 func TestFollowed_FindsWhoStopsTheMark(t *testing.T) {
 	t.Parallel()
 	mark := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)

@@ -10,7 +10,7 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// TableNamed returns the table that people name as in a statement, or as a list of tables names it.
+// TableNamed returns the table with a name that people write as in a statement, or as in the list of tables.
 func (d *DB) TableNamed(ctx context.Context, name string) (t workernode.Table, err error) {
 	known, err := d.TableNames(ctx)
 	if err != nil {

@@ -17,8 +17,8 @@ type Pruning struct {
 	Sessions int64 // sessions whose process will be unknown
 }
 
-// A span is the range of sessions to prune in one slot, from first to before keep, both a START_TICK. The row of first
-// stays without a process, and stands for all of them.
+// A span is the range of sessions to prune in one slot: from the START_TICK first up to, but without, the START_TICK
+// keep. The row of first stays without a process, and stands for all of them.
 type span struct{ slot, first, keep, sessions int64 }
 
 // prunedLaunch is LAUNCHED of a pruned session, because the column cannot be NULL.

@@ -81,7 +81,7 @@ func (h history) insert(t *testing.T, db *DB) {
 	}
 }
 
-// ticks returns those next to where the answer changes.
+// ticks returns the ticks next to those at which the answer changes.
 func (h history) ticks() (list []int64) {
 	for _, s := range append(h.sessions, sessionRow{start: h.fence, before: h.fence}) {
 		list = append(list, s.before, s.before+1, s.start, s.start+1)
@@ -90,7 +90,7 @@ func (h history) ticks() (list []int64) {
 	return slices.Compact(list)
 }
 
-// kept returns START_TICK of the session from which on nothing may change; -1 if there is no earlier one.
+// kept returns START_TICK of the session from which on nothing may change; -1 if no session is pruned.
 func (h history) kept(before int64) int64 {
 	kept := int64(-1)
 	for i, s := range h.sessions {
@@ -129,8 +129,8 @@ func answers(t *testing.T, d *DB, all []history) map[[2]int64]answer {
 	return got
 }
 
-// checkPruned compares answers before and after prunings up to a tick: what is kept says what it said, what is pruned
-// names no process, and no id that was known is unknown.
+// checkPruned compares answers before and after prunings up to a tick. Ids of kept sessions must resolve as before,
+// those of pruned sessions to no process, and no id may become unknown.
 func checkPruned(t *testing.T, all []history, before int64, was, is map[[2]int64]answer) {
 	t.Helper()
 	for _, h := range all {
@@ -151,8 +151,8 @@ func checkPruned(t *testing.T, all []history, before int64, was, is map[[2]int64
 	}
 }
 
-// Whatever the history and the dates: ids of pruned sessions keep their table and lose their process, and those of the
-// others stay as they are.
+// Whatever the history and the dates are, ids of pruned sessions keep their table and lose their process, and ids of
+// other sessions resolve as before.
 func TestPrune_NeverNamesAWrongProcess(t *testing.T) {
 	t.Parallel()
 
@@ -231,7 +231,7 @@ func TestPrune_KeepsTheSessionThatLastsOverTheDate(t *testing.T) {
 	}
 }
 
-// Whichever statement fails, none of the ids resolves to a wrong process, and the next attempt completes it.
+// Whichever statement fails, none of the ids resolves to a wrong process, and the next attempt completes the pruning.
 func TestPrune_MayBeInterrupted(t *testing.T) {
 	t.Parallel()
 
@@ -285,7 +285,7 @@ func pointOf(t *testing.T, d *DB, h history) int64 {
 	return 0
 }
 
-// Several at once, up to several dates, do what the last date says.
+// Several prunings at once, up to several dates, have the result of the one with the last date.
 func TestPrune_SeveralAtOnce(t *testing.T) {
 	t.Parallel()
 

@@ -16,10 +16,10 @@ type Region struct {
 	NextID   int64    `json:"next_worker_id"` // the next worker id that the region gives out
 	NextSlot int64    `json:"next_slot"`
 	Left     int64    `json:"worker_ids_left"` // worker ids of the region from NextID on
-	SQL      []string `json:"sql,omitempty"`   // creates the registry of a new region; fails where one exists
+	SQL      []string `json:"sql,omitempty"`   // creates the registry of a new region; fails in a database that has one
 
 	// CopySQL removes the registry that a copy of this database has. Run it there before SQL. It must never run in this
-	// database, so it is apart: somebody may pipe SQL into the wrong one.
+	// database, so it is not a part of SQL, which somebody may pipe into the wrong database.
 	CopySQL []string `json:"copy_sql,omitempty"`
 
 	of workernode.Region
@@ -60,10 +60,10 @@ func (d *DB) given() (given, all int64) {
 	return all - d.workerIDs(r.Region, max(r.NextID, r.FirstID)), all
 }
 
-// Split divides the registry, so that there are of regions. It returns the region of this registry and the new ones,
-// with the statements that create their registries. If there are of regions already, Split changes nothing, and returns
-// the regions of the last division. For this it needs from, the number of regions before that division: this registry
-// does not know which numbers the regions of earlier divisions have given out. Otherwise from may be 0.
+// Split divides the registry, so that the number of regions is of. It returns the region of this registry and the new
+// ones, with the statements that create their registries. If the number is of already, Split changes nothing, and
+// returns the regions of the last division. For this it needs from, the number of regions before that division: this
+// registry does not know which numbers the regions of earlier divisions have given out. Otherwise from may be 0.
 func (d *DB) Split(ctx context.Context, of, from int64) (own Region, others []Region, err error) {
 	before := d.Registry.Region
 	if before.Of == of && from != 0 {
@@ -94,9 +94,9 @@ func (d *DB) Split(ctx context.Context, of, from int64) (own Region, others []Re
 	return d.Region(), others, nil
 }
 
-// divide divides the registry, which must be of the region before, so that there are of regions, and returns it. The
-// number of regions must be a multiple of the one before. The registry keeps its N, and all worker ids and slots that
-// it has given out. The new regions begin with [workernode.Registry.Other]. Processes may run meanwhile. The error
+// divide divides the registry, which must be of the region before, so that the number of regions is of, and returns it.
+// The number of regions must be a multiple of the one before. The registry keeps its N, and all worker ids and slots
+// that it has given out. The new regions begin with [workernode.Registry.Other]. Processes may run meanwhile. The error
 // wraps [workernode.ErrRegion] if the registry cannot be divided like this, or if somebody else has divided it: the new
 // regions of both divisions would have numbers in common.
 func (d *DB) divide(ctx context.Context, before workernode.Region, of int64) (workernode.Registry, error) {

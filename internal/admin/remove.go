@@ -18,13 +18,13 @@ type RemovalStep struct {
 	Database string   `json:"database,omitempty"` // as in WORKER_NODE; empty for the one of --dsn
 	Text     string   `json:"text"`
 	SQL      []string `json:"sql,omitempty"`  // on one connection, in this order
-	Left     bool     `json:"left,omitempty"` // people have to do it, because the statements do not
+	Left     bool     `json:"left,omitempty"` // no statement does this, so people have to
 
 	on   *DB
-	exec func(ctx context.Context, statement string) error // runs a statement instead of on the connection; nil if not
+	exec func(ctx context.Context, statement string) error // runs the statements instead of the connection; may be nil
 }
 
-// A Removal is what removing the plugin takes.
+// A Removal is a plan to remove the plugin.
 type Removal struct {
 	Steps []RemovalStep
 

@@ -48,8 +48,8 @@ func (d *DB) planKeys(ctx context.Context, known []workernode.Table, named []str
 	return append(steps, others...), err
 }
 
-// firstFree returns the first id above all that were ever made with a slot, or 0 if there is no room for it. Numbers
-// from it on are not those of rows that were deleted.
+// firstFree returns the first id above all that were ever made with a slot, also for rows that were deleted since. It
+// returns 0 if there is no room above them.
 func (d *DB) firstFree(ctx context.Context) (int64, error) {
 	if !d.hasSpace() {
 		return 0, nil
@@ -63,7 +63,7 @@ func (d *DB) firstFree(ctx context.Context) (int64, error) {
 	return (fence + 1) << (d.Layout.WorkerBits + d.Layout.SequenceBits), err
 }
 
-// planKey lets the database number the key of a table, from free on or above the largest key.
+// planKey lets the database number the key of a table: from free on, or above the largest key if that is higher.
 func (d *DB) planKey(ctx context.Context, of workernode.Table, free int64) (s RemovalStep, err error) {
 	on := d
 	if of.Database != "" {

@@ -20,8 +20,9 @@ type Renaming struct {
 	Notes     []string `json:"notes"` // what else has the old name
 }
 
-// Renaming plans a renaming. Tables of other databases have names as "uid tables" writes them. It fails unless only the
-// new name exists in the database, because otherwise ids would resolve to a table that does not have their rows.
+// Renaming plans a renaming. Tables of other databases have names as "uid tables" writes them. It fails unless the
+// database has a table of the new name and none of the old one, because otherwise ids would resolve to a table that
+// does not have their rows.
 func (d *DB) Renaming(ctx context.Context, from, to string) (r Renaming, err error) {
 	of, on, err := d.renamedTable(ctx, from)
 	if err != nil {
@@ -66,12 +67,12 @@ func (d *DB) Renaming(ctx context.Context, from, to string) (r Renaming, err err
 // ofRenamed finds the worker ids of a table.
 const ofRenamed = `"DATABASE_NAME" = ? AND "TABLE_NAME" = ? AND "SLOT" IS NOT NULL`
 
-// Rename executes a renaming, also of the cursors of consumers, and returns it with the number of changed worker ids. Ids that were made before then
-// resolve to the new name. It may be repeated, and processes may run meanwhile: a slot keeps its worker ids, so no two
-// processes ever have one. A process that makes ids for the old name, because it has the old model, gets other worker
-// ids for it within ten minutes; run it again after the last one has ended.
+// Rename executes a renaming, also of the cursors of consumers, and returns it with the number of changed worker ids.
+// Ids that were made before then resolve to the new name. It may be repeated, and processes may run meanwhile: a slot
+// keeps its worker ids, so no two processes ever have one. A process that makes ids for the old name, because it has
+// the old model, gets other worker ids for it within ten minutes; run it again after the last one has ended.
 //
-// The tables must be one and the same: ids of two tables cannot be told apart afterwards.
+// Both names must be of the same table: ids of two tables cannot be told apart afterwards.
 func (d *DB) Rename(ctx context.Context, r Renaming) (_ Renaming, err error) {
 	for _, name := range []string{r.From, r.To} {
 		if name == "" || name == workernode.AllTables || utf8.RuneCountInString(name) > workernode.MaxTableName {
@@ -132,7 +133,7 @@ func (d *DB) isGone(ctx context.Context, t table) bool {
 	return len(t.columns) == 0 || err == nil && view
 }
 
-// renameNotes names what else has the old name.
+// renameNotes returns notes about other things that have the old name.
 func (d *DB) renameNotes(ctx context.Context, r Renaming, on *DB) (notes []string, err error) {
 	notes = []string{}
 	notes, err = d.followNotes(ctx, r, notes) // wing: follow

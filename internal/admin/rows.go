@@ -33,7 +33,7 @@ type keyed struct {
 
 // A Row is a row of any table.
 type Row struct {
-	Of    string // database by whose name the row was found; empty for the registry's
+	Of    string // the other database of this server that has the row; empty for any other row
 	Cells []Cell
 }
 

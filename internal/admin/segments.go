@@ -48,8 +48,8 @@ func (d *DB) tags(ctx context.Context) (list []tag, err error) {
 	return list, nil
 }
 
-// tableOfTag returns the table whose keys come from a tag. It reports false if the tag has another name, or is that of
-// another column.
+// tableOfTag returns the table whose keys come from a tag. It reports false if the tag's name is not that of a table,
+// or is that of another column than the key.
 func (d *DB) tableOfTag(ctx context.Context, of tag) (workernode.Table, bool, error) {
 	_, on := d.databases()
 	name, column, _ := strings.Cut(of.name, ".")
@@ -80,7 +80,7 @@ func (d *DB) planSegments(ctx context.Context, _ []workernode.Table) (steps []Re
 	return steps, err
 }
 
-// eachSegment calls add with each table whose keys come from a segment, and the number from which it is free.
+// eachSegment calls add with each table whose keys come from a segment, and the number from which on its keys are free.
 func (d *DB) eachSegment(ctx context.Context, add func(of workernode.Table, free int64) error) error {
 	tags, err := d.tags(ctx)
 	if err != nil {

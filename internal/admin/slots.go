@@ -65,8 +65,8 @@ func (d *DB) Slots(ctx context.Context, state string, f Filter, after int64, lim
 	return list, d.complete(ctx, list)
 }
 
-// recently is longer than Lead, and longer than a process goes without a statement. So a held slot without a statement
-// and a lease for as long is expired.
+// recently is longer than Lead, and longer than a process goes without a statement. So a held slot is expired if both
+// its last statement and the end of its lease are longer ago.
 const recently = 25 * time.Hour
 
 // maybe returns a necessary condition for a state, so that few other slots are read. [workernode.Slot.State] decides.
