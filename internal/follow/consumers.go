@@ -40,7 +40,7 @@ type CursorStatus struct {
 	Paused     bool
 	Holder     string    // the process that works
 	Until      time.Time // until when, if it does not renew it; zero if nobody holds the cursor
-	Attempts   int64     // tries of the row in hand
+	Attempts   int64     // how often the row in hand has failed
 	RetryAt    time.Time // zero if it may be tried at once
 	StuckID    int64     // the row that fails; 0 if none does
 	StuckSince time.Time
