@@ -51,7 +51,7 @@ process works, or the consumer is paused.`,
 	return c
 }
 
-// consumerSubcommand adds what the commands about one consumer have in common.
+// consumerSubcommand adds the parts that the commands about one consumer share: its name, the flag --table, and f.
 func (a *app) consumerSubcommand(c *cobra.Command, f func(ctx context.Context, d *database, of admin.Consumer) error) *cobra.Command {
 	var table string
 	c.Args = cobra.ExactArgs(1)

@@ -112,7 +112,7 @@ func TestCommands_NameADatabaseThatIsElsewhere(t *testing.T) {
 		r.run("doctor", "--database", "shard-2="+dsn(d)).want(t, exitFailed, `no table of a database "shard-2"`)
 		r.run("doctor", "--database", "shard-1").want(t, exitFailed, "NAME=DSN")
 
-		if d.IsMySQL() { // the rows were counted in a WORKER_NODE that this database does not have
+		if d.IsMySQL() { // formerly the doctor looked for WORKER_NODE in this database, which has none
 			exec("ALTER TABLE orders MODIFY id BIGINT NOT NULL AUTO_INCREMENT",
 				"INSERT INTO orders (text) VALUES ('old')"+strings.Repeat(", ('old')", 19))(t, s.db)
 			r.run("doctor", "--database", there).want(t, exitWrong, "the database numbers shard-1.orders.id",

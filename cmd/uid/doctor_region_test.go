@@ -88,8 +88,8 @@ func TestDoctor_FindsARegionThatBeganTooLow(t *testing.T) {
 	})
 }
 
-// Rows of another region may be old, or come before those that belong to them. Formerly the doctor took its processes
-// for dead.
+// Replicated rows of another region may be old, or come before rows that they refer to. Formerly the doctor took that
+// region's processes for dead.
 func TestDoctor_IsNotMisledByReplicatedRows(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -123,7 +123,8 @@ func TestDoctor_IsNotMisledByReplicatedRows(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 		}
-		// A slot of the own region above NEXT_SLOT is another registry's, also if it is of another number.
+		// A slot above NEXT_SLOT with a number of this region was given out by another registry, whatever its column
+		// REGION says.
 		for _, region := range []int{0, 1} {
 			exec(fmt.Sprintf(slotRow+`, "REGION")
 				VALUES (40, 'l', 1, %[1]d, 1, '', %[1]d, 'far', 'h', 'p', %[2]d)`, tick, region))(t, db)

@@ -216,8 +216,8 @@ func (p *patient) diagnosed(t *testing.T, codes ...string) (list []admin.Finding
 	return list
 }
 
-// The doctor finds each setting of a server of its own, and no other. The statement that it prints, or the cure where
-// it prints none, ends the finding. As it comes, a server has none.
+// On a server of its own, each setting leads to its finding, and to no other. The statement that the doctor prints, or
+// the test's cure where it prints none, ends the finding. Without such a setting the server has no finding.
 func TestDoctor_FindsEachSettingOfAServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it starts servers")
@@ -232,7 +232,7 @@ func TestDoctor_FindsEachSettingOfAServer(t *testing.T) {
 				s.spoil(t, p)
 				f := p.diagnosed(t, s.code)[0]
 				testkit.SaysAll(t, f.Text+f.Advice+f.Fix, s.words...)
-				if s.code == admin.CodeReadOnly { // an outage in which each statement that reads has its answer
+				if s.code == admin.CodeReadOnly { // an outage in which statements that only read succeed
 					p.doctor.run("status").want(t, exitWrong, admin.CodeReadOnly)
 				}
 				if s.cure == nil {

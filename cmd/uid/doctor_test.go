@@ -45,7 +45,7 @@ var sicknesses = []sickness{
 	{code: admin.CodeSynchronousCommit, engines: onPostgres, params: []string{"synchronous_commit=off"}, words: []string{"data source name"}},
 	{code: admin.CodeKeyNumbered, engines: onMySQL, spoil: exec("ALTER TABLE orders MODIFY id BIGINT NOT NULL AUTO_INCREMENT"),
 		words: []string{"orders.id", "may use for another row", "ALTER TABLE `orders` MODIFY `id` BIGINT NOT NULL"}},
-	// The numbers of a worker id end after 16 rows at most.
+	// MySQL's numbers go on after the last id, so after 16 rows at most they are those of another worker id.
 	{code: admin.CodeKeyNumbered, engines: onMySQL, spoil: exec("ALTER TABLE orders MODIFY id BIGINT NOT NULL AUTO_INCREMENT",
 		"INSERT INTO orders (text) VALUES ('old')"+strings.Repeat(", ('old')", 19)),
 		words: []string{"among the newest 10000 rows it numbered ", ", which locate to other tables or to nothing"}},
@@ -108,8 +108,8 @@ var fixedByStatement = []string{
 	admin.CodeKeyNumbered, admin.CodeKeyNarrow, admin.CodeNodeOutside, admin.CodeSlotUnheld, admin.CodeRegionShared,
 }
 
-// In a database with one fault, the doctor finds exactly that, and prints the right statement. After it, the finding is
-// gone.
+// In a database with one fault, the doctor finds exactly this fault, and prints the right statement. After the
+// statement the finding is gone.
 func TestDoctor_FindsEachInADatabaseMadeForIt(t *testing.T) {
 	t.Parallel()
 

@@ -318,7 +318,7 @@ func TestFollow_EnablesATableBeforeTheIDSpaceBegins(t *testing.T) {
 		r.run("follow", "disable", "orders").want(t, exitOK, "orders is no longer followed")
 		r.run("follow", "disable", "orders").want(t, exitFailed, "the table is not followed")
 		r.run("follow", "enable", "orders").want(t, exitOK)
-		exec(`DELETE FROM "UID_FOLLOW"`)(t, db) // what is left is removed
+		exec(`DELETE FROM "UID_FOLLOW"`)(t, db) // disable removes the rest
 		r.run("follow", "disable", "orders").want(t, exitOK)
 		r.run("follow", "status").want(t, exitFailed, "no id space")
 		r.run("follow", "enable", "orders").want(t, exitOK)

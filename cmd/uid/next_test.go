@@ -12,7 +12,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// In any spelling, the name of a table stands for the application's table.
+// Each way to write the name of a table stands for the application's table.
 func TestNext_KnowsATableByAllItsNames(t *testing.T) {
 	t.Parallel()
 	eachShop(t, func(t *testing.T, d *testkit.Database, db *gorm.DB, r runner) {

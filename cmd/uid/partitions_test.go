@@ -111,7 +111,7 @@ func TestPartitions_RefusesBadInput(t *testing.T) {
 	})
 }
 
-// What belongs to the old table and not to the new one is named, not lost.
+// The command names whatever belongs to the old table and would not be carried over to the new one.
 func TestPartitions_NamesWhatPostgreSQLWouldNotConvert(t *testing.T) {
 	t.Parallel()
 	eachShop(t, func(t *testing.T, d *testkit.Database, db *gorm.DB, r runner) {

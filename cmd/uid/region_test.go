@@ -110,8 +110,8 @@ func createTables(t *testing.T, db *gorm.DB) {
 	}
 }
 
-// A second run changes nothing. It prints only regions that this registry has made, because another one knows which
-// numbers are taken in its own.
+// A second run changes nothing. It prints only regions that this registry has made: of a region that another registry
+// has made, this one does not know which numbers are taken.
 func TestRegionSplit_PrintsTheStatementsAgain(t *testing.T) {
 	t.Parallel()
 	d := testkit.Engine{Name: "sqlite"}.New(t)
@@ -182,7 +182,7 @@ func TestRegionSplit_RefusesATableOfUidGenerator(t *testing.T) {
 	}, "mariadb", "mysql")
 }
 
-// Formerly a database with tables of an earlier version had an error of the database only.
+// Formerly the error about tables of an earlier version was only the database's own.
 func TestReadRegistry_NamesTablesOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
 	eachShop(t, func(t *testing.T, d *testkit.Database, db *gorm.DB, r runner) {
@@ -195,7 +195,7 @@ func TestReadRegistry_NamesTablesOfAnEarlierVersion(t *testing.T) {
 	})
 }
 
-// STRIDE 0 led to a division by zero.
+// Formerly STRIDE 0 led to a division by zero.
 func TestReadRegistry_RefusesAnImpossibleRegion(t *testing.T) {
 	t.Parallel()
 	_, db, r := sqliteShop(t)

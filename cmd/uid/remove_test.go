@@ -250,8 +250,8 @@ func TestRemove_RefusesWhileProcessesRun(t *testing.T) {
 	})
 }
 
-// The cursor of a consumer is the only record of the rows that it has not handled, such as mails to send. It was dropped
-// without a word.
+// The cursor of a consumer is the only record of the rows that it has not handled, such as mails to send. Formerly it
+// was dropped without a word.
 func TestRemove_RefusesWhileRowsWaitForAConsumer(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -271,7 +271,8 @@ func TestRemove_RefusesWhileRowsWaitForAConsumer(t *testing.T) {
 	})
 }
 
-// Tables of another database are not left behind without their numbering.
+// Without the connections of other databases the command is refused, because nothing would number the keys of their
+// tables.
 func TestRemove_OtherDatabases(t *testing.T) {
 	t.Parallel()
 	sqlite := testkit.Engine{Name: "sqlite"}
@@ -292,7 +293,8 @@ func TestRemove_OtherDatabases(t *testing.T) {
 	})
 }
 
-// An interrupted run, other programs with the same tables, and keys that need other statements.
+// The command copes with an earlier run that was interrupted, with other programs that use the same tables, and with
+// keys that need other statements.
 func TestRemove_TablesAsTheyMayBe(t *testing.T) {
 	t.Parallel()
 	eachShop(t, func(t *testing.T, d *testkit.Database, db *gorm.DB, r runner) {

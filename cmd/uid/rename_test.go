@@ -88,7 +88,7 @@ func TestTablesRename_WithAViewOfTheOldName(t *testing.T) {
 	}, "mariadb", "mysql", "postgres")
 }
 
-// What else has the old name is named: followed tables, and tags of segments.
+// The command names other things with the old name: followed tables, and tags of segments.
 func TestTablesRename_NamesFollowingAndSegments(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

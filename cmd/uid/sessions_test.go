@@ -91,8 +91,8 @@ func TestFilter_BoundsAtYearOne(t *testing.T) {
 	}
 }
 
-// On SQLite other programs may have written anything. A date that is none is left out. Of a number that is none, the
-// error names table, row and column, and commands that do not need it still work.
+// On SQLite other programs may have written anything. A value that is not a date is left out of a list. For a value
+// that is not a number the error names table, row and column, and commands that do not need the number still work.
 func TestLists_NameARowThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 

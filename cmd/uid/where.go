@@ -61,7 +61,7 @@ is 1. It needs the privilege SELECT on the four tables of uidplugin, and with --
 func (a *app) where(ctx context.Context, f *finder, args []string) error {
 	wrong, first := false, true
 	err := a.eachID(args, func(line string) error {
-		// Without an id in the line, why is the error to print, and of is the text that it is about.
+		// If no id is found in the line, why is the error to print, and of is the part of the line that it is about.
 		found, why, of := false, error(nil), line
 		for _, text := range f.ids.candidates(line) {
 			p, err := f.find(ctx, text)

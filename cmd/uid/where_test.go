@@ -62,7 +62,7 @@ func TestCommands_ReadWithTheRightSelectOnly(t *testing.T) {
 			r.run(args...).want(t, exitOK)
 		}
 		r.run("where", "--row", id).want(t, exitOK, "web-1", "first")
-		// Some of its checks may need more.
+		// Some checks of the doctor may need more privileges.
 		if got := r.doctor(); got.code == exitWrong ||
 			strings.Contains(got.out, "not checked: keys") {
 			t.Errorf("%+v", got)
@@ -99,7 +99,8 @@ func TestCommands_ExitCodes(t *testing.T) {
 	r.run("next", "orders", "-n", "0").want(t, exitFailed, "outside 1 to 1000000")
 }
 
-// A number that a spreadsheet or JavaScript has rounded is often an id of another table, and where named it.
+// A number that a spreadsheet or JavaScript has rounded is often an id of another table. Formerly where named that
+// table.
 func TestWhere_SaysThatANumberWasRounded(t *testing.T) {
 	t.Parallel()
 
@@ -126,7 +127,8 @@ func TestWhere_SaysThatANumberWasRounded(t *testing.T) {
 	}, "sqlite", "mariadb", "postgres")
 }
 
-// Find looked for a row that the database had numbered in the table of the id before the number, and where did not.
+// If the database has numbered a row, Find looks for it in the table of the id before the number. Formerly where did
+// not.
 func TestWhere_FindsRowsThatFindFinds(t *testing.T) {
 	t.Parallel()
 
@@ -186,7 +188,7 @@ func TestWhere_ReadsIDsAsPeopleWriteThem(t *testing.T) {
 			}
 		}
 	}
-	// The text of another type may have the number of an order.
+	// A public id of another type may stand for the same number as the id of an order.
 	r := runner{t: t, dsn: dsn(d), env: map[string]string{"UID_PUBLIC_KEY": hex}}
 	if got := r.run("where", text); !strings.Contains(got.out, "ord\n") || strings.Contains(got.out, "wrong type") {
 		t.Errorf("%+v", got)
