@@ -32,7 +32,7 @@ import (
 
 // The times are in milliseconds.
 const (
-	validity = 3000  // how long a holder remains one after a change
+	validity = 3000  // how long a process remains the holder after a change
 	Interval = 1000  // the cursor is read again after this time
 	longest  = 60000 // the longest pause after a row has failed
 	tries    = 3     // this many outcomes Again in a row count as Failed
@@ -192,9 +192,9 @@ func (p *Process) Passed() int64 {
 // setBack reports whether the database's clock was set back since the present term began.
 func (p *Process) setBack(now int64) bool { return p.row.Until > now && p.row.Until-now > 2*validity }
 
-// take returns the change of a process that becomes the holder. If the clock was set back, the term must end by the new
-// time, and not later than the old one: otherwise each process would take the cursor from the others until the clock
-// has caught up. A new name for the process keeps its terms different from its earlier ones.
+// take returns the change of a process that becomes the holder. A term usually ends later than the one before. After
+// the clock was set back it must not: otherwise each process would take the cursor from the others until the clock has
+// caught up. A new name for the process then keeps its terms different from its earlier ones.
 func (p *Process) take(now int64) Change {
 	change := p.change(p.row.Last, now)
 	if p.setBack(now) {
