@@ -24,11 +24,12 @@ type Consumed struct {
 	Rates   []Figure  // rows a second, by the contestant
 	Delay   Delay     // until the handler has the row
 	Holder  float64   // statements that the process that works sends in a second while no rows come
-	Standby []float64 // that each process that stands by sends
-	Reads   int       // statements of theirs that name the followed table
+	Standby []float64 // the same for each process that stands by
+	Reads   int       // statements of the processes that stand by that name the followed table
 }
 
-// The goals for consumers: batches are so many times as fast as one by one, and statements a second of a standby.
+// The goals for consumers: how many times as fast as row by row batches are, and how many statements a process that
+// stands by sends in a second.
 const goalBatch, goalStandby = 10, 1
 
 type consumedRow = followedRow[uidplugin.ID, slack200]

@@ -36,7 +36,7 @@ var costs = []struct {
 
 // A costly is a table into which rows are inserted.
 type costly struct {
-	db, auto  *gorm.DB // auto without GORM's transactions
+	db, auto  *gorm.DB // auto is db without GORM's transactions
 	table     string
 	one, many func(db *gorm.DB) error
 }
@@ -66,7 +66,7 @@ func (c *costly) autocommit() error { return c.one(c.auto) }
 func (c *costly) create() error     { return c.one(c.db) }
 func (c *costly) batch() error      { return c.many(c.db) }
 
-// bulk inserts rows with ids of worker ids that nobody has.
+// bulk inserts rows whose ids have worker ids that no process has.
 func (c *costly) bulk() error {
 	layout := generator.DefaultLayout()
 	id, err := layout.Compose(generator.Parts{Time: time.Now(), WorkerID: layout.MaxWorkerID() / 2})
@@ -76,7 +76,7 @@ func (c *costly) bulk() error {
 	return c.db.Exec("INSERT INTO "+c.table+" (id, text) SELECT ? + n, 'a text of some length' FROM numbers", id).Error
 }
 
-// empty makes bulk inserts comparable.
+// empty empties the table, so that each bulk insert finds it in the same state.
 func (c *costly) empty() error {
 	statement := "TRUNCATE TABLE "
 	if c.db.Name() == "sqlite" {

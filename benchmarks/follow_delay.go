@@ -146,7 +146,7 @@ func (s *stream) start(ctx context.Context, db *gorm.DB) (end func() error) {
 	return func() error { cancel(); return reader.Wait() }
 }
 
-// forget makes the stream begin again with its figures.
+// forget drops what was measured so far.
 func (s *stream) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

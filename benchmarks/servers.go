@@ -149,7 +149,7 @@ func (c *child) read(value any) error {
 	}
 }
 
-// Counters count since a server's start. A counter that an engine does not have is 0.
+// Counters are counted since the start of a server. A counter that an engine does not have is 0.
 type Counters struct {
 	Changed   float64 // rows inserted, updated and deleted
 	Log       float64 // bytes of redo log or WAL
@@ -157,7 +157,7 @@ type Counters struct {
 	PagesRead float64 // pages that were not in memory
 }
 
-// counters reads them.
+// counters reads the counters of the server.
 func (s *Server) counters(db *gorm.DB) (c Counters, err error) {
 	switch s.Name {
 	case "sqlite":

@@ -69,7 +69,7 @@ func fill(page, name, text string) (string, error) {
 	return before + marker(name) + "\n" + text + "\n" + endMarker + after, nil
 }
 
-// A table is one of Markdown. Its first row is the head.
+// A table is a table in Markdown. Its first row is the head.
 type table [][]string
 
 func (t *table) add(cells ...string) { *t = append(*t, cells) }

@@ -3,8 +3,8 @@
 //
 //	go run ./examples/shards
 //
-// With flags they are databases of MySQL or MariaDB, or keyspaces of Vitess, where one that is sharded has all customers
-// and table customers must be in its vschema:
+// With flags they are databases of MySQL or MariaDB, or keyspaces of Vitess. There one sharded keyspace has all
+// customers, and its vschema must have the table customers:
 //
 //	go run ./examples/shards -registry 'user:password@tcp(127.0.0.1:3306)/reg' -shard 'user:password@tcp(127.0.0.1:3306)/shop'
 package main
@@ -110,7 +110,7 @@ func (s *shop) openFiles(dir string) (err error) {
 	return nil
 }
 
-// openServers opens them by data source names of MySQL.
+// openServers opens the registry and the shards by data source names of MySQL.
 func (s *shop) openServers(dsns dsns) (err error) {
 	parameters := func(dsn string) string {
 		if strings.Contains(dsn, "?") {
@@ -129,7 +129,8 @@ func (s *shop) openServers(dsns dsns) (err error) {
 	return nil
 }
 
-// add opens a shard with a plugin. The registry knows it by its name, because databases of two servers may have one name.
+// add opens a shard with a plugin. The registry knows the shard by this name, because databases on two servers may have
+// the same name.
 func (s *shop) add(name string, dialector gorm.Dialector) error {
 	db, err := database(dialector)
 	if err != nil {
