@@ -14,7 +14,7 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// A transaction is one of a writer, on one connection.
+// A transaction is a transaction of a writer, on one connection.
 type transaction struct {
 	*hostileWriter
 	c         *gorm.DB

@@ -36,7 +36,7 @@ const (
 		" LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary AND a.attnum = ANY (i.indkey)"
 )
 
-// A key that the database numbers is one that the application is warned of.
+// The application is warned of keys that the database numbers.
 func TestColumns_TellsWhichTheDatabaseNumbers(t *testing.T) {
 	t.Parallel()
 

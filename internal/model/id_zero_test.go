@@ -71,7 +71,8 @@ func TestID_NeedsNoTagAsTheSoleKey(t *testing.T) {
 	testkit.IsError(t, plugintest.Second(uidplugin.From(db).NextID(t.Context(), &receipt{})), uidplugin.ErrNoField)
 }
 
-// Without this, every row of a model whose tag was forgotten would have had the key 0: the first insert succeeds.
+// Without this error, the first row of a model whose tag was forgotten would get the key 0, because such an insert
+// succeeds.
 func TestID_IsNeverInsertedAsZero(t *testing.T) {
 	t.Parallel()
 

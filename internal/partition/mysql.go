@@ -11,7 +11,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// mysql also is MariaDB.
+// mysql is a server of MySQL or MariaDB.
 type mysql struct{ *sqldb.DB }
 
 func (m *mysql) find(ctx context.Context, schema, name string) (t *table, err error) {

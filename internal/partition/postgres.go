@@ -146,8 +146,8 @@ func (p *postgres) drop(t *table, a part, s *Step) {
 //go:embed convert.sql
 var convertSQL string
 
-// convert renames the table and attaches it to a new one. A constraint that was validated before spares it from reading
-// the rows while it locks the table.
+// convert renames the table and attaches it to a new one. Because a constraint was validated before, the rows are not
+// read while the table is locked.
 func (p *postgres) convert(ctx context.Context, t *table, s *Step) error {
 	if t.version < 120000 {
 		return errors.New("partitioned tables have no foreign keys to them before PostgreSQL 12")
