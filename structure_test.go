@@ -68,7 +68,8 @@ func TestStructure_FilesAndFunctionsAreShort(t *testing.T) {
 	})
 }
 
-// Each exported name, method and field is one to learn and to keep. What only the plugin needs belongs into internal.
+// Users learn each exported name, method and field, and we have to keep it. Names that only the plugin needs belong
+// into internal.
 func TestStructure_ThePublicSurfaceIsSmall(t *testing.T) {
 	t.Parallel()
 
@@ -147,7 +148,7 @@ func TestStructure_GitHasNoLargeFiles(t *testing.T) {
 	}
 }
 
-// Each feature has made the heart larger, because nothing measured it.
+// Formerly each feature made the heart larger, because nothing measured it.
 func TestStructure_TheHeartIsSmall(t *testing.T) {
 	t.Parallel()
 
@@ -193,8 +194,8 @@ func TestStructure_TheHeartIsSmall_FindsWordsOfWings(t *testing.T) {
 }
 
 // checkHeart reports each word of a wing in an identifier of the heart that smeared does not have. It leaves out files
-// that integration/wings.sh deletes with a wing. It returns the lines of the heart, those of these files too, and the
-// words in its files.
+// that integration/wings.sh deletes with a wing. It returns the number of lines of the heart, including those files,
+// and the words in its files.
 func checkHeart(tb testing.TB, root fs.FS) (lines int, found [][2]string) {
 	tb.Helper()
 	words := regexp.MustCompile(`[A-Z]?[a-z]+|[A-Z]+`)

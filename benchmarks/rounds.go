@@ -87,7 +87,7 @@ func turns(n int) func() []int {
 	return func() []int { return random.Perm(n) }
 }
 
-// interleave measures all contestants once in each round. So a machine that becomes slower does so for all of them.
+// interleave measures all contestants once in each round. So a machine that becomes slower is slower for all of them.
 func interleave(ctx context.Context, rounds int, contestants []contestant, each func(round int)) ([]Figure, error) {
 	samples := make([][]sample, len(contestants))
 	next := turns(len(contestants))

@@ -25,7 +25,7 @@ func (l Layout) MaxLanes() int {
 }
 
 // isLow reports whether the generator needs lanes or a renewal of the lease of w. next is the position of the next id,
-// and at the clock's.
+// and at that of the clock.
 func (g *Cached) isLow(w *window, next, at uint64) bool {
 	s := g.scale(w)
 	lanes := g.onLow != nil && s.tick(next) > max(s.tick(at), g.from)+g.laneAhead

@@ -128,7 +128,7 @@ func TestSequential_ACopyOfTheConfiguration(t *testing.T) {
 	}
 }
 
-// After a conflict the struct has the id of its row, and the next row does not get that of another one.
+// After a conflict the struct has the id of its row, and the next row does not get the id of another row.
 func TestSequential_Upserts(t *testing.T) {
 	t.Parallel()
 

@@ -184,7 +184,7 @@ func (p *simProcess) begin(c lease.Change) bool {
 
 func simTable(i int) Table { return Table{Name: fmt.Sprint("table ", i)} }
 
-// lacks adds to the slot the worker ids that table i lacks to have n.
+// lacks adds worker ids to the slot until table i has n.
 func (p *simProcess) lacks(i, n int) {
 	for _, t := range missing(map[Table]int{simTable(i): n}, func(t Table) int { return p.slot.tables[t] }) {
 		p.slot.tables[t]++

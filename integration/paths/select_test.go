@@ -14,7 +14,7 @@ func (c *cell[K]) selecting(names ...string) *gorm.DB {
 }
 
 func selectPaths[K key]() group[K] {
-	// orders creates some, and forgets the notes, which are not selected.
+	// orders creates some orders, and forgets the notes, which are not selected.
 	orders := func(c *cell[K], db *gorm.DB) {
 		o, all := c.order("a"), c.orders(2)
 		o.Note, all[0].Note, all[1].Note = "n", "n", "n"

@@ -25,7 +25,7 @@ type Ledger struct {
 	Text string
 }
 
-// These are a shop, with all kinds of associations.
+// The models of a shop, with all kinds of associations.
 type (
 	Customer struct {
 		ID        int64 `gorm:"primaryKey;autoIncrement:false;uid"`
@@ -87,13 +87,13 @@ type Composite struct {
 	Name   string
 }
 
-// Invoice is a model of mocked databases.
+// Invoice is a model for tests with a mocked database.
 type Invoice struct {
 	ID    int64 `gorm:"primaryKey;autoIncrement:false;uid"`
 	Total int
 }
 
-// Article is a model of mocked databases.
+// Article is a model for tests with a mocked database.
 type Article struct {
 	ID   uidplugin.ID `gorm:"primaryKey;uid"`
 	Name string
