@@ -14,7 +14,7 @@ var (
 	ofFollowed = []metric[follow.TableStats]{
 		{"too_late_total", "Creates that a followed table has refused as too late.", counter,
 			func(t *follow.TableStats) float64 { return float64(t.TooLate) }},
-		{"followers", "Loops of Follow in this process.", gauge,
+		{"followers", "Loops of Rows, and consumers that work, in this process.", gauge,
 			func(t *follow.TableStats) float64 { return float64(t.Followers) }},
 	}
 
