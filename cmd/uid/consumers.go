@@ -29,8 +29,8 @@ BEHIND is the age of the oldest of them. HOLDER has the host and port of the pro
 
 The table of a consumer may be in another database than its cursor. Then its rows are not counted.
 
-The exit code is 1 if a row has failed for more than a minute, or if rows have waited for more than a minute and no
-process works, or the consumer is paused.`,
+The exit code is 1 if a row has failed for more than a minute, if rows have waited for more than a minute and no process
+works, or the consumer is paused, or if its table is not followed.`,
 		Example: `  uid follow consumers
   uid follow consumers reset mails --table orders --to 2026-11-22
   uid follow consumers pause mails`,
@@ -232,7 +232,7 @@ func (a *app) writeConsumers(list []admin.Consumer) error {
 	wrong := false
 	for _, c := range list {
 		wrong = wrong || len(c.Findings) > 0
-		if c.Unread != "" && c.Space == "" && !a.json {
+		if c.Unread != "" && c.Space == "" && len(c.Findings) == 0 && !a.json {
 			fmt.Fprintln(a.err, oneLine(fmt.Sprintf("warning: %s: %s: %s", c.Name, c.TableName(), c.Unread)))
 		}
 		if !a.json {

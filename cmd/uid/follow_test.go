@@ -50,6 +50,8 @@ var ofFollowed = []sickness{
 	{code: admin.CodeConsumerStopped, spoil: followThen(90*time.Second, "INSERT INTO orders (id, text) VALUES (%d, 'old')",
 		insertCursor+` ('mails', '', 'orders', 5, '', 0, 0, '')`),
 		words: []string{"no process runs the consumer mails, and rows of orders wait for it: 2, the oldest for 1m3", "uid follow consumers remove mails --table orders"}},
+	{code: admin.CodeConsumerStopped, spoil: followThen(0, insertCursor+` ('mails', '', 'orders', 5, '', 0, 0, '')`, "DROP TRIGGER uid_follow_orders_1c168a", `DELETE FROM "UID_FOLLOW"`),
+		words: []string{"the consumer mails cannot run, because orders is not followed", "uid follow enable orders", "uid follow consumers remove mails --table orders"}},
 	{code: admin.CodeConsumerPaused, spoil: followThen(90*time.Second, "INSERT INTO orders (id, text) VALUES (%d, 'old')",
 		insertCursor+` ('mails', '', 'orders', 5, '', 0, 0, ''), ('bills', '', 'orders', 9000000000000000000, '', 0, 0, '')`, `UPDATE "UID_CURSOR" SET "PAUSED" = 1`),
 		words: []string{"the consumer mails is paused, and rows of orders wait for it: 2, the oldest for 1m3", "uid follow consumers resume mails --table orders"}},

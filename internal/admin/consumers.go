@@ -36,8 +36,9 @@ type Consumer struct {
 	Unread     string       `json:"unread,omitzero"` // why the rows could not be counted
 	Findings   []Finding    `json:"findings"`
 
-	Now    time.Time `json:"-"` // the clock of the cursor's database
-	schema string    // of the cursor
+	Now      time.Time `json:"-"` // the clock of the cursor's database
+	schema   string    // of the cursor
+	disabled bool      // its table is not followed
 }
 
 // States of consumers.
@@ -124,7 +125,7 @@ func consumersOf(database string, layout generator.Layout, found []follow.Cursor
 			c.State = ConsumerPaused
 		}
 		if s.Unread != nil {
-			c.Unread = s.Unread.Error()
+			c.Unread, c.disabled = s.Unread.Error(), errors.Is(s.Unread, follow.ErrNotEnabled)
 		}
 		c.Findings = append([]Finding{}, c.findings()...)
 		list = append(list, c)
@@ -137,6 +138,11 @@ func (c Consumer) findings() (list []Finding) {
 	command := fmt.Sprintf("%s --table %s", c.Name, c.TableName())
 	behind := time.Duration(c.Behind) * time.Millisecond
 	switch {
+	case c.disabled:
+		return []Finding{{Code: CodeConsumerStopped,
+			Text: fmt.Sprintf("the consumer %s cannot run, because %s is not followed", c.Name, c.TableName()),
+			Advice: fmt.Sprintf("Run \"uid follow enable %s\", or call follow.Enable, and start it again. If nobody needs it, "+
+				"run \"uid follow consumers remove %s\".", c.TableName(), command)}}
 	case c.State == ConsumerStuck && c.Now.Sub(c.StuckSince) > standstillAfter:
 		return []Finding{{Code: CodeConsumerStuck,
 			Text: fmt.Sprintf("the consumer %s fails at the row %d of %s since %s, and later rows wait for it: %s",

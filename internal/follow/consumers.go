@@ -61,8 +61,11 @@ const MaxWaiting = 10_000
 // ErrNoConsumer reports a cursor that does not exist.
 var ErrNoConsumer = errors.New("there is no such consumer")
 
-// errElsewhere is why rows behind a cursor cannot be counted.
-var errElsewhere = errors.New("its table is in another database")
+// These are reasons why rows behind a cursor cannot be counted.
+var (
+	errElsewhere = errors.New("its table is in another database")
+	errMoved     = errors.New("its table is in another schema than its cursor")
+)
 
 // ListConsumers returns the cursors in the default schema, and in the schemas of the known tables, as [List] does.
 func ListConsumers(ctx context.Context, db *sqldb.DB, known ...string) (list []CursorStatus, err error) {
@@ -131,10 +134,13 @@ func (f Flavor) waiting(ctx context.Context, db *sqldb.DB, c *CursorStatus) (n, 
 		return -1, 0, errElsewhere
 	}
 	t, _, err := f.located(ctx, db, Table{Name: c.Table})
+	if err == nil && t.Schema != c.Schema {
+		err = errMoved
+	}
 	s := newStatements(f, t)
 	key, first := "", sql.NullInt64{}
 	if err == nil {
-		err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&key) }, "SELECT "+f.quote("KEY_COLUMN")+" FROM "+s.marks()+s.row())
+		err = enabled(db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&key) }, "SELECT "+f.quote("KEY_COLUMN")+" FROM "+s.marks()+s.row()))
 	}
 	if err == nil && key == "" {
 		err = oneRow(0)
