@@ -71,8 +71,21 @@ type cursorChange struct {
 	Consumer string        `json:"consumer"`
 	Table    string        `json:"table"`
 	From     uidplugin.ID  `json:"from"`
-	To       *uidplugin.ID `json:"to,omitempty"` // nil if it is removed
-	Done     bool          `json:"done"`         // false for a dry run
+	To       *uidplugin.ID `json:"to,omitempty"`   // nil if it is removed
+	Rows     *int64        `json:"rows,omitempty"` // between From and To, but no more than 10,001; nil if unknown
+	Done     bool          `json:"done"`           // false for a dry run
+}
+
+// effect returns what happens to the rows between.
+func (c cursorChange) effect() string {
+	happens, rows := "are passed over", "unknown"
+	if *c.To < c.From {
+		happens = "come again"
+	}
+	if c.Rows != nil {
+		rows = admin.RowsText(*c.Rows)
+	}
+	return "rows that " + happens + ": " + rows
 }
 
 func (a *app) consumersResetCommand() *cobra.Command {
@@ -85,8 +98,9 @@ func (a *app) consumersResetCommand() *cobra.Command {
 or 2h for two hours ago, the rows whose ids were made from then on; with "beginning" all rows, and with "now" those whose
 ids are made from now on, so a row that is being inserted may be passed over.
 
-Back: the rows come again, and their effects happen again. Forward: the rows between are passed over. A row that has
-failed is tried at once. Processes may run meanwhile: the row in hand is finished first, or given up.`,
+Back: the rows come again, and their effects happen again. Forward: the rows between are passed over. reset counts them
+first, up to 10000, also those that do not match the consumer's conditions. A row that has failed is tried at once.
+Processes may run meanwhile: the row in hand is finished first, or given up.`,
 		Example: `  uid follow consumers reset mails --table orders --to 1178338548508524663
   uid follow consumers reset mails --to 2026-11-22 --dry-run`,
 	}, func(ctx context.Context, d *database, of admin.Consumer) error {
@@ -95,16 +109,15 @@ failed is tried at once. Processes may run meanwhile: the row in hand is finishe
 			return err
 		}
 		target := uidplugin.ID(id)
-		change := cursorChange{of.Name, of.TableName(), of.LastID, &target, !dry}
+		change := cursorChange{of.Name, of.TableName(), of.LastID, &target, nil, !dry}
+		if n, err := d.RowsBetween(ctx, of, id); err == nil { // otherwise the table is elsewhere, or gone
+			change.Rows = &n
+		}
 		if dry {
 			return a.writeCursorChange(change)
 		}
-		effect := "Rows between are passed over."
-		if target < of.LastID {
-			effect = "Rows between come again."
-		}
-		question := fmt.Sprintf("Set the cursor of %s of %s from %d (%s) to %d? %s [y/N] ", clean(of.Name), clean(of.TableName()),
-			of.LastID, at(of.LastTime), id, effect)
+		question := fmt.Sprintf("Set the cursor of %s of %s from %d (%s) to %d (%s)? [y/N] ", clean(of.Name), clean(of.TableName()),
+			of.LastID, at(of.LastTime), id, change.effect())
 		if err := a.confirm(yes, question, "pass --yes to set the cursor, or --dry-run to see it"); err != nil {
 			return err
 		}
@@ -147,8 +160,9 @@ func (a *app) consumersRemoveCommand() *cobra.Command {
 	c := a.consumerSubcommand(&cobra.Command{
 		Use:   "remove NAME",
 		Short: "Remove the cursor of a consumer",
-		Long: `remove removes the cursor of a consumer that is not needed any more, so follow.Handled does not wait for it. A
-process that still runs it gets the error follow.ErrRemoved. One that starts later begins anew.`,
+		Long: `remove removes the cursor of a consumer that is not needed any more, so follow.Handled does not wait for it.
+First remove its call of follow.Consume from the program: a process that still runs it gets the error
+follow.ErrRemoved, and one that starts later begins anew, so all effects happen again.`,
 		Example: "  uid follow consumers remove mails --table orders",
 	}, func(ctx context.Context, d *database, of admin.Consumer) error {
 		question := fmt.Sprintf("Remove the cursor of %s of %s at %d (%s)? If it is started again, it begins anew. [y/N] ",
@@ -159,7 +173,7 @@ process that still runs it gets the error follow.ErrRemoved. One that starts lat
 		if err := d.RemoveConsumer(ctx, of); err != nil {
 			return err
 		}
-		return a.writeCursorChange(cursorChange{of.Name, of.TableName(), of.LastID, nil, true})
+		return a.writeCursorChange(cursorChange{of.Name, of.TableName(), of.LastID, nil, nil, true})
 	})
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
 	return c
@@ -186,7 +200,7 @@ processes go on running, and its cursor stays.`
 		}
 		if of.Findings = []admin.Finding{}; !paused && of.State == admin.ConsumerStopped && !a.json {
 			// The state "stopped" would look like a failure, and its advice would be to remove the consumer.
-			of.State = "resumed: a process that runs it goes on within a few seconds"
+			of.State = "resumed; no process holds it yet: a running one takes it within seconds, otherwise start one"
 		}
 		return a.writeConsumers([]admin.Consumer{of})
 	})
@@ -196,14 +210,14 @@ func (a *app) writeCursorChange(c cursorChange) error {
 	if a.json {
 		return writeJSON(a.out, c)
 	}
-	word := "removed at"
-	switch {
-	case c.To != nil && c.Done:
-		word = fmt.Sprintf("set to %d from", *c.To)
-	case c.To != nil:
-		word = fmt.Sprintf("to be set to %d from", *c.To)
+	word, effect := "removed at", ""
+	if c.To != nil {
+		word, effect = fmt.Sprintf("to be set to %d from", *c.To), "; "+c.effect()
+		if c.Done {
+			word = fmt.Sprintf("set to %d from", *c.To)
+		}
 	}
-	_, err := fmt.Fprintf(a.out, "the cursor of %s of %s: %s %d\n", clean(c.Consumer), clean(c.Table), word, c.From)
+	_, err := fmt.Fprintf(a.out, "the cursor of %s of %s: %s %d%s\n", clean(c.Consumer), clean(c.Table), word, c.From, effect)
 	return err
 }
 

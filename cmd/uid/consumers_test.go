@@ -53,15 +53,16 @@ func TestConsumers_AreListedResetPausedAndRemoved(t *testing.T) {
 		}
 		first := ids[0].String()
 		r.run("follow", "consumers", "reset", "mails", "--to", first).want(t, exitFailed, "cannot ask for confirmation", "pass --yes to set the cursor")
-		r.run("follow", "consumers", "reset", "mails", "--to", first, "--dry-run").want(t, exitOK, "the cursor of mails of orders: to be set to "+first+" from 0")
-		r.run("follow", "consumers", "reset", "mails", "--to", first, "--yes").want(t, exitOK, "the cursor of mails of orders: set to "+first+" from 0")
+		r.run("follow", "consumers", "reset", "mails", "--to", first, "--dry-run").want(t, exitOK, "the cursor of mails of orders: to be set to "+first+" from 0; rows that are passed over: 1")
+		r.run("follow", "consumers", "reset", "mails", "--to", first, "--yes").want(t, exitOK, "the cursor of mails of orders: set to "+first+" from 0; rows that are passed over: 1")
+		r.run("follow", "consumers", "reset", "mails", "--to", "beginning", "--dry-run").want(t, exitOK, "to be set to 0 from "+first+"; rows that come again: 1")
 		if c := mails(exitWrong); c.Rows != 1 || c.LastID != ids[0] || c.LastTime.IsZero() {
 			t.Errorf("after the reset: %+v", c)
 		}
 		day, err := follow.MarkAt(generator.DefaultLayout(), time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC))
 		must(t, err)
 		r.run("follow", "consumers", "reset", "mails", "--to", "2026-05-01", "--yes", "--json").want(t, exitOK,
-			fmt.Sprintf(`{"consumer":"mails","table":"orders","from":"%s","to":"%d","done":true}`, first, day-1))
+			fmt.Sprintf(`{"consumer":"mails","table":"orders","from":"%s","to":"%d","rows":1,"done":true}`, first, day-1))
 		for to, want := range map[string]string{
 			"-1": "must not be negative", "9223372036854775807": "would pass over all rows until then", "soon": `"soon" is neither`,
 			"2090-01-01": "is in the future",
@@ -78,7 +79,7 @@ func TestConsumers_AreListedResetPausedAndRemoved(t *testing.T) {
 		r.run("follow", "consumers", "pause", "mails").want(t, exitOK, "paused")
 		must(t, db.Exec(`INSERT INTO orders (id, text) VALUES (?, 'old')`, day+1).Error)
 		r.run("follow", "consumers", "reset", "mails", "--to", "2026-05-01", "--yes").want(t, exitOK)
-		resumed := r.run("follow", "consumers", "resume", "mails").want(t, exitOK, "resumed: a process that runs it goes on within a few seconds")
+		resumed := r.run("follow", "consumers", "resume", "mails").want(t, exitOK, "resumed; no process holds it yet", "otherwise start one")
 		if strings.Contains(resumed.out, "remove") {
 			t.Errorf("after resume, removal is advised: %s", resumed.out)
 		}

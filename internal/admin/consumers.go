@@ -59,14 +59,17 @@ func (c Consumer) TableName() string {
 }
 
 // RowsBehind returns the number of rows for people.
-func (c Consumer) RowsBehind() string {
+func (c Consumer) RowsBehind() string { return RowsText(c.Rows) }
+
+// RowsText returns a number of rows for people.
+func RowsText(n int64) string {
 	switch {
-	case c.Rows < 0:
+	case n < 0:
 		return "-"
-	case c.Rows > follow.MaxWaiting:
+	case n > follow.MaxWaiting:
 		return fmt.Sprintf("over %d", follow.MaxWaiting)
 	}
-	return fmt.Sprint(c.Rows)
+	return fmt.Sprint(n)
 }
 
 func (c Consumer) key() follow.ConsumerKey {
@@ -202,6 +205,15 @@ func (d *DB) onCursor(ctx context.Context, c Consumer, f func(context.Context, *
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	return f(ctx, on[c.Database].SQL, c.key())
+}
+
+// RowsBetween counts the rows between the cursor of a consumer and another id, but no more than 10,001.
+func (d *DB) RowsBetween(ctx context.Context, c Consumer, to int64) (n int64, err error) {
+	err = d.onCursor(ctx, c, func(ctx context.Context, db *sqldb.DB, k follow.ConsumerKey) error {
+		n, err = follow.CountRows(ctx, db, k, min(int64(c.LastID), to), max(int64(c.LastID), to))
+		return err
+	})
+	return n, err
 }
 
 // ResetConsumer lets a consumer go on with the rows above an id.

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -93,7 +94,7 @@ func ListConsumers(ctx context.Context, db *sqldb.DB, known ...string) (list []C
 	}
 	for i := range list {
 		c := &list[i]
-		if c.Waiting, c.Oldest, c.Unread = f.waiting(ctx, db.Quiet(), c); ctx.Err() != nil {
+		if c.Waiting, c.Oldest, c.Unread = f.countRows(ctx, db.Quiet(), c.ConsumerKey, c.Last, math.MaxInt64); ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 	}
@@ -128,17 +129,26 @@ func timeOf(ms int64) (at time.Time) {
 	return at
 }
 
-// waiting counts the rows above a cursor, and returns the id of the first.
-func (f Flavor) waiting(ctx context.Context, db *sqldb.DB, c *CursorStatus) (n, oldest int64, err error) {
-	if c.Space != "" {
+// CountRows counts the rows of a consumer's table above an id, up to another one, but no more than MaxWaiting + 1.
+func CountRows(ctx context.Context, db *sqldb.DB, k ConsumerKey, above, upTo int64) (n int64, err error) {
+	f, err := FlavorOf(ctx, db)
+	if err == nil {
+		n, _, err = f.countRows(ctx, db.Quiet(), k, above, upTo)
+	}
+	return n, err
+}
+
+// countRows is CountRows, and also returns the id of the first of the rows. After an error n is -1.
+func (f Flavor) countRows(ctx context.Context, db *sqldb.DB, k ConsumerKey, above, upTo int64) (n, first int64, err error) {
+	if k.Space != "" {
 		return -1, 0, errElsewhere
 	}
-	t, _, err := f.located(ctx, db, Table{Name: c.Table})
-	if err == nil && t.Schema != c.Schema {
+	t, _, err := f.located(ctx, db, Table{Name: k.Table})
+	if err == nil && t.Schema != k.Schema {
 		err = errMoved
 	}
 	s := newStatements(f, t)
-	key, first := "", sql.NullInt64{}
+	key, least := "", sql.NullInt64{}
 	if err == nil {
 		err = enabled(db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&key) }, "SELECT "+f.quote("KEY_COLUMN")+" FROM "+s.marks()+s.row()))
 	}
@@ -146,14 +156,14 @@ func (f Flavor) waiting(ctx context.Context, db *sqldb.DB, c *CursorStatus) (n, 
 		err = oneRow(0)
 	}
 	if err == nil {
-		err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&n, &first) }, fmt.Sprintf("SELECT COUNT(*), MIN(k) FROM "+
-			"(SELECT %[1]s AS k FROM %[2]s WHERE %[1]s > %[3]d AND %[1]s <= 9223372036854775807 ORDER BY %[1]s LIMIT %[4]d) w",
-			f.quote(key), f.in(t, bare(t.Name)), c.Last, MaxWaiting+1))
+		err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&n, &least) }, fmt.Sprintf("SELECT COUNT(*), MIN(k) FROM "+
+			"(SELECT %[1]s AS k FROM %[2]s WHERE %[1]s > %[3]d AND %[1]s <= %[4]d ORDER BY %[1]s LIMIT %[5]d) w",
+			f.quote(key), f.in(t, bare(t.Name)), above, upTo, MaxWaiting+1))
 	}
 	if err != nil {
 		return -1, 0, err
 	}
-	return n, first.Int64, nil
+	return n, least.Int64, nil
 }
 
 // ResetConsumer sets a cursor, so the rows above to come next. It also lets a row that failed be tried at once. Processes
