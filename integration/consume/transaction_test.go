@@ -365,18 +365,67 @@ func TestConsume_AFetchThatEndsKeepsNoLimit(t *testing.T) {
 		testkit.Must(t, err)
 		pool.SetMaxOpenConns(1)
 		place(t, db, 1, "Ulm")
-		before, after := 0, 0
-		testkit.Must(t, db.Raw("SELECT @@SESSION.wait_timeout").Scan(&before).Error)
+		before, after := "", ""
+		limits := "SELECT CONCAT_WS(' ', @@SESSION.wait_timeout, @@SESSION.net_write_timeout)"
+		testkit.Must(t, db.Raw(limits).Scan(&before).Error)
 		var cancel context.CancelFunc
 		ctx := context.WithValue(t.Context(), ending{}, &cancel)
 		ctx, cancel = context.WithCancel(ctx)
 		defer cancel()
 		err = follow.Consume(ctx, db, "mails", func(*gorm.DB, *ending) error { return nil })
 		testkit.IsError(t, err, context.Canceled)
-		testkit.Must(t, db.Raw("SELECT @@SESSION.wait_timeout").Scan(&after).Error)
+		testkit.Must(t, db.Raw(limits).Scan(&after).Error)
 		if before != after {
-			t.Errorf("wait_timeout is %d instead of %d", after, before)
+			t.Errorf("wait_timeout and net_write_timeout are %s instead of %s", after, before)
 		}
 		testkit.Eventually(t, "all connections are given back", time.Minute, func() bool { return pool.Stats().InUse == 0 })
 	}, "mariadb", "mysql")
+}
+
+// A limited is an order whose town has the limits of the connection that has read it.
+type limited order
+
+func (limited) TableName() string { return "orders" }
+
+func (l *limited) AfterFind(tx *gorm.DB) (err error) {
+	l.Town, err = limitsOf(tx)
+	return err
+}
+
+// limitsOf returns how many seconds a server waits for the next statement, and for a process that takes no more rows.
+func limitsOf(tx *gorm.DB) (limits string, err error) {
+	query := "SELECT CONCAT_WS(' ', @@SESSION.wait_timeout, @@SESSION.net_write_timeout)"
+	if tx.Name() == "postgres" {
+		query = "SELECT concat_ws(' ', extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval)::int," +
+			" CASE WHEN version() LIKE '%linux%' THEN current_setting('tcp_user_timeout')::int / 1000 ELSE 30 END)"
+	}
+	err = tx.Session(&gorm.Session{NewDB: true}).Raw(query).Scan(&limits).Error
+	return limits, err
+}
+
+// A transaction that has locked the cursor must end if its process stands still. While the server sends rows, it waits
+// for a process that takes no more of them, and other limits count: 60 s on MySQL and MariaDB, and none on PostgreSQL.
+func TestConsume_LimitsHowLongAServerWaitsForAProcessThatHasLockedTheCursor(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := shop(t, d, nil)
+		place(t, db, 1, "Ulm")
+		limits := make(chan [2]string, 1)
+		r := start(t, func(ctx context.Context) error {
+			return follow.Consume(ctx, db, "mails", func(tx *gorm.DB, l *limited) error {
+				handler, err := limitsOf(tx)
+				limits <- [2]string{l.Town, handler}
+				return err
+			})
+		})
+		select {
+		case got := <-limits:
+			if got != [2]string{"30 30", "30 30"} {
+				t.Errorf("the limits in seconds are %q when the row is read, and %q when it is handled", got[0], got[1])
+			}
+			r.stop(t)
+		case err := <-r.ended:
+			t.Errorf("the consumer has ended with: %v", err)
+		}
+	}, servers...)
 }

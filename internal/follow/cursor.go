@@ -179,17 +179,19 @@ func (c *cursorRow) change(ctx context.Context, db *sqldb.DB, step consumer.Step
 	return n > 0, err
 }
 
-// settings is a condition for the change on PostgreSQL. It is always true, but it limits a time until the transaction
-// ends. It keeps a limit that the application has set.
+// settings is a condition for the change on PostgreSQL. It is always true, but it limits times until the transaction
+// ends. It keeps limits that the application has set. A server that sends rows to a process that stands still is not
+// idle, so another limit, which only Linux has, ends that.
 func (s *statements) settings(step consumer.Step) string {
-	name, limit := "idle_in_transaction_session_timeout", idleLimit
+	const set = " AND CASE WHEN current_setting('%[1]s', true) = '0'%[2]s THEN set_config('%[1]s', '%[3]d', true) ELSE '' END IS NOT NULL"
 	switch {
 	case step.Kind == consumer.Take && step.Change.Holder != step.Change.Me:
-		name, limit = "lock_timeout", time.Second
+		return fmt.Sprintf(set, "lock_timeout", "", time.Second.Milliseconds())
 	case step.Kind != consumer.Handle && step.Kind != consumer.Fetch:
 		return ""
 	}
-	return fmt.Sprintf(" AND CASE current_setting('%[1]s') WHEN '0' THEN set_config('%[1]s', '%[2]d', true) ELSE '' END IS NOT NULL", name, limit.Milliseconds())
+	return fmt.Sprintf(set, "idle_in_transaction_session_timeout", "", idleLimit.Milliseconds()) +
+		fmt.Sprintf(set, "tcp_user_timeout", " AND version() LIKE '%linux%'", idleLimit.Milliseconds())
 }
 
 // idleLimit limits the time between two statements of a transaction that has locked the cursor. The server ends the
@@ -266,16 +268,18 @@ func (c *cursorRow) release(ctx context.Context, me string) error {
 	return err
 }
 
-// limit makes MySQL and MariaDB close a connection that is idle for idleLimit, even between two transactions. For
-// handlers it also turns autocommit off. Otherwise, once the server had ended the transaction, each later statement of
-// the handler would be committed. Now they begin another transaction, which is rolled back. Call restore afterwards. If
-// restore fails, close the connection.
+// limit makes MySQL and MariaDB close a connection that is idle for idleLimit, even between two transactions, or that
+// takes none of the rows that the server sends for so long. For handlers it also turns autocommit off. Otherwise, once
+// the server had ended the transaction, each later statement of the handler would be committed. Now they begin another
+// transaction, which is rolled back. Call restore afterwards. If restore fails, close the connection.
 func (c *cursorRow) limit(ctx context.Context, conn *sqldb.DB, handler bool) (restore func() error, err error) {
 	s, err := c.statements(ctx)
 	if err != nil || s.flavor != MySQL && s.flavor != MariaDB {
 		return func() error { return nil }, err
 	}
-	set, back := "SET @uid_idle = @@SESSION.wait_timeout, SESSION wait_timeout = CAST(LEAST(@@SESSION.wait_timeout, %d) AS SIGNED)", "SET SESSION wait_timeout = @uid_idle"
+	set, back := "SET @uid_idle = @@SESSION.wait_timeout, SESSION wait_timeout = CAST(LEAST(@@SESSION.wait_timeout, %[1]d) AS SIGNED),"+
+		" @uid_write = @@SESSION.net_write_timeout, SESSION net_write_timeout = CAST(LEAST(@@SESSION.net_write_timeout, %[1]d) AS SIGNED)",
+		"SET SESSION wait_timeout = @uid_idle, SESSION net_write_timeout = @uid_write"
 	if handler {
 		set += ", @uid_auto = @@SESSION.autocommit, SESSION autocommit = 0"
 		back += ", SESSION autocommit = @uid_auto"
