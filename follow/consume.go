@@ -90,10 +90,10 @@ func consume[T any](ctx context.Context, db *gorm.DB, name string, size int, han
 		Key: engine.ConsumerKey{Consumer: name, Table: t.Name}, Host: t.core.DetectHost(), Size: size, Cursors: t.db, Effects: db, Log: t.core.Log,
 		Limit: max(chunk, size), ID: r.id, IsOwn: r.isOwn, Rewind: o.rewind, Poll: t.core.Test != nil, Handle: handle,
 		Start: func(ctx context.Context) (int64, error) {
+			begin, err := t.begin(ctx, db) // also if it is not used, because a table that is not followed gets no cursor
 			if !o.fromNow {
-				return int64(o.after), nil
+				return int64(o.after), err
 			}
-			begin, err := t.begin(ctx, db)
 			return max(begin-1, 0), err
 		},
 		Read: func(ctx context.Context, cursor engine.Cursor, limit int, in engine.FetchHooks) ([]*T, int64, error) {

@@ -420,6 +420,7 @@ func TestConsume_LogsThatItTakesOver(t *testing.T) {
 // After a pause no process was killed.
 func TestConsume_LogsThatItBeginsAndWhatAnOperatorDoes(t *testing.T) {
 	t.Parallel()
+	const wasPaused, wasResumed = "a consumer was paused by an operator", "a consumer was resumed by an operator"
 	var log testkit.Log
 	db := testkit.SQLite{}.Open(t)
 	plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithLogger(log.Logger()))
@@ -432,7 +433,7 @@ func TestConsume_LogsThatItBeginsAndWhatAnOperatorDoes(t *testing.T) {
 		conn, err := sqldb.Open(db, time.Minute)
 		for _, paused := range []bool{true, false} {
 			err = errors.Join(err, engine.PauseConsumer(t.Context(), conn, engine.ConsumerKey{Consumer: "mails", Table: "tickets"}, paused))
-			testkit.Eventually(t, "the line", time.Minute, func() bool { return len(log.Lines(fmt.Sprintf("paused=%t", paused))) > 0 })
+			testkit.Eventually(t, "the line", time.Minute, func() bool { return len(log.Lines(map[bool]string{true: wasPaused, false: wasResumed}[paused])) > 0 })
 		}
 		testkit.Eventually(t, "it works", time.Minute, func() bool { return consumerOf(db).Works })
 		return errors.Join(err, reset(t.Context(), db, 0))
@@ -446,7 +447,7 @@ func TestConsume_LogsThatItBeginsAndWhatAnOperatorDoes(t *testing.T) {
 		return follow.Consume(ctx, db, "mails", write("mails"))
 	})
 	testkit.Must(t, <-operated)
-	for _, line := range []string{"paused=true", "paused=false", "the cursor of a consumer was set by an operator"} {
+	for _, line := range []string{wasPaused, wasResumed, "the cursor of a consumer was set by an operator"} {
 		log.SaysOnce(t, line)
 	}
 	if lines := log.Lines("was killed"); len(lines) > 0 {

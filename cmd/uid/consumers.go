@@ -234,8 +234,13 @@ func (a *app) writeConsumers(list []admin.Consumer) error {
 		}
 		if c.StuckID != 0 {
 			state = fmt.Sprintf("stuck at %d since %s: %s", c.StuckID, at(c.StuckSince), c.Error)
-			if c.State == admin.ConsumerPaused {
+			switch {
+			case c.State == admin.ConsumerPaused:
 				state = c.State + ", " + state
+			case c.Holder == "":
+				state = admin.ConsumerStopped + ", " + state
+			case c.RetryAt.After(c.Now):
+				state = fmt.Sprintf("%s; tried again at %s", state, c.RetryAt.UTC().Format(time.TimeOnly))
 			}
 		}
 		return []string{c.Name, c.TableName(), c.LastID.String(), at(c.LastTime), c.RowsBehind(), behind, holder, state}

@@ -47,6 +47,12 @@ func TestConsumers_AreListedResetPausedAndRemoved(t *testing.T) {
 		r.run("follow", "consumers").want(t, exitWrong, "\nbills     orders", "  web-1   stuck at 7 since 2026-01-01 00:00:00.000: no route\n",
 			"\nbills     shop.invoices  5 ", "  -       -       stopped\n", "\nmails     orders         0        -    ", "\n"+admin.CodeConsumerStuck+"  ")
 
+		exec(`UPDATE "UID_CURSOR" SET "RETRY_AT" = 4102444799000 WHERE "HOLDER" <> ''`)(t, db)
+		r.run("follow", "consumers").want(t, exitWrong, "00:00:00.000: no route; tried again at 23:59:59\n")
+		exec(`UPDATE "UID_CURSOR" SET "HOLDER_UNTIL" = 0`)(t, db)
+		r.run("follow", "consumers").want(t, exitWrong, "  stopped, stuck at 7 since ", "start a process that runs it")
+		exec(`UPDATE "UID_CURSOR" SET "HOLDER_UNTIL" = 4102444800000 WHERE "HOLDER" <> ''`)(t, db)
+
 		mails := func(code int) admin.Consumer { return consumersOf(t, r, code)[2] }
 		if c := mails(exitWrong); c.Name != "mails" || c.State != admin.ConsumerStopped || c.Rows != 2 || c.Behind > 60_000 || c.LastID != 0 {
 			t.Errorf("%+v", c)

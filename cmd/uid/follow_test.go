@@ -46,7 +46,7 @@ var ofFollowed = []sickness{
 	{code: admin.CodeFollowRefused, engines: onPostgres, spoil: followThen(0, "CREATE TABLE special () INHERITS (orders)"),
 		words: []string{"orders is followed, but the table cannot be followed: the table special inherits"}},
 	{code: admin.CodeConsumerStuck, spoil: followThen(0, insertCursor+` ('mails', '', 'orders', 5, 'web-1', 7, 1767225600000, 'no route')`),
-		words: []string{"the consumer mails fails at the row 7 of orders since 2026-01-01 00:00:00.000", ": no route", "uid follow consumers reset mails --table orders --to 7"}},
+		words: []string{"the consumer mails fails at the row 7 of orders since 2026-01-01 00:00:00.000", ": no route", "start a process that runs it", "uid follow consumers reset mails --table orders --to 7"}},
 	{code: admin.CodeConsumerStopped, spoil: followThen(90*time.Second, "INSERT INTO orders (id, text) VALUES (%d, 'old')",
 		insertCursor+` ('mails', '', 'orders', 5, '', 0, 0, '')`),
 		words: []string{"no process runs the consumer mails, and rows of orders wait for it: 2, the oldest for 1m3", "uid follow consumers remove mails --table orders"}},

@@ -30,7 +30,7 @@ It acquires a slot as the application "uid", and releases it at the end. It need
 and UPDATE on the four tables of uidplugin. If the table is in another database than the registry, as with
 WithRegistry, write its name as "uid tables" lists it, or pass --database NAME. With --database NAME=DSN it
 also checks whether the table exists. It refuses a table whose keys come from segments, because the ids would be
-far above them.`,
+far above them. A followed table refuses ids that are older than its slack, so create its rows in Go.`,
 		Example: `  uid next orders -n 3
   uid next orders --json`,
 		Args: cobra.ExactArgs(1),

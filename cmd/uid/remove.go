@@ -42,7 +42,11 @@ The document "Removing the plugin" has the changes to make in the program.`,
 					return err
 				}
 				if yes {
-					return r.Run(c.Context(), a.writeRemovalStep)
+					if err := r.Run(c.Context(), a.writeRemovalStep); err != nil || a.json {
+						return err
+					}
+					_, err := fmt.Fprintln(a.err, "done: the plugin is removed from this database")
+					return err
 				}
 				return a.writeRemoval(d, r)
 			})

@@ -259,7 +259,7 @@ func TestRemove_RefusesWhileRowsWaitForAConsumer(t *testing.T) {
 		ids := shop(t, db, "web-1", "first", "second")
 		followThen(0, insertCursor+` ('mails', '', 'orders', `+ids[0].String()+`, '', 0, 0, '')`)(t, db)
 		r := runner{t: t, dsn: dsn(d)}
-		r.run("remove", "--yes").want(t, exitFailed, "rows of orders wait for the consumer mails: 1. ",
+		r.run("remove", "--yes").want(t, exitFailed, "rows of orders wait for the consumer mails, which is stopped: 1. ",
 			`"uid follow consumers remove mails --table orders"`)
 		r.run("remove").want(t, exitOK, "warning: do not run the statements yet: rows of orders wait",
 			"-- By hand: Note that the consumer mails has handled the rows of orders up to the id "+ids[0].String())

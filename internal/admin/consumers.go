@@ -150,8 +150,8 @@ func (c Consumer) findings() (list []Finding) {
 		return []Finding{{Code: CodeConsumerStuck,
 			Text: fmt.Sprintf("the consumer %s fails at the row %d of %s since %s, and later rows wait for it: %s",
 				c.Name, c.StuckID, c.TableName(), Time(c.StuckSince), c.Error),
-			Advice: fmt.Sprintf("Correct the reason, and it goes on by itself. To pass the row over, run \"uid follow consumers reset %s --to %d\".",
-				command, c.StuckID)}}
+			Advice: fmt.Sprintf("%s To pass the row over, run \"uid follow consumers reset %s --to %d\".",
+				c.cure(), command, c.StuckID)}}
 	case c.State == ConsumerStopped && behind > standstillAfter:
 		return []Finding{{Code: CodeConsumerStopped,
 			Text: fmt.Sprintf("no process runs the consumer %s, and rows of %s wait for it: %s, the oldest for %v",
@@ -164,6 +164,14 @@ func (c Consumer) findings() (list []Finding) {
 			Advice: fmt.Sprintf("When it may go on, run \"uid follow consumers resume %s\".", command)}}
 	}
 	return nil
+}
+
+// cure is the advice for a row that fails.
+func (c Consumer) cure() string {
+	if c.Holder == "" {
+		return "Correct the reason, and start a process that runs it, because none does."
+	}
+	return "Correct the reason, and it goes on within a minute, or at once if you restart its processes."
 }
 
 // checkConsumers looks for consumers that do not go on.
@@ -301,8 +309,8 @@ func (d *DB) unhandled(ctx context.Context) (waiting, err error) {
 	var errs []error
 	for _, c := range list {
 		if c.Rows > 0 {
-			errs = append(errs, fmt.Errorf("rows of %s wait for the consumer %s: %s. Run the consumer until no row waits, or, if nobody needs it, "+
-				`run "uid follow consumers remove %s --table %s"`, c.TableName(), c.Name, c.RowsBehind(), c.Name, c.TableName()))
+			errs = append(errs, fmt.Errorf("rows of %s wait for the consumer %s, which is %s: %s. Run it until no row waits, or, if nobody needs it, "+
+				`run "uid follow consumers remove %s --table %s"`, c.TableName(), c.Name, c.State, c.RowsBehind(), c.Name, c.TableName()))
 		}
 	}
 	return errors.Join(errs...), err

@@ -86,6 +86,7 @@ type consuming[T any] struct {
 	lowestOf int64     // the Mark of the cursor for which lowest was noticed
 	emptyAt  time.Time // when a fetch last found less than Limit; for Poll
 	held     bool      // this process has tried to become the holder
+	failed   bool      // the handler has failed for the next row
 }
 
 // now is the database's clock, as far as it is known.
@@ -195,8 +196,12 @@ func (c *consuming[T]) read(ctx context.Context) error {
 	if c.process.Seen(row, found); found {
 		c.goOn(steps[consumer.Insert]) // perhaps another process has begun the cursor, or an operator has renamed it
 	}
-	if found && row.Paused != before.Paused {
-		c.log.Info("uidplugin: a consumer was paused or resumed by an operator", "paused", row.Paused)
+	switch {
+	case !found || row.Paused == before.Paused:
+	case row.Paused:
+		c.log.Info("uidplugin: a consumer was paused by an operator")
+	default:
+		c.log.Info("uidplugin: a consumer was resumed by an operator")
 	}
 	if before.Now != 0 && row.Holder == before.Holder && row.Until == before.Until && row.Last != before.Last {
 		c.log.Info("uidplugin: the cursor of a consumer was set by an operator", "from", before.Last, "to", row.Last)

@@ -125,6 +125,7 @@ type Process struct {
 	through int64
 
 	names   int   // how many other names this process has wanted
+	begun   int64 // RetryAt when this process began to work. It need not wait, because its handler may be a new version
 	single  int64 // handle one row at a time up to this id
 	again   int   // how many outcomes Again came in a row
 	pending Kind  // Move: set the cursor to target. Fail: the row target has failed. Read: neither
@@ -153,7 +154,7 @@ func (p *Process) Next(now int64, more bool) Step {
 		return Step{Kind: Fail, Change: p.change(p.row.Last, now), Failed: p.failed(now)}
 	case p.row.Until-now <= validity-Interval:
 		return Step{Kind: Take, Change: p.change(p.Passed(), now)}
-	case len(p.ids) > 0 && now < p.row.RetryAt && p.row.RetryAt-now <= longest:
+	case len(p.ids) > 0 && p.pauses(now):
 		return Step{Kind: Wait, At: min(p.row.RetryAt, p.row.Now+Interval)}
 	case len(p.ids) > 0:
 		n := min(p.Size, len(p.ids))
@@ -165,6 +166,12 @@ func (p *Process) Next(now int64, more bool) Step {
 		return Step{Kind: Fetch, After: p.through, Change: p.change(p.Passed(), now)}
 	}
 	return Step{Kind: Wait, At: p.row.Now + Interval}
+}
+
+// pauses reports whether the next row has failed, and may not be tried again yet. Somebody may have written a time that
+// is far away. The clock of the caller is an estimate, so it may be a little earlier than when the time was written.
+func (p *Process) pauses(now int64) bool {
+	return now < p.row.RetryAt && p.row.RetryAt-now <= 2*longest && p.row.RetryAt != p.begun
 }
 
 // Holds reports whether this process works, as far as it knows.
@@ -253,6 +260,9 @@ func (p *Process) Wrote(s Step, changed bool) {
 	if !changed {
 		p.Forget()
 		return
+	}
+	if s.Kind == Take && !p.IsOwn(s.Change.Holder) {
+		p.begun = p.row.RetryAt
 	}
 	p.Me = s.Change.Me
 	// Fetch again: the cursor may be lower now, and a handler may have changed the rows that it got.

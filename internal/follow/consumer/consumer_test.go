@@ -91,6 +91,40 @@ func TestProcess_PausesLongerAfterEachFailure(t *testing.T) {
 	}
 }
 
+// The clock is an estimate. Formerly, if it was a millisecond earlier when the pause of a minute began, the row came again
+// at once.
+func TestProcess_PausesAlsoIfTheClockGoesBackALittle(t *testing.T) {
+	t.Parallel()
+	p := seen(Row{Holder: "me", Until: validity, Attempts: 8, RetryAt: longest + 20})
+	p.Fetched(p.Next(0, true), true, []int64{7}, 7)
+	if step := p.Next(0, true); step.Kind != Wait {
+		t.Errorf("%+v", step)
+	}
+}
+
+// A process that begins to work may have a handler that does not fail any more, so it tries at once.
+func TestProcess_TriesAFailedRowAtOnceWhenItBeginsToWork(t *testing.T) {
+	t.Parallel()
+	p := seen(Row{Holder: "another", Until: -1, Attempts: 8, RetryAt: longest})
+	take := p.Next(0, true)
+	p.Wrote(take, true)
+	p.Fetched(p.Next(0, true), true, []int64{7}, 7)
+	handle := p.Next(0, true)
+	if take.Kind != Take || handle.Kind != Handle {
+		t.Fatalf("%+v, %+v", take, handle)
+	}
+	p.Ended(handle, Failed)
+	fail := p.Next(1, true)
+	p.Wrote(fail, true)
+	row := p.Row()
+	row.Attempts, row.RetryAt, row.Now = fail.Failed.Attempts, fail.Failed.RetryAt, 2
+	p.Seen(row, true)
+	p.Fetched(p.Next(2, true), true, []int64{7}, 7)
+	if step := p.Next(2, true); fail.Kind != Fail || step.Kind != Wait {
+		t.Errorf("%+v, %+v", fail, step)
+	}
+}
+
 // A step that fails by no fault of the row is repeated at once, but not for ever.
 func TestProcess_RepeatsConflictsAtOnce(t *testing.T) {
 	t.Parallel()

@@ -105,6 +105,7 @@ func (s *modelState) times(f func(*int64)) {
 		f(&p.row.Until)
 		f(&p.row.RetryAt)
 		f(&p.row.Now)
+		f(&p.begun)
 		f(&p.Step.Change.Until)
 		f(&p.Step.Change.NewTerm)
 	}
@@ -164,7 +165,7 @@ func (s *modelState) key() string {
 		flag(p.Ended, p.Gone, p.Swallow, p.known, p.found, p.seen, p.Saw)
 		b = append(b, byte(p.Phase), byte(p.Step.Kind), byte(p.Step.Rows), byte(p.Snap), byte(p.Done), byte(p.Born), byte(p.again),
 			byte(p.pending), byte(p.target), byte(p.single), byte(p.through), byte(p.Skipped), byte(len(p.ids)),
-			byte(p.Step.Change.Last), byte(p.Step.Change.NewLast), rank(p.Step.Change.Until), rank(p.Step.Change.NewTerm))
+			byte(p.Step.Change.Last), byte(p.Step.Change.NewLast), rank(p.Step.Change.Until), rank(p.Step.Change.NewTerm), rank(p.begun))
 		text(p.Me)
 		text(p.Step.Change.Me)
 		text(p.Step.Change.Holder)
