@@ -258,13 +258,14 @@ func TestUpsert_OfRowsThatATriggerLeavesAlone(t *testing.T) {
 }
 
 // A trigger for updates hides the conflicts of MySQL and MariaDB: an existing row that stays as it is counts as 0, and one
-// that changes as 2, so the count of a batch may be that of new rows. With clientFoundRows each counts as 1.
+// that changes as 2, so the count of a batch may be that of new rows. With clientFoundRows each counts as 1. The trigger
+// may change rows that the statement leaves alone, too.
 func TestUpsert_OfABatchIntoATableWithATrigger(t *testing.T) {
 	t.Parallel()
 	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
 		empty(t, db, &UniqueB{})
 		testkit.Must(t, db.Exec("DROP TRIGGER IF EXISTS b_update").Error)
-		testkit.Must(t, db.Exec("CREATE TRIGGER b_update BEFORE UPDATE ON unique_bs FOR EACH ROW SET NEW.value = NEW.value").Error)
+		testkit.Must(t, db.Exec("CREATE TRIGGER b_update BEFORE UPDATE ON unique_bs FOR EACH ROW SET NEW.value = NEW.value + (NEW.name = 'a')").Error)
 		created(t, db, []UniqueB{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}})
 		all := []string{"ab", "abx", "ayc", "dcba", "z"}
 		if variant == "/found rows" {
