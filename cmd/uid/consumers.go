@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/uidplugin/uidplugin"
@@ -95,8 +94,9 @@ func (a *app) consumersResetCommand() *cobra.Command {
 		Use:   "reset NAME --to ID|TIME|beginning|now",
 		Short: "Set the cursor of a consumer back or forward",
 		Long: `reset sets the cursor of a consumer. With an id, the rows above it come next. With a time, such as 2026-11-22
-or 2h for two hours ago, the rows whose ids were made from then on; with "beginning" all rows, and with "now" those whose
-ids are made from now on, so a row that is being inserted may be passed over.
+or 2h for two hours ago, the rows whose ids were made from then on; with "beginning" all rows. "now" is the table's slack
+before now, by default a second, so that rows which are being inserted still come. Only rows of longer transactions are
+passed over.
 
 Back: the rows come again, and their effects happen again. Forward: the rows between are passed over. reset counts them
 first, up to 10000, also those that do not match the consumer's conditions. A row that has failed is tried at once.
@@ -104,7 +104,7 @@ Processes may run meanwhile: the row in hand is finished first, or given up.`,
 		Example: `  uid follow consumers reset mails --table orders --to 1178338548508524663
   uid follow consumers reset mails --to 2026-11-22 --dry-run`,
 	}, func(ctx context.Context, d *database, of admin.Consumer) error {
-		id, err := a.cursorOf(d, to, of.Now)
+		id, err := a.cursorOf(ctx, d, to, of)
 		if err != nil {
 			return err
 		}
@@ -134,16 +134,16 @@ Processes may run meanwhile: the row in hand is finished first, or given up.`,
 	return c
 }
 
-// cursorOf returns the cursor that --to names. now is the database's clock.
-func (a *app) cursorOf(d *database, to string, now time.Time) (int64, error) {
+// cursorOf returns the cursor of a consumer that --to names.
+func (a *app) cursorOf(ctx context.Context, d *database, to string, of admin.Consumer) (int64, error) {
 	switch to {
 	case "beginning":
 		return 0, nil
 	case "now":
-		return d.CursorAt(now)
+		return d.CursorNow(ctx, of)
 	}
 	if id, err := strconv.ParseInt(to, 10, 64); err == nil {
-		return id, d.CheckCursor(id, now)
+		return id, d.CheckCursor(id, of.Now)
 	}
 	from, err := a.time(to)
 	if err != nil {

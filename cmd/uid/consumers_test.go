@@ -43,7 +43,7 @@ func TestConsumers_AreListedResetPausedAndRemoved(t *testing.T) {
 		r.run("follow", "consumers", "lists").want(t, exitFailed, "lists")
 		r.run("follow", "consumers", "reset", "mails", "--to", "now", "--yes").want(t, exitFailed, "mails: there is no such consumer", "uid follow consumers")
 		followThen(0, insertCursor+` ('mails', '', 'orders', 0, '', 0, 0, ''), ('bills', '', 'orders', 0, 'web-1', 7, 1767225600000, 'no route'), `+
-			`('bills', 'shop', 'invoices', 5, '', 0, 0, '')`, `UPDATE "UID_CURSOR" SET "HOLDER_UNTIL" = 4102444800000 WHERE "HOLDER" <> ''`)(t, db)
+			`('bills', 'shop', 'invoices', 5, '', 0, 0, '')`, `UPDATE "UID_CURSOR" SET "HOLDER_UNTIL" = 4102444800000 WHERE "HOLDER" <> ''`, `UPDATE "UID_FOLLOW" SET "SLACK" = 20`)(t, db)
 		r.run("follow", "consumers").want(t, exitWrong, "\nbills     orders", "  web-1   stuck at 7 since 2026-01-01 00:00:00.000: no route\n",
 			"\nbills     shop.invoices  5 ", "  -       -       stopped\n", "\nmails     orders         0        -    ", "\n"+admin.CodeConsumerStuck+"  ")
 
@@ -96,6 +96,30 @@ func TestConsumers_AreListedResetPausedAndRemoved(t *testing.T) {
 		r.run("follow", "consumers", "remove", "mail").want(t, exitFailed, "mail: there is no such consumer")
 		if list := consumersOf(t, r, exitOK); len(list) != 2 || list[0].Table != "orders" {
 			t.Errorf("after the removal: %+v", list)
+		}
+	})
+}
+
+// A transaction may insert a row now whose id it made before, and the table accepts the row within the slack.
+func TestConsumers_ResetToNowPassesNoRowOverThatIsBeingInserted(t *testing.T) {
+	t.Parallel()
+	eachShop(t, func(t *testing.T, _ *testkit.Database, db *gorm.DB, r runner) {
+		ago := func(d time.Duration) int64 {
+			id, err := follow.MarkAt(generator.DefaultLayout(), time.Now().Add(-d))
+			must(t, err)
+			return id
+		}
+		followThen(0, insertCursor+` ('mails', '', 'orders', 0, '', 0, 0, ''), ('bills', 'shop', 'invoices', 5, '', 0, 0, '')`,
+			`UPDATE "UID_FOLLOW" SET "SLACK" = 3600000`)(t, db)
+		made, old := ago(30*time.Minute), ago(61*time.Minute)
+		r.run("follow", "consumers", "reset", "mails", "--to", "now", "--yes").want(t, exitOK)
+		exec(fmt.Sprintf("INSERT INTO orders (id, text) VALUES (%d, 'made'), (%d, 'old')", made, old))(t, db)
+		if c := consumersOf(t, r, exitWrong)[1]; int64(c.LastID) < old || int64(c.LastID) >= made || c.Rows != 2 {
+			t.Errorf("%+v, and the ids of the new rows are %d and %d", c, made, old)
+		}
+		exec(`UPDATE "UID_FOLLOW" SET "SLACK" = 9223372036854775807`)(t, db)
+		for _, name := range []string{"mails", "bills"} {
+			r.run("follow", "consumers", "reset", name, "--to", "now", "--yes").want(t, exitFailed, "is not known", "pass an age")
 		}
 	})
 }

@@ -252,6 +252,21 @@ func (d *DB) CursorAt(at time.Time) (int64, error) {
 	return max(mark-1, 0), err
 }
 
+// CursorNow returns the cursor with which new rows come next, as for follow.FromNow. Rows whose ids are younger than the
+// slack are new, because they may not be inserted yet.
+func (d *DB) CursorNow(ctx context.Context, c Consumer) (id int64, err error) {
+	var slack time.Duration
+	err = d.onCursor(ctx, c, func(ctx context.Context, db *sqldb.DB, k follow.ConsumerKey) (err error) {
+		slack, err = follow.SlackOf(ctx, db, k)
+		return err
+	})
+	if err != nil && d.hasSpace() {
+		return 0, fmt.Errorf("the slack of %s is not known: %w; instead of now pass an age that is longer than the slack, such as 2s",
+			c.TableName(), err)
+	}
+	return d.CursorAt(c.Now.Add(-slack))
+}
+
 // CheckCursor returns an error for a cursor that no row can have.
 func (d *DB) CheckCursor(id int64, now time.Time) error {
 	p, err := d.Layout.Decompose(id)

@@ -62,7 +62,7 @@ const MaxWaiting = 10_000
 // ErrNoConsumer reports a cursor that does not exist.
 var ErrNoConsumer = errors.New("there is no such consumer")
 
-// These are reasons why rows behind a cursor cannot be counted.
+// These are reasons why the table of a consumer cannot be read.
 var (
 	errElsewhere = errors.New("its table is in another database")
 	errMoved     = errors.New("its table is in another schema than its cursor")
@@ -140,30 +140,48 @@ func CountRows(ctx context.Context, db *sqldb.DB, k ConsumerKey, above, upTo int
 
 // countRows is CountRows, and also returns the id of the first of the rows. After an error n is -1.
 func (f Flavor) countRows(ctx context.Context, db *sqldb.DB, k ConsumerKey, above, upTo int64) (n, first int64, err error) {
-	if k.Space != "" {
-		return -1, 0, errElsewhere
-	}
-	t, _, err := f.located(ctx, db, Table{Name: k.Table})
-	if err == nil && t.Schema != k.Schema {
-		err = errMoved
-	}
-	s := newStatements(f, t)
-	key, least := "", sql.NullInt64{}
-	if err == nil {
-		err = enabled(db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&key) }, "SELECT "+f.quote("KEY_COLUMN")+" FROM "+s.marks()+s.row()))
-	}
-	if err == nil && key == "" {
-		err = oneRow(0)
-	}
+	least := sql.NullInt64{}
+	t, err := f.tableOf(ctx, db, k)
 	if err == nil {
 		err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&n, &least) }, fmt.Sprintf("SELECT COUNT(*), MIN(k) FROM "+
 			"(SELECT %[1]s AS k FROM %[2]s WHERE %[1]s > %[3]d AND %[1]s <= %[4]d ORDER BY %[1]s LIMIT %[5]d) w",
-			f.quote(key), f.in(t, bare(t.Name)), above, upTo, MaxWaiting+1))
+			f.quote(t.Key), f.in(t, bare(t.Name)), above, upTo, MaxWaiting+1))
 	}
 	if err != nil {
 		return -1, 0, err
 	}
 	return n, least.Int64, nil
+}
+
+// SlackOf returns the slack of a consumer's table.
+func SlackOf(ctx context.Context, db *sqldb.DB, k ConsumerKey) (time.Duration, error) {
+	f, err := FlavorOf(ctx, db)
+	if err != nil {
+		return 0, err
+	}
+	t, err := f.tableOf(ctx, db.Quiet(), k)
+	return t.Slack, cmp.Or(err, CheckSlack(t.Slack))
+}
+
+// tableOf returns the table of a consumer.
+func (f Flavor) tableOf(ctx context.Context, db *sqldb.DB, k ConsumerKey) (t Table, err error) {
+	if k.Space != "" {
+		return t, errElsewhere
+	}
+	t, _, err = f.located(ctx, db, Table{Name: k.Table})
+	if err == nil && t.Schema != k.Schema {
+		err = errMoved
+	}
+	if err != nil {
+		return t, err
+	}
+	s, slack := newStatements(f, t), int64(0)
+	err = enabled(db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&t.Key, &slack) },
+		"SELECT "+f.columns("KEY_COLUMN, SLACK")+" FROM "+s.marks()+s.row()))
+	if t.Slack = time.Duration(slack) * time.Millisecond; err == nil && t.Key == "" {
+		err = oneRow(0)
+	}
+	return t, err
 }
 
 // ResetConsumer sets a cursor, so the rows above to come next. It also lets a row that failed be tried at once. Processes
