@@ -356,6 +356,36 @@ func TestConsume_KeepsTheErrorOfAStep(t *testing.T) {
 	}
 }
 
+// A row that has often failed comes again after a minute. Meanwhile a statement fails once, which must not hide why the row
+// fails.
+func TestConsume_TheStateHasTheErrorOfAStuckRowAgain(t *testing.T) {
+	t.Parallel()
+	var wire testkit.Wire
+	db, _ := wired(t, &wire, 1)
+	testkit.Must(t, db.Exec("INSERT INTO UID_CURSOR (CONSUMER, SPACE, TABLE_NAME, LAST_ID, ATTEMPTS) VALUES ('mails', '', 'tickets', ?, 6)", ids(t, db)[0]-1).Error)
+	var failed atomic.Bool
+	wire.Set(func(c *testkit.Crossing) error {
+		if c.Is("SELECT LAST_ID") && consumerOf(db).Stuck != 0 && !failed.Swap(true) {
+			return errors.New("disk I/O error")
+		}
+		return c.Run()
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended, noRoute := make(chan error, 1), errors.New("no route")
+	go func() {
+		ended <- follow.Consume(ctx, db, "mails", func(*gorm.DB, *ticket) error { return noRoute })
+	}()
+	testkit.Eventually(t, "another error", time.Minute, func() bool { return strings.Contains(fmt.Sprint(consumerOf(db).LastError), "disk I/O") })
+	testkit.Eventually(t, "the error of the row", 30*time.Second, func() bool { return errors.Is(consumerOf(db).LastError, noRoute) })
+	if c := consumerOf(db); c.Failed != 1 || c.Stuck == 0 {
+		t.Errorf("%+v", c)
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
 // hold makes another process hold the cursor for d.
 func hold(db *gorm.DB, d time.Duration) error {
 	return db.Exec("UPDATE UID_CURSOR SET HOLDER = 'other', HOLDER_UNTIL = ?", time.Now().Add(d).UnixMilli()).Error

@@ -74,6 +74,8 @@ type consuming[T any] struct {
 	process consumer.Process
 	state   *consumerState
 	failing map[string]error // by the names of steps that have failed, and have not succeeded since: the error in the log
+	stuckID int64            // the row that has last failed in this process
+	cause   error            // why it has failed
 
 	readAt   time.Time // when the row of UID_CURSOR was last read
 	rows     []T       // the last fetch; those in hand are at its end
@@ -212,8 +214,10 @@ func (c *consuming[T]) read(ctx context.Context) error {
 	}
 	c.state.set(func(s *ConsumerState) {
 		s.Last, s.Holds, s.Paused = row.Last, c.process.Holds(), row.Paused
-		if s.StuckID = row.StuckID; row.StuckID == 0 && len(c.failing) == 0 {
-			s.Err = nil
+		if s.StuckID = row.StuckID; len(c.failing) == 0 {
+			if s.Err = nil; row.StuckID != 0 && row.StuckID == c.stuckID {
+				s.Err = c.cause
+			}
 		}
 	})
 	return nil

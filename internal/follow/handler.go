@@ -194,7 +194,7 @@ func (c *consuming[T]) count(step consumer.Step, a attempt) {
 			s.Last, s.Handled, s.StuckID, s.Err = step.Change.NewLast, s.Handled+int64(step.Rows), 0, nil
 		case consumer.Failed:
 			if s.Failed++; step.Rows == 1 {
-				s.StuckID = id
+				s.StuckID, c.stuckID, c.cause = id, id, a.cause
 			}
 			s.Err = a.cause
 		case consumer.Skipped:
