@@ -75,7 +75,7 @@ type consuming[T any] struct {
 	state   *consumerState
 	failing map[string]error // by the names of steps that have failed, and have not succeeded since: the error in the log
 	stuckID int64            // the row that has last failed in this process
-	cause   error            // why it has failed
+	cause   error            // why it has failed; nil if it was handled since
 
 	readAt   time.Time // when the row of UID_CURSOR was last read
 	rows     []T       // the last fetch; those in hand are at its end
@@ -88,7 +88,6 @@ type consuming[T any] struct {
 	lowestOf int64     // the Mark of the cursor for which lowest was noticed
 	emptyAt  time.Time // when a fetch last found less than Limit; for Poll
 	held     bool      // this process has tried to become the holder
-	failed   bool      // the handler has failed for the next row
 }
 
 // now is the database's clock, as far as it is known.

@@ -205,17 +205,16 @@ func (c *consuming[T]) count(step consumer.Step, a attempt) {
 	})
 	if outcome == consumer.Committed {
 		c.nothingFails()
-		if c.failed || tries > 1 {
+		if c.cause != nil || tries > 1 {
 			c.log.Info("uidplugin: a consumer goes on", "after", steps[consumer.Handle], "id", id, "tries", tries)
 		}
-		c.failed = false
+		c.cause = nil
 	}
 	switch {
 	case step.Rows > 1 && outcome == consumer.Failed:
 		c.log.Warn("uidplugin: the handler of a consumer has failed for a batch, whose rows come again one by one", "rows", step.Rows, "error", a.cause)
 	case step.Rows > 1: // if the handler skips them, each row comes again alone, and is logged then
 	case outcome == consumer.Failed:
-		c.failed = true
 		c.log.Error("uidplugin: the handler of a consumer has failed; the row comes again after a pause, and no other before it",
 			"id", id, "tries", tries, "error", a.cause)
 	case outcome == consumer.Skipped:
