@@ -213,6 +213,7 @@ func tableOf(db *gorm.DB, model any) (*table, error) {
 	t.Name, t.Key, t.Regional = m.Table, m.Key.DBName, engine.IsRegional(c.Region())
 	t.mark = core.Value[engine.Followed](c).Mark(t.Table, func() *engine.Mark {
 		mark := engine.NewMark(statements, t.Table, c.Layout, c.Clock)
+		mark.SetHost(c.DetectHost())
 		mark.SetLogger(c.Log)
 		return mark
 	})

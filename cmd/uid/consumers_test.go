@@ -18,6 +18,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/follow"
 	"github.com/uidplugin/uidplugin/internal/plugintest"
 	"github.com/uidplugin/uidplugin/internal/testkit"
+	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
@@ -147,7 +148,7 @@ func TestConsumers_ARunningOneObeys(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		ids := shop(t, d.Open(t, nil), "web-1", "first", "second")
 		r, db := runner{t: t, dsn: dsn(d)}, d.Open(t, nil)
-		plugintest.Use(t, db, uidplugin.WithModels(&order{}))
+		plugintest.Use(t, db, uidplugin.WithModels(&order{}), uidplugin.WithHost(workernode.Host{Name: "web-7", Port: "8080"}))
 		must(t, public.Enable(t.Context(), db, &order{}, public.WithSlack(20*time.Millisecond)))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -169,6 +170,10 @@ func TestConsumers_ARunningOneObeys(t *testing.T) {
 			}
 		}
 		next(ids...)
+		testkit.Eventually(t, "the commands show where the process runs", time.Minute, func() bool {
+			return strings.Contains(r.run("follow", "consumers").out, "  web-7/8080  running") &&
+				strings.Contains(r.run("follow", "status").out, "  web-7/8080  until ")
+		})
 		r.run("follow", "consumers", "pause", "mails").want(t, exitOK, "paused")
 		o := order{Text: "third"}
 		must(t, db.Create(&o).Error)

@@ -39,9 +39,10 @@ func (a *app) followStatusCommand() *cobra.Command {
 		Short: "List followed tables, their marks, and who holds them up",
 		Long: `status lists the followed tables. MARK is the published mark: each row with a smaller id is visible, or will
 never be visible. BEHIND is how far the time of the mark is behind the database's clock: the slack, plus the age of
-the oldest open transaction that has inserted rows, or plus a few seconds while no rows come. CLOSER is the name of
-the process that raises the mark. TURN is how long no other process raises it; the closer extends its turn again and
-again. TRIGGER is installed, gone or replaced, or on MySQL and MariaDB hidden if the user has no privilege TRIGGER.
+the oldest open transaction that has inserted rows, or plus a few seconds while no rows come. CLOSER has the
+host and port of the process that raises the mark, as "uid slots". TURN is how long no other process raises it; the
+closer extends its turn again and again. TRIGGER is installed, gone or replaced, or on MySQL and MariaDB hidden if the
+user has no privilege TRIGGER.
 
 Below the list are the open transactions that have inserted rows, the oldest first. On MariaDB the list has only the
 transactions for which the closer waits at this moment. It needs the role pg_monitor on PostgreSQL, SELECT on

@@ -28,7 +28,7 @@ type Followed struct {
 	MarkTime time.Time           `json:"mark_time,omitzero"`
 	Behind   int64               `json:"behind_ms"`        // by the database's clock; negative for a mark in the future
 	Ahead    int64               `json:"ahead_ms"`         // how far the mark is in the future: followers stand still that long
-	Closer   string              `json:"closer"`           // name of the process that closes; empty if none ever has
+	Closer   string              `json:"closer"`           // host and port of the process that closes; empty if none ever has
 	Until    time.Time           `json:"until,omitzero"`   // end of the closer's turn; zero if it gave the turn back
 	Closing  bool                `json:"closing"`          // the closer's turn lasts
 	Trigger  follow.TriggerState `json:"trigger"`          // installed, gone, replaced or hidden
@@ -92,7 +92,7 @@ func followedOf(database string, regional bool, found ...follow.Status) (list []
 	for _, s := range found {
 		f := Followed{
 			Database: database, Table: s.Table, Key: s.Key, Slack: s.Slack.Milliseconds(), Behind: s.Behind().Milliseconds(),
-			Ahead: s.Ahead().Milliseconds(), Closer: s.Closer, Closing: s.Closing(), Trigger: s.Trigger,
+			Ahead: s.Ahead().Milliseconds(), Closer: follow.HolderHost(s.Closer), Closing: s.Closing(), Trigger: s.Trigger,
 			Holders: append([]follow.Holder{}, s.Holders...),
 		}
 		if s.Published > 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 	"github.com/uidplugin/uidplugin/internal/logqueue"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
+	"github.com/uidplugin/uidplugin/workernode"
 	"gorm.io/gorm"
 )
 
@@ -65,6 +66,9 @@ func NewMark(db *sqldb.DB, table Table, layout generator.Layout, now func() time
 	return &Mark{db: db.Silent(), table: table, layout: layout, now: now, me: rand.Text(), turn: make(chan struct{}, 1),
 		latest: &news{next: make(chan struct{})}, log: slog.New(slog.DiscardHandler), heldAfter: 10 * time.Second}
 }
+
+// SetHost puts where this process runs into its name in CLOSER. Call it before the mark is used.
+func (m *Mark) SetHost(h workernode.Host) { m.me = processName(h) }
 
 // SetLogger sets the logger for changes of state. Call it before the mark is used. Nobody waits for the logger.
 func (m *Mark) SetLogger(log *slog.Logger) { m.log = logqueue.New(nil).Logger(log) }
