@@ -21,11 +21,11 @@ func TestTables_ShowFollowedTables(t *testing.T) {
 	shows(t, s.handler, http.StatusOK, "/tables", "Followed tables", "accounts – – 1s – installed –")
 	mark, err := follow.Settled(t.Context(), s.db, &account{})
 	testkit.Must(t, err)
-	shows(t, s.handler, http.StatusOK, "/tables", " 1s until ", " installed –")
 	status, page, problem := getJSON[tablesPage](t, s.handler, "/tables")
 	if status != http.StatusOK || len(page.Followed) != 1 || page.Followed[0].Table != "accounts" || page.Followed[0].Mark != mark {
 		t.Errorf("%d, %+v, %+v", status, page.Followed, problem)
 	}
+	shows(t, s.handler, http.StatusOK, "/tables", " 1s "+page.Followed[0].Closer+" until ", " installed –")
 	var trigger string
 	testkit.Must(t, s.db.Raw("SELECT name FROM sqlite_schema WHERE type = 'trigger'").Scan(&trigger).Error)
 	testkit.Must(t, s.db.Exec("DROP TRIGGER "+trigger).Error)

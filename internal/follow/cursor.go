@@ -198,8 +198,8 @@ func (s *statements) settings(step consumer.Step) string {
 // transaction then, because a process that stands still must not keep the lock.
 const idleLimit = 30 * time.Second
 
-// processName returns a name for HOLDER and CLOSER, which have 64 characters: where the process runs, and a text that no other
-// process has. A plus is left out, because package consumer adds it.
+// processName returns a name for HOLDER and CLOSER, which have 64 characters: where the process runs, and a text that no
+// other process has. A plus is left out, because package consumer adds it.
 func processName(h workernode.Host) string {
 	const most = 40
 	where := strings.ReplaceAll(ascii(h.Name+"/"+h.Port), "+", "-")
