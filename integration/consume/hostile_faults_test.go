@@ -129,7 +129,7 @@ func (h *hostile) operate(ctx context.Context) {
 	for n := 0; harness.Sleep(ctx, 500*time.Millisecond+rand.N(time.Second)); n++ {
 		consumer := hostileConsumers[rand.IntN(len(hostileConsumers))]
 		switch {
-		case n%40 == 3: // then it begins anew
+		case n%20 == 3: // then it begins anew
 			h.change("removed by the operator", consumer, hostileEffect{Kind: "reset"}, engine.RemoveConsumer)
 		case n%8 == 5:
 			h.disable()

@@ -115,7 +115,7 @@ func (h *Hostile) LogCounts() {
 // Last waits until the end of the test. On a busy machine it waits longer, while lacking returns something.
 func (h *Hostile) Last(lacking func() string) {
 	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
-		if took := time.Since(begun); took > h.Length && (took > 3*h.Length+30*time.Second || lacking() == "") {
+		if took := time.Since(begun); took > h.Length && (took > 3*h.Length+2*time.Minute || lacking() == "") {
 			return
 		}
 	}
