@@ -53,8 +53,7 @@ func Connect(db *gorm.DB, timeout time.Duration, now func() time.Time) (*DB, err
 // noTable matches errors about missing tables.
 var noTable = regexp.MustCompile(`Error 1146 |SQLSTATE 42P01|no such table`)
 
-var errNoSpace = errors.New("this database has no table WORKER_REGISTRY, so it has no id space: no process with the plugin has " +
-	`started here, or "uid remove" was run; with WithRegistry, use the registry's data source name`)
+var errNoSpace = errors.New("this database has no id space")
 
 // HasNoSpace reports whether an error of [DB.ReadRegistry] means that no process has begun an id space here.
 func HasNoSpace(err error) bool {
@@ -73,7 +72,7 @@ func (d *DB) ReadRegistry(ctx context.Context) (err error) {
 	d.Nodes = workernode.New(d.SQL)
 	if d.Registry, err = d.Nodes.Registry(ctx); err != nil {
 		if noTable.MatchString(err.Error()) {
-			return errNoSpace
+			return fmt.Errorf("%w; with WithRegistry, use the registry's data source name: %w", errNoSpace, err)
 		}
 		return d.explainVersion(ctx, err)
 	}
