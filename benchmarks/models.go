@@ -5,8 +5,8 @@ import (
 	"reflect"
 )
 
-// A numbered is the model of a table with a number. The lengths of the arrays A and B are its digits, because GORM
-// needs a type for each table.
+// A numbered is the model of a table whose name has a number of two parts. The lengths of the array types A and B are
+// these parts, because GORM needs a Go type for each table.
 type numbered[A, B any] struct {
 	ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
 }

@@ -28,15 +28,15 @@ func (t *table) highest(ctx context.Context, db *gorm.DB) (above int64, err erro
 	return above, err
 }
 
-// A reader reads rows of T for one follower. The conditions of db apply as for [uidplugin.FindAs].
+// A reader reads rows of T for one follower. The conditions of the handle apply as for [uidplugin.FindAs].
 type reader[T any] struct {
 	*table
 	handle  *gorm.DB
-	locked  bool // wait for transactions that have rows below the mark, even if they have lost the lock of the gate
+	locked  bool // [WithRowLocks]: read with locks, to wait for prepared transactions whose gate InnoDB has forgotten
 	regions *engine.Regions
 	bad     int64 // the last row that could not be read
 
-	in engine.FetchHooks // of a consumer
+	in engine.FetchHooks // of Consume; empty for Rows
 }
 
 func newReader[T any](t *table, db *gorm.DB, locked bool) *reader[T] {
@@ -45,7 +45,7 @@ func newReader[T any](t *table, db *gorm.DB, locked bool) *reader[T] {
 
 func (r *reader[T]) id(row *T) int64 { return r.model.ID(row) }
 
-// isOwn reports whether a row that read has loaded is of this region.
+// isOwn reports whether a row is of this region.
 func (r *reader[T]) isOwn(row *T) bool { return r.regions.IsOwn(r.id(row)) }
 
 // read is a [engine.Reader]. If one of the rows cannot be read, it returns those before it, and an error with its id.
@@ -61,7 +61,7 @@ func (r *reader[T]) read(ctx context.Context, cursor engine.Cursor, limit int) (
 }
 
 // before reads the rows before the one that cannot be read, in smaller and smaller chunks, after a chunk failed with
-// err. If not even the next id can be read, the reason is not a row, and err remains.
+// err. If not even the next id can be read, no row is to blame, and before returns err.
 func (r *reader[T]) before(ctx context.Context, cursor engine.Cursor, limit int, err error) (rows []*T, published int64, _ error) {
 	for size := limit; len(rows) < limit; {
 		if err != nil {
@@ -121,8 +121,8 @@ func (r *reader[T]) next(ctx context.Context, cursor engine.Cursor) (id int64, e
 		if query == nil {
 			return nil
 		}
-		query = query.Clauses()              // begins the statement
-		query.Statement.Dest = r.model.New() // its model
+		query = query.Clauses()              // starts a new Statement
+		query.Statement.Dest = r.model.New() // tells GORM the model
 		rows, err := query.Rows()
 		if err != nil {
 			return err
@@ -189,8 +189,9 @@ func (r *reader[T]) query(ctx context.Context, cursor engine.Cursor, limit int, 
 
 // transaction calls f in a transaction, in which BEGIN, COMMIT and ROLLBACK wait for a limited time. It uses its own
 // connection, which it closes if COMMIT or ROLLBACK fails: COMMIT leaves the transaction of SQLite open if the file is
-// locked, and the pool would hand it out. A pool that another plugin has wrapped may hand out no connection. BEGIN goes
-// on when ctx ends, because database/sql would close the connection then, and a database in memory with it.
+// locked, and the pool would hand it out. A pool that another plugin has wrapped may hand out no connection; then GORM
+// begins the transaction. BEGIN gets a context that does not end with ctx, because database/sql would close the
+// connection, and a database in memory with it.
 func (r *reader[T]) transaction(ctx context.Context, isolation *sql.TxOptions, f func(tx *gorm.DB) error) error {
 	if !r.db.HandsOut() {
 		return r.handle.WithContext(ctx).Transaction(f, isolation)
@@ -226,7 +227,7 @@ func (r *reader[T]) after(id int64) clause.Expression {
 	return clause.Gt{Column: r.model.Column(), Value: r.model.Key.Value(id)}
 }
 
-// A from makes a statement read the quoted table, which is the model's own in its schema.
+// A from is the quoted name, with its schema, of the table that a statement reads: the one whose mark was read.
 type from string
 
 func (f from) ModifyStatement(stmt *gorm.Statement) { stmt.TableExpr = &clause.Expr{SQL: string(f)} }

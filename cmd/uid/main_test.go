@@ -29,7 +29,7 @@ type order struct {
 	Total *int
 }
 
-// shop is an application on a host that makes orders. It returns their ids.
+// shop creates orders as the application shop on a host, and returns their ids.
 func shop(t testing.TB, db *gorm.DB, host string, texts ...string) []uidplugin.ID {
 	t.Helper()
 	h := workernode.Host{Name: host, Port: "8080", Kind: workernode.Container, Application: "shop"}
@@ -125,7 +125,7 @@ func (r runner) run(args ...string) result {
 	return result{code, out.String(), err.String()}
 }
 
-// doctor runs the doctor, which ignores the settings of the server.
+// doctor runs "uid doctor" without the checks of the server's settings.
 func (r runner) doctor(args ...string) result {
 	r.t.Helper()
 	return r.run(append([]string{"doctor", "--ignore", strings.Join(ofServers, ",")}, args...)...)
@@ -176,7 +176,7 @@ func runScripts(t *testing.T, dir string, d *testkit.Database) {
 	})
 }
 
-// Scripts compare exit codes with these numbers, as docs/command.md has them.
+// Scripts of users rely on these exit codes, which docs/command.md lists.
 func TestRun_ExitCodes(t *testing.T) {
 	t.Parallel()
 	r := runner{t: t}
@@ -190,7 +190,7 @@ func TestScripts_SQLite(t *testing.T) {
 	runScripts(t, "testdata/script", testkit.Engine{Name: "sqlite"}.New(t))
 }
 
-// These scripts run on each server, because their output differs.
+// These scripts run on each server, because the output differs from that on SQLite.
 func TestScripts_Servers(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) { runScripts(t, "testdata/servers", d) })

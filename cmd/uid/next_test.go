@@ -12,7 +12,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// Each way to write the name of a table stands for the application's table.
+// The command accepts each spelling of the name of the application's table.
 func TestNext_KnowsATableByAllItsNames(t *testing.T) {
 	t.Parallel()
 	eachShop(t, func(t *testing.T, d *testkit.Database, db *gorm.DB, r runner) {
@@ -27,7 +27,7 @@ func TestNext_KnowsATableByAllItsNames(t *testing.T) {
 	})
 }
 
-// A table of another database is named with the database, so that the application finds the row.
+// For a table of another database the command must know that database, so that the application finds the row.
 func TestNext_MakesIDsForADatabaseElsewhere(t *testing.T) {
 	t.Parallel()
 
@@ -59,7 +59,8 @@ func TestNext_MakesIDsForADatabaseElsewhere(t *testing.T) {
 	}
 }
 
-// A name as "uid tables" writes it stands for the table of the other database, even if this server has such a database.
+// A name as "uid tables" prints it means the registered table of the other database, even if this server has a database
+// of that name.
 func TestNext_OfADatabaseOfTheSameServer(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

@@ -61,7 +61,7 @@ is 1. It needs the privilege SELECT on the four tables of uidplugin, and with --
 func (a *app) where(ctx context.Context, f *finder, args []string) error {
 	wrong, first := false, true
 	err := a.eachID(args, func(line string) error {
-		// If no id is found in the line, why is the error to print, and of is the part of the line that it is about.
+		// The variable why is the error to print if the line has no id, and of the part of the line that it is about.
 		found, why, of := false, error(nil), line
 		for _, text := range f.ids.candidates(line) {
 			p, err := f.find(ctx, text)
@@ -168,7 +168,7 @@ func (a *app) writePlace(p admin.Place) error {
 	return g.flush()
 }
 
-// Limits for values shown to people: characters of a text, and digits of bytes.
+// Limits for values shown to people: the length of a text, and of the hexadecimal form of bytes.
 const (
 	maxText  = 200
 	maxBytes = 66
@@ -204,7 +204,7 @@ func abbreviates(prefix, table string) bool {
 // kind returns the name of a kind, as in JSON.
 func kind(k workernode.Kind) string { return strings.ToLower(k.String()) }
 
-// codeOf returns the code of an error of an id in JSON; empty for other errors.
+// codeOf returns the code that JSON has for an error about an id; empty for other errors.
 func codeOf(err error) string {
 	switch {
 	case errors.Is(err, errID):

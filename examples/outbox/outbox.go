@@ -26,7 +26,7 @@ type Event struct {
 	Total    int
 }
 
-// Invoice has a number without gaps, which only a consumer that misses no event and handles none twice can give.
+// Invoice has a number. The numbers have no gaps, because the consumer misses no event and handles none twice.
 type Invoice struct {
 	Number   int `gorm:"primaryKey;autoIncrement:false"`
 	EventID  uidplugin.ID
@@ -49,8 +49,8 @@ func migrate(ctx context.Context, db *gorm.DB) error {
 	return follow.Enable(ctx, db, &Event{})
 }
 
-// place creates an order with its event. The transaction is repeated if the event comes too late, because consumers have
-// passed its id already. That happens after a pause between making the id and its INSERT.
+// place creates an order with its event. follow.Transaction repeats the transaction with new ids if consumers have passed
+// the id of the event already, which happens if the process pauses between making the id and its INSERT.
 func place(ctx context.Context, db *gorm.DB, customer string, total int) error {
 	return follow.Transaction(ctx, db, func(tx *gorm.DB) error {
 		order := Order{Customer: customer, Total: total}
@@ -62,7 +62,7 @@ func place(ctx context.Context, db *gorm.DB, customer string, total int) error {
 }
 
 // consume runs the two consumers until the context ends. Any number of processes may call it: for each consumer one
-// works, and if it dies, another goes on within seconds.
+// process works, and if it dies, another goes on within seconds.
 func consume(ctx context.Context, db *gorm.DB) error {
 	var group sync.WaitGroup
 	var errs [2]error

@@ -40,7 +40,7 @@ func setKeys(t *testing.T) {
 	testkit.Must(t, publicid.SetKeys(keys))
 }
 
-// A public key is a plain BIGINT on every engine, for keys, foreign keys and conditions, and a text for everybody else.
+// A publicid.ID is a BIGINT in each database, for keys, foreign keys and conditions, and a text outside of it.
 func TestPublic_IsABigintOnEveryEngine(t *testing.T) {
 	setKeys(t)
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -84,8 +84,8 @@ func TestPublic_IsABigintOnEveryEngine(t *testing.T) {
 	})
 }
 
-// MySQL and MariaDB take a text for 0 in a condition, which all rows could meet, and without strict mode they store 0
-// for it. So no engine may read, change or delete a row.
+// MySQL and MariaDB convert a text to 0, so a condition could match all rows, and without strict mode they store 0. So the
+// plugin must refuse such statements on each engine.
 func TestPublic_TextsChangeNoRows(t *testing.T) {
 	setKeys(t)
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

@@ -52,7 +52,7 @@ func (d *DB) workerIDs(r workernode.Region, least int64) int64 {
 }
 
 // given returns how many worker ids of the region are used up, because they are below NEXT_ID, and how many the region
-// has. Those below FIRST_ID, which are given by hand, count as neither. Worker ids that the registry gave out before it
+// has. Neither number includes the worker ids below FIRST_ID, which are given by hand. Worker ids that the registry gave out before it
 // was divided count if they leave the region's remainder.
 func (d *DB) given() (given, all int64) {
 	r := d.Registry
@@ -60,10 +60,11 @@ func (d *DB) given() (given, all int64) {
 	return all - d.workerIDs(r.Region, max(r.NextID, r.FirstID)), all
 }
 
-// Split divides the registry, so that the number of regions is of. It returns the region of this registry and the new
-// ones, with the statements that create their registries. If the number is of already, Split changes nothing, and
-// returns the regions of the last division. For this it needs from, the number of regions before that division: this
-// registry does not know which numbers the regions of earlier divisions have given out. Otherwise from may be 0.
+// Split divides the registry: the parameter of is the number of regions afterwards. It returns the region of this registry
+// and the new ones, with the statements that create their registries. If there are as many regions already, Split changes
+// nothing, and returns the regions of the last division. Then the parameter from must be the number of regions before that
+// division, because this registry does not know which numbers the regions of earlier divisions have given out. Otherwise
+// from may be 0.
 func (d *DB) Split(ctx context.Context, of, from int64) (own Region, others []Region, err error) {
 	before := d.Registry.Region
 	if before.Of == of && from != 0 {
@@ -94,8 +95,8 @@ func (d *DB) Split(ctx context.Context, of, from int64) (own Region, others []Re
 	return d.Region(), others, nil
 }
 
-// divide divides the registry, which must be of the region before, so that the number of regions is of, and returns it.
-// The number of regions must be a multiple of the one before. The registry keeps its N, and all worker ids and slots
+// divide divides the registry and returns it. The parameter before is the region that the registry must still have, and of
+// is the number of regions afterwards, which must be a multiple of the number before. The registry keeps its N, and all worker ids and slots
 // that it has given out. The new regions begin with [workernode.Registry.Other]. Processes may run meanwhile. The error
 // wraps [workernode.ErrRegion] if the registry cannot be divided like this, or if somebody else has divided it: the new
 // regions of both divisions would have numbers in common.
@@ -129,7 +130,8 @@ func (d *DB) divide(ctx context.Context, before workernode.Region, of int64) (wo
 	}
 }
 
-// divisible returns an error unless a registry that was of the region before can be of the region divided, or is.
+// divisible returns an error if the registry r has another region than before, from which it was read, or cannot get the
+// region divided. It returns nil if r has the region divided already.
 func divisible(r workernode.Registry, before, divided workernode.Region) error {
 	layout, err := generator.ParseLayout(r.Layout)
 	switch {

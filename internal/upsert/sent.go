@@ -37,7 +37,7 @@ func sentRows(stmt *gorm.Statement, s *schema.Schema) []sentRow {
 	return all
 }
 
-// sent returns the value of a field that was sent, or false if the database has computed it or it is NULL.
+// sent returns the value that was sent for a field, or false if none was, it is NULL, or the database has computed it.
 func (r sentRow) sent(f *schema.Field) (any, bool) {
 	i, ok := r.columns[f.DBName]
 	if !ok || i >= len(r.values) || isNull(r.values[i]) {
@@ -52,16 +52,16 @@ func (r sentRow) sent(f *schema.Field) (any, bool) {
 	return v, !subquery
 }
 
-// A lookup finds the row that has what a row sent in the columns by, which are a unique index.
+// A lookup searches the existing row by the values that a row has sent for a unique index, whose columns are by.
 type lookup struct {
 	sentRow
 	row int // index of the sentRow
-	key int // index of by
+	key int // index of by in the unique indexes
 	by  []*schema.Field
 }
 
-// lookups returns a lookup for each row and each of keys in which the row may have had its conflict. A row has none if
-// the database has computed a value of one of them, or writes another one to existing rows.
+// lookups returns a lookup for each row and each of keys in which the row may have had its conflict. A row gets none if
+// for one of these keys the database has computed a value, or the update part may write another value than the one sent.
 func (t *Tracker) lookups(ctx context.Context, keys [][]*schema.Field, rows []sentRow) (all []lookup) {
 	for i, r := range rows {
 		before := len(all)
@@ -82,7 +82,7 @@ func (t *Tracker) lookups(ctx context.Context, keys [][]*schema.Field, rows []se
 	return all
 }
 
-// isInNoConflict reports whether the value of a field is in no conflict: NULL, or a key that the database numbers.
+// isInNoConflict reports whether the value of a field cannot be in conflict: NULL, or a key that the database numbers.
 func (r sentRow) isInNoConflict(ctx context.Context, f *schema.Field) bool {
 	if i, ok := r.columns[f.DBName]; ok && i < len(r.values) {
 		if e, ok := r.values[i].(clause.Expr); !ok || e.SQL != "DEFAULT" {

@@ -5,17 +5,17 @@ package lease
 
 import "slices"
 
-// START_TICK, FLOOR_TICK, start and floor are the tick before the first one that may be stamped. FENCE, BEFORE_TICK and
-// granted are the last tick that may be, or may have been, stamped.
+// START_TICK, FLOOR_TICK, Start and Floor are the tick before the first one that may be stamped. FENCE and Granted are the
+// last tick that may be stamped, and BEFORE_TICK the last one that earlier sessions of the slot may have stamped.
 //
 // Functions named ...Change return a [Change], and functions named Note... record the database's answer.
 
 // Params are the durations of the protocol, in ticks of the layout.
 type Params struct {
 	Lead   int64 // how far ahead of the clock a fence is set
-	Settle int64 // how long the fence of a free slot must have passed before it is reclaimed
+	Settle int64 // how far the clock must be past the fence of a free slot before the slot is reclaimed
 	Grace  int64 // the same for a slot with a holder
-	Quiet  int64 // how old the holder's last statement must be: longer than its grants may last
+	Quiet  int64 // how old the last statement of the holder must be, so that its grants have certainly ended
 	Last   int64 // last tick of the layout
 	Region int64 // REGION of the slots that this process may hold
 }
@@ -31,8 +31,8 @@ type Row struct {
 	Near    int // preference for reclaiming: 2 same host and port, 1 same application, 0 another application
 }
 
-// A Change is one statement on a row of WORKER_SLOT: the values it expects, and the values it sets. It begins, renews,
-// keeps, releases, reclaims or allocates a slot.
+// A Change is one statement on a row of WORKER_SLOT: the values it expects, and the values it sets. It inserts or
+// reclaims a slot, begins a session, renews it, keeps the slot alive, or releases it.
 type Change struct {
 	Slot           int64
 	Insert         bool   // inserts the row, and expects nothing
@@ -46,8 +46,8 @@ type Change struct {
 
 // A Slot is what a process knows about its slot. The zero Slot holds none.
 //
-// Invariant: each tick in (start, granted] was granted to this process only, by an acknowledged statement that moved
-// FENCE from below the tick to the tick or above. granted only grows while the slot is held.
+// Invariant: each tick in (Start, Granted] was granted to this process only, by an acknowledged statement that moved
+// FENCE from below the tick to the tick or above. Granted only grows while the slot is held.
 type Slot struct {
 	Held bool
 	ID   int64
@@ -60,9 +60,9 @@ type Slot struct {
 	Floor   int64 // FLOOR_TICK: no tick up to it is stamped
 
 	InDoubt   bool // the outcome of the last statement is unknown
-	Regressed bool // the row was read with a VERSION below acknowledged
+	Regressed bool // the row was read with a VERSION below AckedVersion
 
-	// used is the largest version that this process has sent for any slot. It survives the loss of a slot, so one
+	// Used is the largest version that this process has sent for any slot. It survives the loss of a slot, so one
 	// holder never uses a version twice.
 	Used int64
 }
@@ -77,11 +77,11 @@ const (
 	StepBegin                    // begin a new session
 	StepAbandon                  // the fence is too far ahead to grant anything: release the slot and acquire another
 	StepReady                    // renewals and adding worker ids are possible
-	StepWait                     // the fence is at its limit: a session can begin when the clock has moved
+	StepWait                     // the fence is Lead ahead of the clock: a session can begin when the clock has moved
 	stepExhausted                // the layout has no tick left
 )
 
-// Next returns the step that has to precede a grant, or that makes one. now is the clock.
+// Next returns what the lease manager must do next to be granted ticks. now is the clock.
 func (l *Slot) Next(p Params, now int64) Step {
 	switch {
 	case !l.Held:
@@ -108,19 +108,19 @@ func (l *Slot) contiguous(now int64) bool {
 	return l.Fence == l.Granted && now <= l.Granted+1 && l.Floor <= l.Granted
 }
 
-// Altered reports whether the row has a lower FENCE than acknowledged although its VERSION is not below, because the
-// database did not keep it. Only a session can follow, because its transaction reads back its values. Until then the
-// slot must not be released: its next holder would begin below ticks that this process has stamped.
+// Altered reports whether the row has a lower FENCE than the database has acknowledged, although its VERSION is not
+// older: the database did not keep FENCE. Only a session can follow, because its transaction reads back its values. Until
+// then the slot must not be released: its next holder would begin below ticks that this process has stamped.
 func (l *Slot) Altered() bool {
 	return l.Held && !l.InDoubt && !l.Regressed && l.Fence < l.Granted
 }
 
-// FenceAt returns the FENCE to set by a statement that compares with the given one.
+// FenceAt returns the FENCE to set: Lead ahead of now, but not beyond Last, nor below the FENCE that is expected.
 func (p Params) FenceAt(now, expected int64) int64 {
 	return max(min(now+p.Lead, p.Last), expected)
 }
 
-// Reclaimable reports whether a slot may be reclaimed. Rule 6 and the section about lost commits in doc.go rely on it.
+// Reclaimable reports whether a slot may be reclaimed: its fence has passed, and its holder, if any, has been quiet.
 func (p Params) Reclaimable(r Row, now int64) bool {
 	if r.Holder == "" {
 		return r.Fence < now-p.Settle
@@ -134,19 +134,19 @@ func (p Params) Usable(r Row, now int64) bool {
 	return p.Reclaimable(r, now) && r.Region == p.Region && r.ID > 0 && r.Version >= 0 && r.Version < maxVersion && r.Fence <= p.Last
 }
 
-// InOrder returns up to 2*maxRefused of rows in the order in which to try them, those with the largest near first.
-// Otherwise the order is random, so that processes that start at once do not all try the same slot.
+// InOrder returns up to 2*MaxRefused of rows in the order in which to try them, those with the largest Near first. Rows
+// with the same Near are in random order, so that processes that start at once do not all try the same slot.
 func InOrder(rows []Row, shuffle func(n int, swap func(i, j int))) []Row {
 	shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
 	slices.SortStableFunc(rows, func(a, b Row) int { return b.Near - a.Near })
 	return rows[:min(len(rows), 2*MaxRefused)]
 }
 
-// MaxRefused bounds how often a refused statement is retried at once.
+// MaxRefused limits retries at once: of a refused statement, and of reading candidates when all were refused.
 const MaxRefused = 4
 
-// LooksAgain reports whether a process that got no slot should read candidates again. It should if all were refused,
-// because more slots are free than each of many starting processes has read. After some looks it inserts a slot
+// LooksAgain reports whether a process that got no slot should read candidates again. If all were refused, other
+// processes were faster, and more slots may be free beyond those that were read. After some looks it inserts a slot
 // instead.
 func LooksAgain(tried, refused, looks int) bool {
 	return tried > 0 && refused == tried && looks <= MaxRefused
@@ -180,7 +180,7 @@ func (l *Slot) AllocateChange(p Params, slot, now int64, me string) Change {
 }
 
 // BeginChange returns the change that begins a new session of the same holder. BEFORE_TICK is the last granted tick.
-// FENCE may be above it, because ticks of an unacknowledged statement were never stamped.
+// FENCE may be higher, set by a statement that was not acknowledged. Nobody has stamped the ticks between.
 func (l *Slot) BeginChange(p Params, now int64, me string) Change {
 	c := l.KeepAliveChange(me)
 	c.NewFence = p.FenceAt(now, l.Fence)
@@ -196,8 +196,8 @@ func (c *Change) SetFirst(now, floor int64) bool {
 }
 
 // RenewChange returns the change that moves the fence on. It also goes first in a transaction that adds worker ids. If
-// the clock has passed the last grant since [Slot.Next] looked, the change grants nothing and a new session
-// follows above FENCE. So FENCE moves no further than it would have in time, and leaves the rest to that session.
+// the clock has passed the last grant since [Slot.Next] looked, the change grants nothing, and a new session follows
+// above FENCE. So this change sets FENCE as if it had come in time: Lead ahead of now it would leave that session no tick.
 func (l *Slot) RenewChange(p Params, now int64, me string) Change {
 	return Change{
 		Slot: l.ID, Holder: me, Version: l.Version, Fence: l.Fence,
