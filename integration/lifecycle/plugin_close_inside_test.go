@@ -152,7 +152,8 @@ func TestPluginClose_AtOnceWhileCreatesWait(t *testing.T) {
 	}
 	var errs []string
 	for range cap(created) {
-		if err := <-created; !errors.Is(err, uidplugin.ErrClosed) {
+		// On a busy machine a transaction may have taken the only connection for longer than a create waits for another.
+		if err := <-created; !errors.Is(err, uidplugin.ErrClosed) && !errors.Is(err, uidplugin.ErrInTransaction) {
 			errs = append(errs, fmt.Sprint(err))
 		}
 	}

@@ -127,7 +127,7 @@ func TestPluginHealth_OfARegistryIsNotNilWithoutIDs(t *testing.T) {
 
 			clock := &steppedClock{}
 			db, wire := testkit.OpenWire(t, testkit.Engine{Name: "sqlite"}.New(t))
-			p := plugintest.Use(t, db, uidplugin.WithDefaultGenerator(kind), uidplugin.WithModels(&plugintest.Part{}), uidplugin.WithClock(clock.Now), uidplugin.WithTimeout(2*time.Second),
+			p := plugintest.Use(t, db, uidplugin.WithDefaultGenerator(kind), uidplugin.WithModels(&plugintest.Part{}), uidplugin.WithClock(clock.Now), uidplugin.WithTimeout(10*time.Second),
 				uidplugin.WithLead(300*time.Millisecond))
 			failed := 0
 			compare := func(when string) {

@@ -199,7 +199,7 @@ func (c *consuming[T]) count(step consumer.Step, a attempt) {
 			s.Err = a.cause
 		case consumer.Skipped:
 			if step.Rows == 1 {
-				s.Skipped, s.StuckID, s.Err = s.Skipped+1, 0, nil
+				s.Skipped, s.StuckID, s.Err, c.cause = s.Skipped+1, 0, nil, nil
 			}
 		}
 	})
