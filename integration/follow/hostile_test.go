@@ -144,6 +144,9 @@ func (h *hostile) write(ctx context.Context) {
 	var group sync.WaitGroup
 	proxied := h.proxied()
 	through, err := proxied.connect()
+	for err != nil && harness.Sleep(ctx, 100*time.Millisecond) { // the relay breaks connections, or the server was killed
+		through, err = proxied.connect()
+	}
 	testkit.Must(h.T, err)
 	defer func() { _ = testkit.Close(through) }()
 	for i := range here {
