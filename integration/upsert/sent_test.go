@@ -115,6 +115,31 @@ func TestUpsert_ThatChangesItsConflictColumn(t *testing.T) {
 	})
 }
 
+// An update part may assign ids. Then a row that comes twice loses the id by which it was inserted.
+func TestUpsert_OfARowTwiceThatAssignsIDs(t *testing.T) {
+	t.Parallel()
+	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
+		conflict := clause.OnConflict{Columns: []clause.Column{{Name: "name"}}, DoUpdates: clause.AssignmentColumns([]string{"value", "id"})}
+		empty(t, db, &UniqueA{}, &UniqueB{}, &UniqueD{})
+		for _, r := range created(t, db.Clauses(conflict), []UniqueA{{Name: "a"}, {Name: "b"}, {Name: "a", Value: 1}}) {
+			if id := queried[int64](t, db, "SELECT id FROM unique_as WHERE name = ?", r.Name); r.ID != id {
+				t.Errorf("%s: %s has the id %d in the struct and %d in the row", variant, r.Name, r.ID, id)
+			}
+		}
+		for _, r := range created(t, db.Clauses(conflict), []UniqueB{{Name: "a"}, {Name: "b"}, {Name: "a", Value: 1}}) {
+			if id := queried[int64](t, db, "SELECT id FROM unique_bs WHERE name = ?", r.Name); r.ID != id {
+				t.Errorf("%s: %s has the id %d in the struct and %d in the row", variant, r.Name, r.ID, id)
+			}
+		}
+		conflict.DoUpdates = clause.AssignmentColumns([]string{"value", "extra"})
+		for _, r := range created(t, db.Clauses(conflict), []UniqueD{{Name: "a"}, {Name: "b"}, {Name: "a", Value: 1}}) {
+			if extra := queried[int64](t, db, "SELECT extra FROM unique_ds WHERE name = ?", r.Name); r.Extra != extra {
+				t.Errorf("%s: %s has the uid %d in the struct and %d in the row", variant, r.Name, r.Extra, extra)
+			}
+		}
+	}, "sqlite", "mariadb", "mysql") // PostgreSQL refuses such a row
+}
+
 // If a trigger of MySQL changes the value, the row is unknown, and nothing is written.
 func TestUpsert_OfAValueThatATriggerChanges(t *testing.T) {
 	t.Parallel()

@@ -31,7 +31,7 @@ func (t *Tracker) carrier(stmt *gorm.Statement, conflict clause.OnConflict) carr
 			best, least = carrier{column, value, at}, n
 		}
 	}
-	keyLater := t.assignsKey(stmt.Schema, conflict) // so it must be read behind its assignment
+	keyLater := t.assigns(stmt.Schema, conflict, true) // so it must be read behind its assignment
 	for i, a := range conflict.DoUpdates {
 		if sent, ok := a.Value.(clause.Column); ok && sent.Table == "excluded" && sent.Name == a.Column.Name && !keyLater {
 			consider(a.Column, sent, i, 0)
@@ -115,10 +115,10 @@ func (t *Tracker) untouched(stmt *gorm.Statement, conflict clause.OnConflict) cl
 	return clause.Column{Name: s.DBNames[0]}
 }
 
-// assignsKey reports whether the application assigns a key that was made for the statement.
-func (t *Tracker) assignsKey(s *schema.Schema, conflict clause.OnConflict) bool {
+// assigns reports whether the application assigns an id that was made for the statement, or with keys, such a key.
+func (t *Tracker) assigns(s *schema.Schema, conflict clause.OnConflict, keys bool) bool {
 	return slices.ContainsFunc(conflict.DoUpdates, func(a clause.Assignment) bool {
 		f := s.FieldsByDBName[a.Column.Name]
-		return f != nil && f.PrimaryKey && t.tracks(f)
+		return f != nil && (f.PrimaryKey || !keys) && t.tracks(f)
 	})
 }

@@ -27,6 +27,7 @@ type facts struct {
 	otherExpression bool // its expression is not GORM's
 	doNothing       bool // existing rows stay unchanged
 	where           bool // the update part has a WHERE
+	assignsIDs      bool // the update part assigns ids, so a row that comes twice may lose the one that was returned
 	surelyUpdates   bool // every existing row is updated
 	returns         bool // GORM builds a RETURNING anyway
 	canReturn       bool // the dialect has RETURNING
@@ -54,7 +55,7 @@ func detect(f facts) (d decision) {
 	}
 	// MariaDB returns one row for every sent row, also after conflicts.
 	all := f.mysql && f.onConflict && f.returns
-	d.matches = !f.isMap && f.readable && (f.single || all || !f.where && f.surelyUpdates)
+	d.matches = !f.isMap && f.readable && (f.single || !f.assignsIDs && (all || !f.where && f.surelyUpdates))
 	// GORM's own DoNothing gives the same SQL on MySQL. We rewrite it because GORM then assigns the returned keys to
 	// all rows instead of only to rows without a key.
 	d.updateKey = all && !f.isMap && !f.surelyUpdates && f.hasKey

@@ -26,6 +26,8 @@ func TestDetect_DecidesByWhatTheStatementTells(t *testing.T) {
 		{"SQLite, many rows, DoNothing", sqlite, func(f *facts) { f.doNothing = true }, decision{how: byRowCount}},
 		{"SQLite, many rows, DoNothing, GORM reads back", sqlite, func(f *facts) { f.doNothing, f.returns = true, true }, decision{how: bySelect, dropReturning: true}},
 		{"SQLite, many rows, update with a WHERE", sqlite, func(f *facts) { f.surelyUpdates, f.where = true, true }, decision{how: bySelect}},
+		{"SQLite, many rows, update of ids", sqlite, func(f *facts) { f.surelyUpdates, f.assignsIDs = true, true }, decision{how: bySelect}},
+		{"SQLite, one row, update of ids", sqlite, func(f *facts) { f.single, f.surelyUpdates, f.assignsIDs = true, true, true }, decision{how: byReturning, matches: true, addReturning: true}},
 		{"SQLite, one row, the application wants the result", sqlite, func(f *facts) { f.single, f.surelyUpdates, f.wantsResult = true, true, true }, decision{how: bySelect, matches: true}},
 		{"SQLite, one row, the result is read back anyway", sqlite, func(f *facts) { f.single, f.surelyUpdates, f.wantsResult, f.returns = true, true, true, true },
 			decision{how: byReturning, matches: true, addReturning: true}},

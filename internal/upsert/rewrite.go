@@ -109,6 +109,7 @@ func (t *Tracker) facts(stmt *gorm.Statement, m *model.Model) (f facts) {
 	f.hasKey = len(stmt.Schema.PrimaryFields) > 0
 	f.doNothing, f.where = conflict.DoNothing, len(conflict.Where.Exprs) > 0
 	f.surelyUpdates = t.surelyUpdates(stmt)
+	f.assignsIDs = t.assigns(stmt.Schema, conflict, false)
 	f.canReturn = slices.Contains(stmt.BuildClauses, "RETURNING")
 	f.wantsResult = stmt.Result != nil
 	f.lastInsertFree = f.mysql && t.lastInsertFree(stmt, conflict)
