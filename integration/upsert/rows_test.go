@@ -42,6 +42,18 @@ type (
 		Ref   int64  `gorm:"uid"`
 		Value int
 	}
+	// MetLine has a key of two columns, and MetOffer a uid that is no key.
+	MetLine struct {
+		ID     int64  `gorm:"primaryKey;autoIncrement:false;uid"`
+		Tenant int64  `gorm:"primaryKey;autoIncrement:false"`
+		Name   string `gorm:"size:50;uniqueIndex"`
+		Value  int
+	}
+	MetOffer struct {
+		Name  string `gorm:"primaryKey;size:50"`
+		ID    int64  `gorm:"uid;index"`
+		Value int
+	}
 	MetDecimal struct {
 		ID    int64  `gorm:"primaryKey;autoIncrement:false;uid;type:decimal(25,2)"`
 		Name  string `gorm:"size:50;uniqueIndex"`
@@ -283,6 +295,30 @@ func TestUpsert_OfABatchIntoATableWithATrigger(t *testing.T) {
 						t.Errorf("%s, %s, %s: %s has the id %d in the struct and %d in the row", variant, names, name, r.Name, r.ID, id)
 					}
 				}
+			}
+		}
+	}, "mariadb", "mysql")
+}
+
+// A trigger for INSERTs hides the conflicts of the rows before an inserted one.
+func TestUpsert_OfABatchThatATriggerSees(t *testing.T) {
+	t.Parallel()
+	eachVariant(t, func(t *testing.T, d *testkit.Database, variant string, db *gorm.DB) {
+		empty(t, db, &MetLine{}, &MetOffer{})
+		for _, table := range []string{"met_lines", "met_offers"} {
+			testkit.Must(t, db.Exec("DROP TRIGGER IF EXISTS see_"+table).Error)
+			testkit.Must(t, db.Exec("CREATE TRIGGER see_"+table+" AFTER INSERT ON "+table+" FOR EACH ROW SET @seen = NEW.id").Error)
+		}
+		created(t, db, []MetLine{{Name: "a"}, {Name: "b"}})
+		for _, r := range created(t, db.Clauses(byName["update"]), []MetLine{{Name: "a", Value: 1}, {Name: "b"}, {Name: "c"}}) {
+			if id := queried[int64](t, db, "SELECT id FROM met_lines WHERE name = ?", r.Name); r.ID != id {
+				t.Errorf("%s: %s has the id %d in the struct and %d in the row", variant, r.Name, r.ID, id)
+			}
+		}
+		created(t, db, []MetOffer{{Name: "a"}, {Name: "b"}})
+		for _, r := range created(t, db.Clauses(byName["update"]), []MetOffer{{Name: "a", Value: 1}, {Name: "b"}, {Name: "c"}}) {
+			if id := queried[int64](t, db, "SELECT id FROM met_offers WHERE name = ?", r.Name); r.ID != id {
+				t.Errorf("%s: %s has the uid %d in the struct and %d in the row", variant, r.Name, r.ID, id)
 			}
 		}
 	}, "mariadb", "mysql")

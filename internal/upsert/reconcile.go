@@ -45,18 +45,18 @@ func Reconcile(db *gorm.DB, modelOf func(*schema.Schema) *model.Model) {
 func (t *Tracker) reconcile(db *gorm.DB, rows []sentRow, sent sql.Result) error {
 	stmt := db.Statement
 	switch t.how {
-	case byReturning:
+	case byReturning, byRowCount:
 		if db.RowsAffected >= int64(len(rows)) {
 			return nil
 		}
 		if len(rows) == 1 {
 			return t.readConflicting(db, rows, t.fields)
 		}
-		// A trigger has skipped rows, so GORM has assigned the returned ids to wrong rows.
-		for i, r := range rows {
-			for j, f := range t.fields {
-				if id := t.sent[i][j]; id != 0 {
-					if err := r.Set(stmt.Context, f, id); err != nil {
+		// A trigger has skipped rows, so GORM has assigned ids that were returned to wrong rows.
+		for i, ids := range t.sent {
+			for j, id := range ids {
+				if id != 0 {
+					if err := rows[i].Set(stmt.Context, t.fields[j], id); err != nil {
 						return err
 					}
 				}
@@ -67,12 +67,12 @@ func (t *Tracker) reconcile(db *gorm.DB, rows []sentRow, sent sql.Result) error 
 			return nil // the INSERT was not sent
 		}
 		id, err := sent.LastInsertId()
-		// Without a conflict id is 0, or on an AUTO_INCREMENT column the last sent id. After a trigger for updates it
-		// may be so despite a conflict. Then the row count tells of one in a single row: an update counts as 2 if it
-		// changes the row, and else as 0. In a batch the sum may be as without conflicts.
+		// Without a conflict id is 0, or on an AUTO_INCREMENT column the last sent id. After a trigger it may be so
+		// despite a conflict. Then the row count tells of one in a single row: an update counts as 2 if it changes the
+		// row, and else as 0. In a batch the sum may be as without conflicts.
 		tells := id != 0 && !slices.ContainsFunc(t.fields, func(f *model.Field) bool { return t.has(f, id) })
 		key, single := t.key(stmt.Schema), len(rows) == 1
-		if err != nil || !tells && db.RowsAffected == int64(len(rows)) && (single || key == nil) {
+		if err != nil || !tells && db.RowsAffected == int64(len(rows)) && (single || key == nil && !t.indexed(stmt.Schema)) {
 			return err
 		}
 		if tells && key != nil && single && id != conflictSentinel {
@@ -80,15 +80,17 @@ func (t *Tracker) reconcile(db *gorm.DB, rows []sentRow, sent sql.Result) error 
 				return err
 			}
 		}
-	case byRowCount:
-		if db.RowsAffected == int64(len(rows)) {
-			return nil
-		}
-		if len(rows) == 1 {
-			return t.readConflicting(db, rows, t.fields)
-		}
 	}
 	return t.readBack(db, rows)
+}
+
+// indexed reports whether each tracked field comes first in a key or an index of the model, so that it finds rows fast.
+func (t *Tracker) indexed(s *schema.Schema) bool {
+	return !slices.ContainsFunc(t.fields, func(f *model.Field) bool {
+		return !f.Unique && f.DBName != s.PrimaryFields[0].DBName && !slices.ContainsFunc(s.ParseIndexes(), func(x *schema.Index) bool {
+			return x.Fields[0].DBName == f.DBName
+		})
+	})
 }
 
 // readBack reads which ids are in the table. If the key is tracked, one lookup by key covers all fields. Otherwise it

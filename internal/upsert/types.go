@@ -245,11 +245,11 @@ func (c comparison) kept(sent any) string {
 	case "date":
 		return "CAST(? AS DATE)"
 	case "datetime", "timestamp":
-		return "CAST(? AS DATETIME(" + orZero(length) + "))"
+		return "CAST(? AS DATETIME(" + cmp.Or(length, "0") + "))"
 	case "time":
-		return "CAST(? AS TIME(" + orZero(length) + "))"
+		return "CAST(? AS TIME(" + cmp.Or(length, "0") + "))"
 	case "decimal":
-		return "CAST(? AS DECIMAL(" + length + "," + orZero(places) + "))"
+		return "CAST(? AS DECIMAL(" + length + "," + cmp.Or(places, "0") + "))"
 	case "float":
 		if places != "" {
 			return "CAST(ROUND(?," + places + ") AS FLOAT)"
@@ -276,11 +276,4 @@ func (c comparison) kept(sent any) string {
 		}
 	}
 	return "?"
-}
-
-func orZero(digits string) string {
-	if digits == "" {
-		return "0"
-	}
-	return digits
 }
