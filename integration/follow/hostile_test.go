@@ -209,9 +209,9 @@ func (h *hostile) lacking() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch refused := h.Count("refused"); {
-	case refused < int(50*part):
+	case refused < int(20*part):
 		return fmt.Sprintf("%d refused", refused)
-	case h.unheld < int(20*part) && h.Database.Name != "sqlite": // it has one writer at a time
+	case h.unheld < int(5*part) && h.Database.Name != "sqlite": // it has one writer at a time
 		return fmt.Sprintf("%d transactions open when a mark was published", h.unheld)
 	}
 	return ""
