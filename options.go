@@ -147,9 +147,9 @@ func WithRegistry(db *gorm.DB) Option {
 	}
 }
 
-// WithRegion makes the registry of this database region n, from 0 to of-1. Regions are for databases that accept writes
+// WithRegion makes the registry of this database region n, from 0 to count-1. Regions are for databases that accept writes
 // independently, and replicate to each other or are merged later. Their ids never meet, because each region gives out
-// its own worker ids: those that leave the remainder n when divided by of. The number of regions can only be multiplied
+// its own worker ids: those that leave the remainder n when divided by count. The number of regions can only be multiplied
 // later, so choose the largest number that you may ever need. All regions together have the 262,143 worker ids of the
 // default layout.
 //
@@ -158,9 +158,9 @@ func WithRegistry(db *gorm.DB) Option {
 // same. By default a process works in any region, and an empty database begins a registry that
 // is not divided. docs/regions.md describes how to divide a registry in use, and what to replicate. The option excludes
 // [WithWorkerID]. A region refuses segments and UidGenerator.
-func WithRegion(n, of int) Option {
+func WithRegion(n, count int) Option {
 	return func(cfg *config.Config) {
-		cfg.Region, cfg.HasRegion = workernode.Region{N: int64(n), Of: int64(of)}, true
+		cfg.Region, cfg.HasRegion = workernode.Region{N: int64(n), Of: int64(count)}, true
 	}
 }
 

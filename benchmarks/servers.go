@@ -193,7 +193,7 @@ func (s *Server) counters(db *gorm.DB) (c Counters, err error) {
 }
 
 // since returns the difference to before, divided by n.
-func (c Counters) since(before Counters, n float64) Counters {
-	return Counters{(c.Changed - before.Changed) / n, (c.Log - before.Log) / n,
-		(c.Binlog - before.Binlog) / n, (c.PagesRead - before.PagesRead) / n}
+func (c Counters) since(earlier Counters, n float64) Counters {
+	return Counters{(c.Changed - earlier.Changed) / n, (c.Log - earlier.Log) / n,
+		(c.Binlog - earlier.Binlog) / n, (c.PagesRead - earlier.PagesRead) / n}
 }

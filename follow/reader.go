@@ -18,14 +18,14 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// highest returns the id above the largest in the table, or 0 if the table is empty.
-func (t *table) highest(ctx context.Context, db *gorm.DB) (above int64, err error) {
+// highest returns the next number after the largest id in the table, or 0 if the table is empty.
+func (t *table) highest(ctx context.Context, db *gorm.DB) (next int64, err error) {
 	var largest sql.NullInt64
 	err = db.WithContext(ctx).Unscoped().Model(t.model.New()).Select("MAX(?)", t.model.Column()).Scan(&largest).Error
 	if err == nil && largest.Valid {
-		above = largest.Int64 + 1
+		next = largest.Int64 + 1
 	}
-	return above, err
+	return next, err
 }
 
 // A reader reads rows of T for one follower. The conditions of the handle apply as for [uidplugin.FindAs].

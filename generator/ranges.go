@@ -36,16 +36,16 @@ func (l Layout) Range(from, to time.Time) (first, last int64, err error) {
 	}
 	begin, end := l.tickFrom(from), min(l.tickFrom(to), l.MaxTick()+1)
 	if begin >= end {
-		why := "no tick of the layout begins in this span"
+		reason := "no tick of the layout begins in this span"
 		switch {
 		case to.Round(0).Compare(from.Round(0)) <= 0: // the wall clock counts
-			why = "the span is empty"
+			reason = "the span is empty"
 		case begin > l.MaxTick():
-			why = "the layout ends at " + format(l.Expires())
+			reason = "the layout ends at " + format(l.Expires())
 		case l.TickAt(to) < 0 || to.Equal(l.Epoch):
-			why = "the layout begins at " + format(l.Epoch)
+			reason = "the layout begins at " + format(l.Epoch)
 		}
-		return 0, 0, fmt.Errorf("%w: no id has a time from %s until %s: %s", ErrLayout, exact(from), exact(to), why)
+		return 0, 0, fmt.Errorf("%w: no id has a time from %s until %s: %s", ErrLayout, exact(from), exact(to), reason)
 	}
 	return begin << l.timeShift(), (end-1)<<l.timeShift() | (1<<l.timeShift() - 1), nil
 }

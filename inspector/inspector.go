@@ -89,11 +89,11 @@ func newHandler(db *gorm.DB, options ...Option) (*handler, error) {
 	if _, err := plugin.FindAll(context.Background(), nil, uidplugin.OnlyModels(c.models...)); err != nil {
 		return nil, err // an invalid model; nothing is sent without ids
 	}
-	of, err := core.Of(db)
+	owner, err := core.Of(db)
 	if err != nil {
 		return nil, err
 	}
-	h := &handler{config: c, db: db, plugin: plugin, nodes: of.Workers, layout: plugin.Layout(), now: time.Now, limit: timeout, meter: &meter{},
+	h := &handler{config: c, db: db, plugin: plugin, nodes: owner.Workers, layout: plugin.Layout(), now: time.Now, limit: timeout, meter: &meter{},
 		turns: make(chan struct{}, maxPages)}
 	h.meter.tables(plugin.Stats()) // for the rates of the first page
 	return h, nil
@@ -135,7 +135,7 @@ var errBusy = errors.New("other pages are reading the database")
 
 // inTurn reads a page while fewer than maxPages others are read. If its turn does not come, the page shows only content
 // that does not need the database, because its context has ended with errBusy.
-func (h *handler) inTurn(read reader, r *http.Request) answer {
+func (h *handler) inTurn(load reader, r *http.Request) answer {
 	wait, cancel := context.WithTimeoutCause(r.Context(), 2*h.limit, errBusy)
 	defer cancel()
 	select {
@@ -144,13 +144,13 @@ func (h *handler) inTurn(read reader, r *http.Request) answer {
 		select {
 		case h.turns <- struct{}{}:
 		case <-wait.Done():
-			return read(h, wait, r.URL.Query())
+			return load(h, wait, r.URL.Query())
 		}
 	}
 	defer func() { <-h.turns }()
 	ctx, cancel := context.WithTimeout(r.Context(), h.limit)
 	defer cancel()
-	return read(h, ctx, r.URL.Query())
+	return load(h, ctx, r.URL.Query())
 }
 
 // below returns a path below the prefix. [http.StripPrefix] has already removed it.

@@ -35,15 +35,15 @@ type bar struct {
 	Label    string
 }
 
-// draw returns the timeline of sessions; nil if there are none. It shows the time span before before; a zero before
+// draw returns the timeline of sessions; nil if there are none. It shows the time span before end; a zero end
 // means now, and a zero span means all.
-func draw(slots []holding, before time.Time, span time.Duration, now time.Time) *timeline {
+func draw(slots []holding, end time.Time, span time.Duration, now time.Time) *timeline {
 	if len(slots) == 0 {
 		return nil
 	}
 	t := &timeline{From: now, To: now}
-	if !before.IsZero() && before.Before(now) {
-		t.To = before
+	if !end.IsZero() && end.Before(now) {
+		t.To = end
 	}
 	for _, v := range slots {
 		if oldest := v.Sessions[len(v.Sessions)-1].From; oldest.Before(t.From) {

@@ -49,12 +49,12 @@ func versionOf(ctx context.Context, db *sqldb.DB) (v version, err error) {
 	return v, nil
 }
 
-// raise records the version of this program's tables. before is their version before they were extended.
-func raise(ctx context.Context, db *sqldb.DB, before version) (err error) {
-	if !before.known { // the column may be new
-		before, err = versionOf(ctx, db)
+// raise records the version of this program's tables. old is their version before they were extended.
+func raise(ctx context.Context, db *sqldb.DB, old version) (err error) {
+	if !old.known { // the column may be new
+		old, err = versionOf(ctx, db)
 	}
-	if err == nil && before.old() {
+	if err == nil && old.old() {
 		if _, err = db.Exec(ctx, raiseVersion); err != nil {
 			err = fmt.Errorf("migrations: set SCHEMA_VERSION in %s to %d: %w", workernode.RegistryTable, workernode.SchemaVersion, err)
 		}

@@ -51,14 +51,14 @@ func (textCondition) MergeClause(*clause.Clause) {}
 func (c textCondition) ModifyStatement(stmt *gorm.Statement) {
 	all := slices.Clip(c.column.Schema.QueryClauses)
 	for _, j := range stmt.Joins {
-		of := c.column.Schema
+		owner := c.column.Schema
 		for name := range strings.SplitSeq(j.Name, ".") {
-			r := of.Relationships.Relations[name]
+			r := owner.Relationships.Relations[name]
 			if r == nil {
 				break
 			}
-			of = r.FieldSchema
-			all = append(all, of.QueryClauses...)
+			owner = r.FieldSchema
+			all = append(all, owner.QueryClauses...)
 		}
 	}
 	var columns textConditions
@@ -133,7 +133,7 @@ func (cs textConditions) check(stmt *gorm.Statement, table string, condition cla
 					m = c.after.FindStringSubmatch(query[at+1:])
 				}
 				own := c.column.Schema == cs[0].column.Schema
-				if of := strings.Join(m[min(1, len(m)):], ""); m != nil && own && (of == "" || strings.EqualFold(of, stmt.Table)) {
+				if qualifier := strings.Join(m[min(1, len(m)):], ""); m != nil && own && (qualifier == "" || strings.EqualFold(qualifier, stmt.Table)) {
 					c.refuse(stmt, text)
 				}
 			}

@@ -88,14 +88,14 @@ var errNoKeys = fmt.Errorf("%w: SetKeys was not called, so there are no public i
 
 // prefixOf returns the prefix of a type. For an interface it is empty, which is invalid.
 func prefixOf[T Type]() string {
-	var of T
+	var zero T
 	switch t := reflect.TypeFor[T](); t.Kind() {
 	case reflect.Interface:
 		return ""
 	case reflect.Pointer:
-		of = reflect.New(t.Elem()).Interface().(T) // because the method may be declared on the value
+		zero = reflect.New(t.Elem()).Interface().(T) // because the method may be declared on the value
 	}
-	return of.PublicPrefix()
+	return zero.PublicPrefix()
 }
 
 func codecOf[T Type]() (*Codec, error) {

@@ -233,8 +233,8 @@ func valid(name string) string {
 	return out.String()
 }
 
-func send[T any](c *collector, to chan<- prometheus.Metric, metrics []metric[T], of *T, labels ...string) {
+func send[T any](c *collector, out chan<- prometheus.Metric, metrics []metric[T], values *T, labels ...string) {
 	for _, m := range metrics {
-		to <- prometheus.MustNewConstMetric(c.descs[m.name], m.kind, m.value(of), labels...)
+		out <- prometheus.MustNewConstMetric(c.descs[m.name], m.kind, m.value(values), labels...)
 	}
 }

@@ -42,18 +42,18 @@ func (m *Manager) add(ctx context.Context, tables []Table) error {
 }
 
 // notAdded handles a failed add.
-func (m *Manager) notAdded(ctx context.Context, tables []Table, why error) error {
+func (m *Manager) notAdded(ctx context.Context, tables []Table, cause error) error {
 	m.rows.mustReread = true
 	optional := !m.requests.any() && m.allocator.postpone(tables, m.later())
-	if errors.Is(why, errTaken) { // UidGenerator inserts into the same table
+	if errors.Is(cause, errTaken) { // UidGenerator inserts into the same table
 		if again, err := m.rows.noteTaken(ctx); again || err != nil {
 			return err
 		}
 	}
 	if !optional || ctx.Err() != nil { // Close has ended the statement
-		return why
+		return cause
 	}
-	m.log.Warn("uidplugin: could not add further worker ids for a table; trying again later", "error", why)
+	m.log.Warn("uidplugin: could not add further worker ids for a table; trying again later", "error", cause)
 	return nil
 }
 
@@ -62,9 +62,9 @@ func (m *Manager) later() time.Time { return m.clock.now().Add(grace / 2) }
 
 // usedUp handles missing worker ids when the layout has none left. The process continues without further lanes. Without
 // any worker id it tries a slot that has some. Otherwise requests fail.
-func (m *Manager) usedUp(ctx context.Context, why error, tables []Table) error {
+func (m *Manager) usedUp(ctx context.Context, cause error, tables []Table) error {
 	later := m.later()
-	more, used := m.allocator.limit(why, later)
+	more, used := m.allocator.limit(cause, later)
 	if more {
 		return nil // the next pass tries the rest, without the optional ones
 	}
@@ -80,7 +80,7 @@ func (m *Manager) usedUp(ctx context.Context, why error, tables []Table) error {
 		}
 	}
 	m.exhausted = false
-	err := m.explain(ctx, why, tables)
+	err := m.explain(ctx, cause, tables)
 	m.allocator.exhaust(err, later)
 	m.requests.fail(err)
 	return nil

@@ -87,22 +87,22 @@ func (a *allocator) addRead(nodes []*Node) {
 		if have[n.WorkerID] || a.ignored[n.WorkerID] {
 			continue
 		}
-		why := ""
+		reason := ""
 		switch {
 		case n.WorkerID < 1 || n.WorkerID > layout.MaxWorkerID():
-			why = "it is outside the layout"
+			reason = "it is outside the layout"
 		case n.WorkerID < a.first:
-			why = "it is below FIRST_ID, so a process may have been given it by hand"
+			reason = "it is below FIRST_ID, so a process may have been given it by hand"
 		case n.Layout != layout.String():
-			why = "its LAYOUT is " + printable(n.Layout)
+			reason = "its LAYOUT is " + printable(n.Layout)
 		case n.Start > a.params.FenceAt(a.clock.tick(), 0):
-			why = "its START_TICK is ahead of the clock"
+			reason = "its START_TICK is ahead of the clock"
 		}
-		if why == "" {
+		if reason == "" {
 			a.workers = append(a.workers, &worker{id: n.WorkerID, table: n.Table, start: n.Start})
 		} else {
 			a.ignored[n.WorkerID] = true
-			a.log.Error("uidplugin: a row of "+NodeTable+" is not used: "+why, "worker_id", n.WorkerID, "slot", n.Slot)
+			a.log.Error("uidplugin: a row of "+NodeTable+" is not used: "+reason, "worker_id", n.WorkerID, "slot", n.Slot)
 		}
 	}
 }
@@ -111,12 +111,12 @@ func (a *allocator) addRead(nodes []*Node) {
 // worker ids. If a row names another table, an operator has renamed the table. Then an unused worker id serves the new
 // name. A worker id in use is given up, because its generator makes ids for the old name. The caller holds the mutex.
 func (a *allocator) dropDeleted(nodes []*Node) {
-	there := make(map[int64]Table, len(nodes))
+	known := make(map[int64]Table, len(nodes))
 	for _, n := range nodes {
-		there[n.WorkerID] = n.Table
+		known[n.WorkerID] = n.Table
 	}
 	a.workers = slices.DeleteFunc(a.workers, func(w *worker) bool {
-		table, ok := there[w.id]
+		table, ok := known[w.id]
 		if ok && w.user == nil {
 			w.table = table
 		}
@@ -310,7 +310,7 @@ func (a *allocator) postpone(tables []Table, again time.Time) bool {
 
 // limit makes generators use only the lanes that the slot has, until the time again, because the layout has no further
 // worker ids. more reports whether that changes anything. used reports whether a generator has a worker id.
-func (a *allocator) limit(why error, again time.Time) (more, used bool) {
+func (a *allocator) limit(cause error, again time.Time) (more, used bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, l := range a.leases {
@@ -321,19 +321,19 @@ func (a *allocator) limit(why error, again time.Time) (more, used bool) {
 		}
 		if n >= l.least && l.want > n {
 			more, l.want, l.again = true, n, again
-			l.limit(why)
+			l.limit(cause)
 		}
 	}
 	return more, used
 }
 
 // exhaust records that generators without worker ids get none before again.
-func (a *allocator) exhaust(why error, again time.Time) {
+func (a *allocator) exhaust(cause error, again time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, l := range a.leases {
 		if len(l.lanes) == 0 {
-			l.exhaust(fmt.Errorf("the table %s has lost its worker id: %w", l.table, why), again)
+			l.exhaust(fmt.Errorf("the table %s has lost its worker id: %w", l.table, cause), again)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func (d *DB) CheckClock(ctx context.Context, now func() time.Time, skew time.Dur
 
 // behind returns how far now is at least behind the database's clock, or a negative duration if it is ahead. Its errors
 // are CheckClock's.
-func (d *DB) behind(ctx context.Context, now func() time.Time, skew time.Duration) (by time.Duration, err error) {
+func (d *DB) behind(ctx context.Context, now func() time.Time, skew time.Duration) (lag time.Duration, err error) {
 	if skew <= 0 {
 		return 0, nil
 	}
@@ -57,12 +57,12 @@ func (d *DB) behind(ctx context.Context, now func() time.Time, skew time.Duratio
 	if after.Before(before) {
 		before, after = after, before
 	}
-	by = max(theirs.Sub(after), 0) + min(theirs.Sub(before), 0)
-	if by > skew || by < -skew {
+	lag = max(theirs.Sub(after), 0) + min(theirs.Sub(before), 0)
+	if lag > skew || lag < -skew {
 		err = fmt.Errorf("%w: it is %s here and %s on the database's machine, so ids would have a wrong time: correct the wrong clock",
 			ErrClock, after.UTC().Format(time.DateTime), theirs.UTC().Format(time.DateTime))
 	}
-	return by, err
+	return lag, err
 }
 
 // A clock is the time as the protocol sees it. It never goes back. It ignores changes of the wall clock, unless that
@@ -76,8 +76,8 @@ type clock struct {
 	latest atomic.Int64 // latest reading since base, in nanoseconds; only without a monotonic reading
 }
 
-func newClock(read func() time.Time, layout generator.Layout) *clock {
-	return &clock{read: read, layout: layout, base: read()}
+func newClock(now func() time.Time, layout generator.Layout) *clock {
+	return &clock{read: now, layout: layout, base: now()}
 }
 
 // now returns the time. It may be called concurrently.
@@ -102,17 +102,17 @@ func (c *clock) steady(reading time.Time) time.Time {
 	return c.base.Round(0).Add(time.Duration(passed))
 }
 
-// reach sets the clock ahead to a time, but by no more than most. It returns by how much. It may be called
+// reach sets the clock ahead to a time, but by no more than limit. It returns by how much. It may be called
 // concurrently.
-func (c *clock) reach(to time.Time, most time.Duration) time.Duration {
+func (c *clock) reach(to time.Time, limit time.Duration) time.Duration {
 	for {
 		gained := c.gained.Load()
-		by := to.Sub(c.now())
-		if by <= 0 || by > most {
+		ahead := to.Sub(c.now())
+		if ahead <= 0 || ahead > limit {
 			return 0
 		}
-		if c.gained.CompareAndSwap(gained, gained+int64(by)) {
-			return by
+		if c.gained.CompareAndSwap(gained, gained+int64(ahead)) {
+			return ahead
 		}
 	}
 }

@@ -165,9 +165,9 @@ func (h *slotHolder) read(ctx context.Context) error {
 }
 
 // lost forgets the slot and logs the reason.
-func (h *slotHolder) lost(slot int64, why string) {
+func (h *slotHolder) lost(slot int64, reason string) {
 	if !h.closing() {
-		h.log.Warn("uidplugin: this process has lost its slot and acquires another: "+why, "slot", slot)
+		h.log.Warn("uidplugin: this process has lost its slot and acquires another: "+reason, "slot", slot)
 	}
 	h.lease.Lose()
 }

@@ -156,11 +156,11 @@ func (m *Manager) Now() time.Time { return m.clock.now() }
 // ReachClock sets the protocol's time ahead to the clock of a database that has refused an id as too old, but by no
 // more than the largest difference that db.Use allows. It reports whether it has.
 func (m *Manager) ReachClock(to time.Time) bool {
-	by := m.clock.reach(to, cmp.Or(m.config.MaxSkew, DefaultMaxSkew))
-	if by >= noticedSkew {
-		m.log.Warn("uidplugin: the clock of this process is behind the database's, so ids follow the database's clock; set the clock that is wrong", "by", by)
+	ahead := m.clock.reach(to, cmp.Or(m.config.MaxSkew, DefaultMaxSkew))
+	if ahead >= noticedSkew {
+		m.log.Warn("uidplugin: the clock of this process is behind the database's, so ids follow the database's clock; set the clock that is wrong", "by", ahead)
 	}
-	return by > 0
+	return ahead > 0
 }
 
 // Assign returns a lease for each of tables, in their order, with as many worker ids as lanes has for it. nil lanes

@@ -16,13 +16,13 @@ import (
 
 // This file takes worker ids and slots from the counters of a registry.
 
-// nextSlot takes a slot that was never given out, none below least.
-func (s *statements) nextSlot(ctx context.Context, least int64) (int64, error) {
+// nextSlot takes a slot that was never given out, none below low.
+func (s *statements) nextSlot(ctx context.Context, low int64) (int64, error) {
 	r, err := s.reread(ctx)
 	if err != nil {
 		return 0, err
 	}
-	return s.db.advance(ctx, r, "NEXT_SLOT", least, 1)
+	return s.db.advance(ctx, r, "NEXT_SLOT", low, 1)
 }
 
 // reserve takes n worker ids that were never given out, none below atLeast. The error wraps [ErrExhausted] if the
@@ -119,15 +119,15 @@ func (d *DB) draw(ctx context.Context, n int64) (b block, err error) {
 	return b, err
 }
 
-// advance takes n numbers of r's region from a counter of the registry, none below least, and returns the first. It
+// advance takes n numbers of r's region from a counter of the registry, none below low, and returns the first. It
 // uses one statement outside of a transaction, because a process that vanishes must not lock a row that all need. The
 // error wraps [errSpace] if the registry belongs to another id space than r.
-func (d *DB) advance(ctx context.Context, r Registry, counter string, least, n int64) (first int64, err error) {
+func (d *DB) advance(ctx context.Context, r Registry, counter string, low, n int64) (first int64, err error) {
 	found := false
 	scan := func(rows *sql.Rows) error { found = true; return rows.Scan(&first) }
-	least, n = r.Region.From(max(least, 1)), n*r.Region.Of
+	low, n = r.Region.From(max(low, 1)), n*r.Region.Of
 	next := d.nextNumber(r.Region, counter) + ` + ?`
-	args := []any{least, least, n, registryName, r.Space, r.Region.Of, r.Region.N}
+	args := []any{low, low, n, registryName, r.Space, r.Region.Of, r.Region.N}
 	where := ` WHERE "NAME" = ? AND "ID_SPACE" = ? AND "STRIDE" = ? AND "REMAINDER" = ?`
 	if d.sql.Dialect() == "mysql" {
 		err = d.sql.Together(ctx, func(ctx context.Context, conn *sqldb.DB) error {
@@ -149,9 +149,9 @@ func (d *DB) advance(ctx context.Context, r Registry, counter string, least, n i
 			return 0, cmp.Or(err, errors.New("the database changed no row, and reports no error"))
 		}
 		return 0, errDivided
-	case first-n < least:
+	case first-n < low:
 		return 0, fmt.Errorf("%w: the database reports that it has set %s in %s to %d, which is less than %d: check whether a proxy runs the statements of one connection on several",
-			ErrTable, counter, RegistryTable, first, least+n)
+			ErrTable, counter, RegistryTable, first, low+n)
 	}
 	return first - n, nil
 }

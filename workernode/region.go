@@ -39,8 +39,8 @@ func (r Region) check() error {
 	return fmt.Errorf("%w: STRIDE in %s is %d and REMAINDER is %d, which must be from 0 to STRIDE-1, and STRIDE at most 2^31-1", ErrTable, RegistryTable, r.Of, r.N)
 }
 
-// From returns the first number of the region at or above least, which must be positive.
-func (r Region) From(least int64) int64 { return least + (r.N-least%r.Of+r.Of)%r.Of }
+// From returns the first number of the region at or above low, which must be positive.
+func (r Region) From(low int64) int64 { return low + (r.N-low%r.Of+r.Of)%r.Of }
 
 // DividedFrom reports whether a registry of the earlier region has the region r after a division, or without one.
 func (r Region) DividedFrom(earlier Region) bool { return r.N == earlier.N && r.Of%earlier.Of == 0 }

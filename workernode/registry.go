@@ -122,11 +122,11 @@ func (d *DB) floor(ctx context.Context, space string) (floor int64, err error) {
 // errSpace reports that another registry was begun, or restored, while this process ran.
 var errSpace = fmt.Errorf("%w: %s belongs to another id space than this process", ErrTable, RegistryTable)
 
-// sameSpace returns an error that wraps errSpace if the ID_SPACE there differs from this process's.
-func sameSpace(there, space string) error {
-	if there == space {
+// sameSpace returns an error that wraps errSpace if the stored ID_SPACE differs from that of this process.
+func sameSpace(stored, space string) error {
+	if stored == space {
 		return nil
 	}
 	return fmt.Errorf("%w: ID_SPACE is %s, but was %s when it started, so it can make no more ids: restart this process",
-		errSpace, printable(there), space)
+		errSpace, printable(stored), space)
 }

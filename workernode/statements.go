@@ -196,10 +196,10 @@ func errFence(slot, fence int64) error {
 }
 
 // errNotKept is the error for a row whose value differs from the acknowledged one.
-func errNotKept(column string, value any, row string, id int64, table, so string) error {
+func errNotKept(column string, value any, row string, id int64, table, effect string) error {
 	return fmt.Errorf("%w: the database did not keep %s = %#v of %s %d in %s although it reported no error, so %s:"+
 		" remove the trigger that changes it, or widen the column if it is too narrow (docs/failures.md)",
-		ErrTable, column, value, row, id, table, so)
+		ErrTable, column, value, row, id, table, effect)
 }
 
 // claim writes the slot's row with the new holder, to begin a session. It inserts a new row without a tick and then

@@ -158,13 +158,13 @@ func (l *TableLease) replace(free []*worker, n int) {
 }
 
 // exhaust records that the lease has lost its worker ids without a replacement. The caller holds the mutex.
-func (l *TableLease) exhaust(why error, again time.Time) {
+func (l *TableLease) exhaust(cause error, again time.Time) {
 	if l.noWorkerID == nil {
-		l.allocator.log.Error("uidplugin: a table has lost its worker id, and no replacement is available: creates fail", "table", l.table.String(), "error", why)
+		l.allocator.log.Error("uidplugin: a table has lost its worker id, and no replacement is available: creates fail", "table", l.table.String(), "error", cause)
 	}
-	l.noWorkerID, l.again = why, again
+	l.noWorkerID, l.again = cause, again
 	if l.generator != nil {
-		l.generator.Suspend(why)
+		l.generator.Suspend(cause)
 	}
 }
 
@@ -210,14 +210,14 @@ func (l *TableLease) grow(now time.Time, tick int64) {
 }
 
 // limit logs once that the generator needs more lanes than it can get.
-func (l *TableLease) limit(why error) {
+func (l *TableLease) limit(cause error) {
 	if l.limited {
 		return
 	}
 	l.limited = true
 	args := []any{"table", l.table.String(), "lanes", len(l.lanes), "most", l.allocator.most}
-	if why != nil {
-		args = append(args, "error", why)
+	if cause != nil {
+		args = append(args, "error", cause)
 	}
 	l.allocator.log.Warn("uidplugin: a table needs ids faster than its worker ids make them, and cannot have more worker ids: its ids run ahead of the"+
 		" clock, and creates wait when they are Lead ahead (a layout with more sequence bits makes more ids per worker id)", args...)

@@ -184,12 +184,12 @@ func onlyCommands(c *cobra.Command, args []string) error {
 }
 
 // unknown returns an error about an unknown name, with similar ones.
-func unknown(kind, name, of string, like []string) error {
-	err := fmt.Errorf("unknown %s %q for %q", kind, name, of)
+func unknown(kind, name, parent string, like []string) error {
+	err := fmt.Errorf("unknown %s %q for %q", kind, name, parent)
 	if len(like) > 0 {
 		return fmt.Errorf("%w: did you mean %s?", err, strings.Join(like, " or "))
 	}
-	return fmt.Errorf("%w; %s --help lists them", err, of)
+	return fmt.Errorf("%w; %s --help lists them", err, parent)
 }
 
 // versionCommand prints the version and the build settings.

@@ -56,11 +56,11 @@ func (a *app) consumerSubcommand(c *cobra.Command, f func(ctx context.Context, d
 	var table string
 	c.Args = cobra.ExactArgs(1)
 	c = a.tableSubcommand(prepares, c, func(ctx context.Context, d *database, args []string) error {
-		of, err := d.Consumer(ctx, args[0], table)
+		consumer, err := d.Consumer(ctx, args[0], table)
 		if err != nil {
 			return err
 		}
-		return f(ctx, d, of)
+		return f(ctx, d, consumer)
 	})
 	c.Flags().StringVar(&table, "table", "", "the followed table (default: the only one of the consumer)")
 	return c
@@ -104,25 +104,25 @@ first, up to 10000, also those that do not match the consumer's conditions. A ro
 Processes may run meanwhile: the row in hand is finished first, or given up.`,
 		Example: `  uid follow consumers reset mails --table orders --to 1178338548508524663
   uid follow consumers reset mails --to 2026-11-22 --dry-run`,
-	}, func(ctx context.Context, d *database, of admin.Consumer) error {
-		id, err := a.cursorOf(ctx, d, to, of)
+	}, func(ctx context.Context, d *database, consumer admin.Consumer) error {
+		id, err := a.cursorOf(ctx, d, to, consumer)
 		if err != nil {
 			return err
 		}
 		target := uidplugin.ID(id)
-		change := cursorChange{of.Name, of.TableName(), of.LastID, &target, nil, !dry}
-		if n, err := d.RowsBetween(ctx, of, id); err == nil { // otherwise the table is elsewhere, or gone
+		change := cursorChange{consumer.Name, consumer.TableName(), consumer.LastID, &target, nil, !dry}
+		if n, err := d.RowsBetween(ctx, consumer, id); err == nil { // otherwise the table is elsewhere, or gone
 			change.Rows = &n
 		}
 		if dry {
 			return a.writeCursorChange(change)
 		}
-		question := fmt.Sprintf("Set the cursor of %s of %s from %d (%s) to %d (%s)? [y/N] ", clean(of.Name), clean(of.TableName()),
-			of.LastID, at(of.LastTime), id, change.effect())
+		question := fmt.Sprintf("Set the cursor of %s of %s from %d (%s) to %d (%s)? [y/N] ", clean(consumer.Name), clean(consumer.TableName()),
+			consumer.LastID, at(consumer.LastTime), id, change.effect())
 		if err := a.confirm(yes, question, "pass --yes to set the cursor, or --dry-run to see it"); err != nil {
 			return err
 		}
-		if err := d.ResetConsumer(ctx, of, id); err != nil {
+		if err := d.ResetConsumer(ctx, consumer, id); err != nil {
 			return err
 		}
 		return a.writeCursorChange(change)
@@ -135,20 +135,20 @@ Processes may run meanwhile: the row in hand is finished first, or given up.`,
 	return c
 }
 
-// cursorOf returns the cursor of a consumer that --to names.
-func (a *app) cursorOf(ctx context.Context, d *database, to string, of admin.Consumer) (int64, error) {
-	switch to {
+// cursorOf returns the cursor that the flag --to names for a consumer.
+func (a *app) cursorOf(ctx context.Context, d *database, flag string, consumer admin.Consumer) (int64, error) {
+	switch flag {
 	case "beginning":
 		return 0, nil
 	case "now":
-		return d.CursorNow(ctx, of)
+		return d.CursorNow(ctx, consumer)
 	}
-	if id, err := strconv.ParseInt(to, 10, 64); err == nil {
-		return id, d.CheckCursor(id, of.Now)
+	if id, err := strconv.ParseInt(flag, 10, 64); err == nil {
+		return id, d.CheckCursor(id, consumer.Now)
 	}
-	from, err := a.time(to)
+	from, err := a.time(flag)
 	if err != nil {
-		return 0, fmt.Errorf("--to %q is neither an id, a time, an age, beginning nor now: %w", to, err)
+		return 0, fmt.Errorf("--to %q is neither an id, a time, an age, beginning nor now: %w", flag, err)
 	}
 	if from.After(a.now()) {
 		return 0, fmt.Errorf("--to %s is in the future; pass an earlier time, or now", at(from))
@@ -165,16 +165,16 @@ func (a *app) consumersRemoveCommand() *cobra.Command {
 First remove its call of follow.Consume from the program: a process that still runs it gets the error
 follow.ErrRemoved, and one that starts later begins anew, so all effects happen again.`,
 		Example: "  uid follow consumers remove mails --table orders",
-	}, func(ctx context.Context, d *database, of admin.Consumer) error {
+	}, func(ctx context.Context, d *database, consumer admin.Consumer) error {
 		question := fmt.Sprintf("Remove the cursor of %s of %s at %d (%s)? If it is started again, it begins anew. [y/N] ",
-			clean(of.Name), clean(of.TableName()), of.LastID, at(of.LastTime))
+			clean(consumer.Name), clean(consumer.TableName()), consumer.LastID, at(consumer.LastTime))
 		if err := a.confirm(yes, question, "pass --yes to remove the cursor"); err != nil {
 			return err
 		}
-		if err := d.RemoveConsumer(ctx, of); err != nil {
+		if err := d.RemoveConsumer(ctx, consumer); err != nil {
 			return err
 		}
-		return a.writeCursorChange(cursorChange{of.Name, of.TableName(), of.LastID, nil, nil, true})
+		return a.writeCursorChange(cursorChange{consumer.Name, consumer.TableName(), consumer.LastID, nil, nil, true})
 	})
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
 	return c
@@ -191,19 +191,19 @@ func (a *app) consumersPauseCommand(paused bool) *cobra.Command {
 		c.Long = `pause makes a consumer stand still in all processes, after the row in hand, until "uid follow consumers resume". Its
 processes go on running, and its cursor stays.`
 	}
-	return a.consumerSubcommand(c, func(ctx context.Context, d *database, of admin.Consumer) error {
-		if err := d.PauseConsumer(ctx, of, paused); err != nil {
+	return a.consumerSubcommand(c, func(ctx context.Context, d *database, consumer admin.Consumer) error {
+		if err := d.PauseConsumer(ctx, consumer, paused); err != nil {
 			return err
 		}
-		of, err := d.Consumer(ctx, of.Name, of.TableName())
+		consumer, err := d.Consumer(ctx, consumer.Name, consumer.TableName())
 		if err != nil {
 			return err
 		}
-		if of.Findings = []admin.Finding{}; !paused && of.State == admin.ConsumerStopped && !a.json {
+		if consumer.Findings = []admin.Finding{}; !paused && consumer.State == admin.ConsumerStopped && !a.json {
 			// The state "stopped" would look like a failure, and its advice would be to remove the consumer.
-			of.State = "resumed; no process holds it yet: a running one takes it within seconds, otherwise start one"
+			consumer.State = "resumed; no process holds it yet: a running one takes it within seconds, otherwise start one"
 		}
-		return a.writeConsumers([]admin.Consumer{of})
+		return a.writeConsumers([]admin.Consumer{consumer})
 	})
 }
 

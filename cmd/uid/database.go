@@ -138,8 +138,8 @@ func (a *app) openOthers(ctx context.Context, d *database, named []string, use u
 	}
 	known, err := d.TableNames(ctx)
 	for name := range d.Others {
-		of := func(t workernode.Table) bool { return t.Database == name }
-		if err == nil && !slices.ContainsFunc(known, of) {
+		isHere := func(t workernode.Table) bool { return t.Database == name }
+		if err == nil && !slices.ContainsFunc(known, isHere) {
 			err = fmt.Errorf("--database %s: WORKER_NODE has no table of a database %q; \"uid tables --json\" lists the "+
 				"names", name, name)
 		}

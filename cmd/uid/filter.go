@@ -18,11 +18,11 @@ type filter struct {
 	admin.Filter
 }
 
-// filterFlags adds the flags of a filter to a command. of names the time that counts.
-func filterFlags(c *cobra.Command, f *filter, of string) {
+// filterFlags adds the flags of a filter to a command. entries names what is listed, and the time that counts.
+func filterFlags(c *cobra.Command, f *filter, entries string) {
 	c.Flags().IntVar(&f.limit, "limit", 50, fmt.Sprintf("length of the list, up to %d", admin.MaxPage))
-	c.Flags().StringVar(&f.since, "since", "", "only "+of+" at or after this time, such as 24h for a day ago")
-	c.Flags().StringVar(&f.until, "until", "", "only "+of+" before this time")
+	c.Flags().StringVar(&f.since, "since", "", "only "+entries+" at or after this time, such as 24h for a day ago")
+	c.Flags().StringVar(&f.until, "until", "", "only "+entries+" before this time")
 	c.Flags().StringVar(&f.Table, "table", "", `only entries of this table, as "uid tables" writes it`)
 }
 

@@ -75,8 +75,8 @@ func (a *app) nextTable(ctx context.Context, d *database, name, where string) (t
 }
 
 // checkNext returns an error if ids should not be made for the table, and writes a warning.
-func (a *app) checkNext(ctx context.Context, d *database, of workernode.Table) error {
-	warning, err := d.CheckNext(ctx, of)
+func (a *app) checkNext(ctx context.Context, d *database, entry workernode.Table) error {
+	warning, err := d.CheckNext(ctx, entry)
 	if warning != "" {
 		fmt.Fprintln(a.err, oneLine("warning: "+warning))
 	}

@@ -68,8 +68,8 @@ With --json it prints an object for the region of this registry, and then one wi
   uid region split 4 --from 1`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			of, err := strconv.ParseInt(args[0], 10, 32)
-			if err != nil || of < 2 {
+			count, err := strconv.ParseInt(args[0], 10, 32)
+			if err != nil || count < 2 {
 				return fmt.Errorf("the number of regions is %q, and must be at least 2", args[0])
 			}
 			if c.Flags().Changed("from") && from < 1 {
@@ -80,7 +80,7 @@ With --json it prints an object for the region of this registry, and then one wi
 				if err != nil {
 					return err
 				}
-				return a.split(c.Context(), d, of, from, to, yes)
+				return a.split(c.Context(), d, count, from, to, yes)
 			})
 		},
 	}
@@ -91,17 +91,17 @@ With --json it prints an object for the region of this registry, and then one wi
 }
 
 // split divides the registry, after asking for confirmation.
-func (a *app) split(ctx context.Context, d *database, of, from int64, to dialect, yes bool) error {
+func (a *app) split(ctx context.Context, d *database, count, previous int64, target dialect, yes bool) error {
 	r := d.Region()
-	question := fmt.Sprintf("Divide the registry of this database, %s, into %d regions? It cannot be undone. [y/N] ", r, of)
-	if err := a.confirm(yes || r.Of == of, question, "pass --yes to divide the registry"); err != nil {
+	question := fmt.Sprintf("Divide the registry of this database, %s, into %d regions? It cannot be undone. [y/N] ", r, count)
+	if err := a.confirm(yes || r.Of == count, question, "pass --yes to divide the registry"); err != nil {
 		return err
 	}
-	own, others, err := d.Split(ctx, of, from)
+	own, others, err := d.Split(ctx, count, previous)
 	if err != nil {
 		return err
 	}
-	if to == mysqlDialect {
+	if target == mysqlDialect {
 		for _, o := range others {
 			for _, s := range []*string{&o.SQL[0], &o.CopySQL[0]} {
 				*s = strings.ReplaceAll(*s, `"`, "`")

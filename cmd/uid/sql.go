@@ -115,8 +115,8 @@ func (a *app) readScript(ctx context.Context, s *script, name, layout string) (e
 	if s.only == "tables" || s.only == "uidgenerator" {
 		return nil // the same for all layouts
 	}
-	of, err := a.system(ctx, layout)
-	s.layout = of.Layout
+	system, err := a.system(ctx, layout)
+	s.layout = system.Layout
 	if err != nil && layout == "" && (name != "" || errors.Is(err, workernode.ErrTable)) {
 		a.complain(fmt.Errorf("warning: the statements are for the default layout; pass --layout for another: %w", err))
 		s.layout, err = generator.DefaultLayout(), nil

@@ -62,14 +62,14 @@ func (a *app) where(ctx context.Context, f *finder, args []string) error {
 	wrong, first := false, true
 	err := a.eachID(args, func(line string) error {
 		// The variable why is the error to print if the line has no id, and of the part of the line that it is about.
-		found, why, of := false, error(nil), line
+		found, reason, id := false, error(nil), line
 		for _, text := range f.ids.candidates(line) {
 			p, err := f.find(ctx, text)
 			switch {
 			case err != nil && !isWrongID(err):
 				return err
-			case p.ID == 0 && why == nil:
-				why, of = err, text
+			case p.ID == 0 && reason == nil:
+				reason, id = err, text
 			}
 			if p.ID == 0 {
 				continue
@@ -92,7 +92,7 @@ func (a *app) where(ctx context.Context, f *finder, args []string) error {
 			return nil // the other numbers of the line need not be ids
 		}
 		wrong = true
-		return a.writeWrong(of, why)
+		return a.writeWrong(id, reason)
 	})
 	return cond(err, wrong)
 }

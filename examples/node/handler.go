@@ -92,11 +92,11 @@ func names[T publicid.Type](text string, id publicid.ID[T]) bool {
 // orders serves the orders of a tenant: a list with a cursor, an update and a delete. Texts are parsed first, so none
 // reaches a condition.
 func orders(mux *http.ServeMux, db *gorm.DB) {
-	of := func(r *http.Request) *gorm.DB {
+	handle := func(r *http.Request) *gorm.DB {
 		return db.WithContext(r.Context()).Where("tenant = ?", tenantOf(r))
 	}
 	mux.HandleFunc("GET /orders", func(w http.ResponseWriter, r *http.Request) {
-		query := of(r)
+		query := handle(r)
 		if text := r.FormValue("after"); text != "" {
 			after, err := publicid.Parse[Order](text)
 			if err != nil {
@@ -120,12 +120,12 @@ func orders(mux *http.ServeMux, db *gorm.DB) {
 			answer(w, http.StatusBadRequest, map[string]string{"error": "not a change of an order"})
 			return
 		}
-		order, err := publicid.FindAs[Order](r.Context(), of(r), r.PathValue("id"))
+		order, err := publicid.FindAs[Order](r.Context(), handle(r), r.PathValue("id"))
 		if err == nil { // the customer must belong to the tenant, too
-			err = of(r).Take(&Customer{}, change.Customer).Error
+			err = handle(r).Take(&Customer{}, change.Customer).Error
 		}
 		if err == nil {
-			changed := of(r).Model(order).Update("customer_id", change.Customer)
+			changed := handle(r).Model(order).Update("customer_id", change.Customer)
 			if err = changed.Error; err == nil && changed.RowsAffected == 0 { // on MySQL this needs clientFoundRows=true
 				err = gorm.ErrRecordNotFound // it was deleted meanwhile
 			}
@@ -139,7 +139,7 @@ func orders(mux *http.ServeMux, db *gorm.DB) {
 	mux.HandleFunc("DELETE /orders/{id}", func(w http.ResponseWriter, r *http.Request) {
 		id, err := publicid.Parse[Order](r.PathValue("id"))
 		if err == nil {
-			deleted := of(r).Where("id = ?", id).Delete(&Order{})
+			deleted := handle(r).Where("id = ?", id).Delete(&Order{})
 			if err = deleted.Error; err == nil && deleted.RowsAffected == 0 {
 				err = gorm.ErrRecordNotFound
 			}

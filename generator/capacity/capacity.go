@@ -326,11 +326,11 @@ func span(years float64) string {
 	return number(years/units[3].years) + " seconds"
 }
 
-func several(n int, one, more string) string {
+func several(n int, singular, plural string) string {
 	if n == 1 {
-		return "1 " + one
+		return "1 " + singular
 	}
-	return number(float64(n)) + " " + more
+	return number(float64(n)) + " " + plural
 }
 
 // number writes x, which is not negative. It writes large numbers with commas, and small ones that have a fraction with

@@ -143,9 +143,9 @@ func (d *DB) clock(ctx context.Context) (time.Time, error) {
 func (d *DB) timeOf(tick int64) time.Time { return workernode.TimeOf(d.Layout, tick) }
 
 // tickFrom returns the first START_TICK of sessions to keep: a session's first tick is the one after START_TICK.
-func (d *DB) tickFrom(before time.Time) int64 {
-	tick := d.Layout.TickAt(before)
-	if tick >= 0 && !d.timeOf(tick).Before(before) {
+func (d *DB) tickFrom(t time.Time) int64 {
+	tick := d.Layout.TickAt(t)
+	if tick >= 0 && !d.timeOf(tick).Before(t) {
 		tick--
 	}
 	return max(tick, 0)
@@ -184,9 +184,9 @@ func Time(t time.Time) string {
 }
 
 // Count formats a number with its noun.
-func Count(n int64, one, more string) string {
+func Count(n int64, singular, plural string) string {
 	if n == 1 {
-		return "1 " + one
+		return "1 " + singular
 	}
-	return fmt.Sprintf("%d %s", n, more)
+	return fmt.Sprintf("%d %s", n, plural)
 }

@@ -107,23 +107,23 @@ func (d *DB) TableNames(ctx context.Context) (list []workernode.Table, err error
 
 // tableOf returns a table and the database to read it in: one of --database, or this one if the server has the other
 // database under its name. The table has no columns if it does not exist or this user may not see it.
-func (d *DB) tableOf(ctx context.Context, of workernode.Table) (on *DB, t table, err error) {
-	if other := d.Others[of.Database]; other != nil {
-		t, err = other.table(ctx, of.Name)
+func (d *DB) tableOf(ctx context.Context, entry workernode.Table) (home *DB, t table, err error) {
+	if other := d.Others[entry.Database]; other != nil {
+		t, err = other.table(ctx, entry.Name)
 		return other, t, err
 	}
-	if of.Database == "" {
-		t, err = d.table(ctx, of.Name)
+	if entry.Database == "" {
+		t, err = d.table(ctx, entry.Name)
 		return d, t, err
 	}
-	schema := of.Database
+	schema := entry.Database
 	if d.SQL.Dialect() == postgres {
-		if schema, err = d.schemaOf(ctx, of.Database); err != nil || schema == "" {
+		if schema, err = d.schemaOf(ctx, entry.Database); err != nil || schema == "" {
 			return d, t, err
 		}
 	}
-	t = table{name: of.Name, quoted: d.identifier(schema) + "." + d.identifier(of.Name), schema: schema, bare: of.Name}
-	t.columns, err = d.columns(ctx, schema, of.Name)
+	t = table{name: entry.Name, quoted: d.identifier(schema) + "." + d.identifier(entry.Name), schema: schema, bare: entry.Name}
+	t.columns, err = d.columns(ctx, schema, entry.Name)
 	return d, t, err
 }
 

@@ -82,9 +82,9 @@ func (d *DB) Consumers(ctx context.Context) (list []Consumer, err error) {
 	if err != nil {
 		return nil, err
 	}
-	names, on := d.databases()
+	names, byName := d.databases()
 	for _, name := range names {
-		found, err := follow.ListConsumers(ctx, on[name].SQL, tablesOf(known, name)...)
+		found, err := follow.ListConsumers(ctx, byName[name].SQL, tablesOf(known, name)...)
 		if err != nil {
 			return nil, err
 		}
@@ -209,10 +209,10 @@ func (d *DB) Consumer(ctx context.Context, name, table string) (c Consumer, err 
 
 // onCursor calls f with the database of a consumer's cursor, within the time of a statement.
 func (d *DB) onCursor(ctx context.Context, c Consumer, f func(context.Context, *sqldb.DB, follow.ConsumerKey) error) error {
-	_, on := d.databases()
+	_, home := d.databases()
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	return f(ctx, on[c.Database].SQL, c.key())
+	return f(ctx, home[c.Database].SQL, c.key())
 }
 
 // RowsBetween counts the rows between the cursor of a consumer and another id, but no more than 10,001.
@@ -283,8 +283,8 @@ func (d *DB) CheckCursor(id int64, now time.Time) error {
 
 // consumerNotes adds a note with the consumers of a table that was renamed.
 func (d *DB) consumerNotes(ctx context.Context, r Renaming, notes []string) ([]string, error) {
-	_, on := d.databases()
-	keys, err := follow.ConsumersOf(ctx, on[r.Database].SQL, r.From)
+	_, home := d.databases()
+	keys, err := follow.ConsumersOf(ctx, home[r.Database].SQL, r.From)
 	var names []string
 	for _, k := range keys {
 		names = append(names, k.Consumer)
@@ -297,8 +297,8 @@ func (d *DB) consumerNotes(ctx context.Context, r Renaming, notes []string) ([]s
 
 // renameConsumers gives the cursors of a table that was renamed its new name. It adds notes about those that stay.
 func (d *DB) renameConsumers(ctx context.Context, r *Renaming) error {
-	_, on := d.databases()
-	_, left, err := follow.RenameConsumers(ctx, on[r.Database].SQL, r.From, r.To)
+	_, home := d.databases()
+	_, left, err := follow.RenameConsumers(ctx, home[r.Database].SQL, r.From, r.To)
 	for _, k := range left {
 		r.Notes = append(r.Notes, fmt.Sprintf(`Except %s: its cursor stays at %s, because %s already has one, or is in another schema. `+
 			`Run "uid follow consumers reset" for the new one, and "uid follow consumers remove" for the old one`,

@@ -113,20 +113,20 @@ type numbersAhead struct {
 
 func (a numbersAhead) any() bool { return len(a.workers)+len(a.slots) > 0 }
 
-// findAhead returns the numbers in d's tables that the registry of database of has yet to give out. It reads the
+// findAhead returns the numbers in d's tables that the registry of the original database has yet to give out. It reads the
 // counters after the rows, because a process takes a number before it inserts a row. Replicated rows of other regions
 // cause no false alarm: these regions never give out a number of this one, except before a division, and then the
 // counters began above it.
-func (d *DB) findAhead(ctx context.Context, of *DB) (a numbersAhead, err error) {
-	r := of.Registry.Region
+func (d *DB) findAhead(ctx context.Context, original *DB) (a numbersAhead, err error) {
+	r := original.Registry.Region
 	gives := fmt.Sprintf(`("REGION" = %d OR %s = %d)`, r.N, d.SQL.Mod(`"N"."ID"`, r.Of), r.N)
 	for _, q := range []struct {
 		least int64
 		from  string
 		list  *[]int64
 	}{
-		{of.Registry.NextID, `"WORKER_NODE" "N" JOIN "WORKER_SLOT" "S" ON "S"."ID" = "N"."SLOT"`, &a.workers},
-		{of.Registry.NextSlot, `"WORKER_SLOT" "N"`, &a.slots},
+		{original.Registry.NextID, `"WORKER_NODE" "N" JOIN "WORKER_SLOT" "S" ON "S"."ID" = "N"."SLOT"`, &a.workers},
+		{original.Registry.NextSlot, `"WORKER_SLOT" "N"`, &a.slots},
 	} {
 		most := ""
 		if q.list == &a.workers { // checkNodes reports larger ones
@@ -142,7 +142,7 @@ func (d *DB) findAhead(ctx context.Context, of *DB) (a numbersAhead, err error) 
 			return a, fmt.Errorf("look for numbers above those of the registry: %w", err)
 		}
 	}
-	if a.of, err = of.Nodes.Registry(ctx); err != nil {
+	if a.of, err = original.Nodes.Registry(ctx); err != nil {
 		return a, err
 	}
 	a.workers = slices.DeleteFunc(a.workers, func(n int64) bool { return n < a.of.NextID })

@@ -17,26 +17,26 @@ const sample = 1000
 // checkRenamed reports which tables of gone have their rows in another table now. The tables of gone do not exist any
 // more. A table that was dropped is not reported.
 func (d *DB) checkRenamed(ctx context.Context, gone []workernode.Table) (list []Finding, err error) {
-	for _, of := range gone {
-		on := d
-		if of.Database != "" {
-			on = d.Others[of.Database]
+	for _, entry := range gone {
+		home := d
+		if entry.Database != "" {
+			home = d.Others[entry.Database]
 		}
-		workers, failed := d.workersOf(ctx, of)
+		workers, failed := d.workersOf(ctx, entry)
 		if failed != nil {
 			return list, failed
 		}
-		candidates, failed := on.tablesNextTo(ctx, of.Name)
+		candidates, failed := home.tablesNextTo(ctx, entry.Name)
 		err = errors.Join(err, failed)
 		for _, name := range candidates {
-			has, failed := on.hasRowsOf(ctx, name, workers)
+			has, failed := home.hasRowsOf(ctx, name, workers)
 			err = errors.Join(err, failed)
 			if has {
-				now := workernode.Table{Database: of.Database, Name: name}
+				now := workernode.Table{Database: entry.Database, Name: name}
 				list = append(list, Finding{Code: CodeTableRenamed,
 					Text: fmt.Sprintf("WORKER_NODE has %s of the table %s, which does not exist, and %s has rows with such ids: "+
-						"Find cannot load these rows", Count(int64(len(workers)), "worker id", "worker ids"), of, now),
-					Advice: fmt.Sprintf(`If the table was renamed, run "uid tables rename %s %s". docs/looking-up.md explains it.`, of, now)})
+						"Find cannot load these rows", Count(int64(len(workers)), "worker id", "worker ids"), entry, now),
+					Advice: fmt.Sprintf(`If the table was renamed, run "uid tables rename %s %s". docs/looking-up.md explains it.`, entry, now)})
 			}
 		}
 	}
@@ -44,16 +44,16 @@ func (d *DB) checkRenamed(ctx context.Context, gone []workernode.Table) (list []
 }
 
 // workersOf returns the worker ids of a table.
-func (d *DB) workersOf(ctx context.Context, of workernode.Table) (workers map[int64]bool, err error) {
+func (d *DB) workersOf(ctx context.Context, entry workernode.Table) (workers map[int64]bool, err error) {
 	workers = map[int64]bool{}
 	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
 		var id int64
 		err := rows.Scan(&id)
 		workers[id] = true
 		return err
-	}, `SELECT "ID" FROM "WORKER_NODE" WHERE "DATABASE_NAME" = ? AND "TABLE_NAME" = ? AND "SLOT" IS NOT NULL`, of.Database, of.Name)
+	}, `SELECT "ID" FROM "WORKER_NODE" WHERE "DATABASE_NAME" = ? AND "TABLE_NAME" = ? AND "SLOT" IS NOT NULL`, entry.Database, entry.Name)
 	if err != nil {
-		err = fmt.Errorf("list the worker ids of %s: %w", of, err)
+		err = fmt.Errorf("list the worker ids of %s: %w", entry, err)
 	}
 	return workers, err
 }

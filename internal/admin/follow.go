@@ -51,8 +51,8 @@ func (f Followed) Name() string {
 // for a table that is not followed.
 func (d *DB) Followed(ctx context.Context, only string) (list []Followed, err error) {
 	if only != "" {
-		name, on, table := d.named(ctx, only)
-		s, ok, err := follow.StatusOf(ctx, on.SQL, d.Layout, table)
+		name, home, table := d.named(ctx, only)
+		s, ok, err := follow.StatusOf(ctx, home.SQL, d.Layout, table)
 		if ok {
 			list = followedOf(name, d.isRegional(), s)
 		}
@@ -62,9 +62,9 @@ func (d *DB) Followed(ctx context.Context, only string) (list []Followed, err er
 	if err != nil {
 		return nil, err
 	}
-	names, on := d.databases()
+	names, home := d.databases()
 	for _, name := range names {
-		found, err := follow.List(ctx, on[name].SQL, d.Layout, tablesOf(known, name)...)
+		found, err := follow.List(ctx, home[name].SQL, d.Layout, tablesOf(known, name)...)
 		if err != nil {
 			return nil, err
 		}
@@ -121,8 +121,8 @@ func followedOf(database string, regional bool, found ...follow.Status) (list []
 // EnableFollow lets a table be followed. An empty key means the primary key. EnableFollow gives up if a transaction
 // uses the table for longer than the time limit of statements. It returns a warning if the database numbers the key.
 func (d *DB) EnableFollow(ctx context.Context, name, key string, slack time.Duration) (warning string, err error) {
-	_, on, table := d.named(ctx, name)
-	t, err := on.table(ctx, table)
+	_, home, table := d.named(ctx, name)
+	t, err := home.table(ctx, table)
 	switch {
 	case err != nil:
 		return "", err
@@ -142,7 +142,7 @@ func (d *DB) EnableFollow(ctx context.Context, name, key string, slack time.Dura
 		}
 		key = primary.Name
 	}
-	if err := on.checkFollowable(ctx, t, key); err != nil {
+	if err := home.checkFollowable(ctx, t, key); err != nil {
 		return "", err
 	}
 	if slices.ContainsFunc(t.columns, func(c column) bool { return c.Name == key && c.Auto }) {
@@ -151,7 +151,7 @@ func (d *DB) EnableFollow(ctx context.Context, name, key string, slack time.Dura
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	return warning, follow.Enable(ctx, on.SQL, follow.Table{Name: table, Key: key, Slack: slack, Regional: d.isRegional()})
+	return warning, follow.Enable(ctx, home.SQL, follow.Table{Name: table, Key: key, Slack: slack, Regional: d.isRegional()})
 }
 
 // checkFollowable returns an error for keys that have no time, because the table would refuse all new rows.
@@ -174,10 +174,10 @@ var errNotFollowed = errors.New(`the table is not followed; "uid follow status" 
 // DisableFollow makes a table an ordinary one again. The tables of the plugin may be gone.
 func (d *DB) DisableFollow(ctx context.Context, name string) error {
 	list, err := d.Followed(ctx, name)
-	_, on, table := d.named(ctx, name)
+	_, home, table := d.named(ctx, name)
 	if err == nil && len(list) == 0 {
 		var left bool // the trigger of an installation that was removed by half, or of another table
-		if left, err = follow.IsInstalled(ctx, on.SQL, follow.Table{Name: table}); err == nil && !left {
+		if left, err = follow.IsInstalled(ctx, home.SQL, follow.Table{Name: table}); err == nil && !left {
 			err = fmt.Errorf("%s: %w", name, errNotFollowed)
 		}
 	}
@@ -186,15 +186,15 @@ func (d *DB) DisableFollow(ctx context.Context, name string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	return follow.Disable(ctx, on.SQL, follow.Table{Name: table})
+	return follow.Disable(ctx, home.SQL, follow.Table{Name: table})
 }
 
 // ResetFollow sets the mark of a table back to now minus slack.
 func (d *DB) ResetFollow(ctx context.Context, name string) error {
-	_, on, table := d.named(ctx, name)
+	_, home, table := d.named(ctx, name)
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	return follow.Reset(ctx, on.SQL, table, d.Layout, d.Now)
+	return follow.Reset(ctx, home.SQL, table, d.Layout, d.Now)
 }
 
 // standstillAfter is how long a mark may stand still.
@@ -310,17 +310,17 @@ func (d *DB) planFollow(ctx context.Context, known []workernode.Table) (steps []
 	if steps, err = d.cursorNotes(ctx); err != nil {
 		return nil, err
 	}
-	names, on := d.databases()
+	names, home := d.databases()
 	for _, name := range names {
-		statements, err := follow.Removal(ctx, on[name].SQL, tablesOf(known, name)...)
+		statements, err := follow.Removal(ctx, home[name].SQL, tablesOf(known, name)...)
 		if err != nil {
 			return nil, err
 		}
 		if len(statements) > 0 {
 			steps = append(steps, RemovalStep{
 				Database: name, Text: "End following, because its triggers would refuse new rows.", SQL: statements,
-				on:   on[name],
-				exec: func(ctx context.Context, statement string) error { return follow.Exec(ctx, on[name].SQL, statement) },
+				on:   home[name],
+				exec: func(ctx context.Context, statement string) error { return follow.Exec(ctx, home[name].SQL, statement) },
 			})
 		}
 	}

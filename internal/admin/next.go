@@ -30,59 +30,59 @@ func (d *DB) TableNamed(ctx context.Context, name string) (t workernode.Table, e
 // CheckNext returns an error if ids should not be made for a table manually, because it does not exist, or its keys are
 // not ids of WORKER_NODE. It returns a warning if the database numbers the key. If it cannot see the table, it trusts
 // WORKER_NODE.
-func (d *DB) CheckNext(ctx context.Context, of workernode.Table) (warning string, err error) {
-	known, err := d.databasesOf(ctx, of.Name)
+func (d *DB) CheckNext(ctx context.Context, entry workernode.Table) (warning string, err error) {
+	known, err := d.databasesOf(ctx, entry.Name)
 	if err != nil {
 		return "", err
 	}
-	made := slices.Contains(known, of.Database)
-	if !made && of.Database == "" && len(known) > 0 {
+	made := slices.Contains(known, entry.Database)
+	if !made && entry.Database == "" && len(known) > 0 {
 		return "", fmt.Errorf("processes make ids for the table %q in the database %q, not in this one; pass --database, "+
-			"or --force to make ids for the table here", of.Name, known[0])
+			"or --force to make ids for the table here", entry.Name, known[0])
 	}
-	on, t, err := d.tableOf(ctx, of)
-	switch seen := of.Database == "" || d.Others[of.Database] != nil; {
+	home, t, err := d.tableOf(ctx, entry)
+	switch seen := entry.Database == "" || d.Others[entry.Database] != nil; {
 	case err != nil:
 		return "", err
 	case len(t.columns) == 0 && seen:
 		return "", fmt.Errorf("the table %q does not exist in this database, or this user may not see it; pass --force to "+
-			"make ids for it anyway", of)
+			"make ids for it anyway", entry)
 	case len(t.columns) == 0 && !made:
 		return "", fmt.Errorf("no process has made ids for the table %q of the database %q; \"uid tables --json\" lists the "+
-			"names; pass --force to make ids for it anyway", of.Name, of.Database)
+			"names; pass --force to make ids for it anyway", entry.Name, entry.Database)
 	}
 	key, ok := keyOf(t.columns)
 	if !ok {
 		return "", nil
 	}
-	if err := d.checkSmall(ctx, on, of, t, key, made); err != nil {
+	if err := d.checkSmall(ctx, home, entry, t, key, made); err != nil {
 		return "", err
 	}
-	if key.Auto && on.SQL.Dialect() == mysql {
+	if key.Auto && home.SQL.Dialect() == mysql {
 		warning = fmt.Sprintf("the database numbers %s.%s, so a row that is inserted without an id gets the number after "+
-			"the largest id", of, key.Name)
+			"the largest id", entry, key.Name)
 	}
 	return warning, nil
 }
 
 // checkSmall returns an error if the keys of a table are not ids: the largest is too small, and the table has a segment.
 // Because tags may have any name, small keys are enough if no process has made ids for the table.
-func (d *DB) checkSmall(ctx context.Context, on *DB, of workernode.Table, t table, key column, made bool) error {
+func (d *DB) checkSmall(ctx context.Context, home *DB, entry workernode.Table, t table, key column, made bool) error {
 	const advice = "ids of uid next would be far above them; pass --force to make ids anyway"
 	if !key.isInteger() {
 		return nil
 	}
-	largest, err := on.largest(ctx, t, key)
+	largest, err := home.largest(ctx, t, key)
 	if err != nil || largest.Int64>>(d.Layout.WorkerBits+d.Layout.SequenceBits) > 0 { // an id
 		return err
 	}
-	err = d.refuseSegment(ctx, of, key, advice) // wing: segment
+	err = d.refuseSegment(ctx, entry, key, advice) // wing: segment
 	if err != nil {
 		return err
 	}
 	if !made && largest.Int64 > 0 {
 		return fmt.Errorf("no process has made ids for %s, and its largest key is %d, so its keys seem to come from a "+
-			"segment or from the database; %s", of, largest.Int64, advice)
+			"segment or from the database; %s", entry, largest.Int64, advice)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 // Partitions returns the changes of the partitions of a table, which people name as in the model, or after the name of
 // its database.
 func (d *DB) Partitions(ctx context.Context, r partition.Request) ([]partition.Step, error) {
-	_, on, table := d.named(ctx, r.Table)
+	_, home, table := d.named(ctx, r.Table)
 	r.Table = table
-	return partition.Steps(ctx, on.SQL, d.Layout, r)
+	return partition.Steps(ctx, home.SQL, d.Layout, r)
 }

@@ -42,9 +42,9 @@ func (d *DB) regionOf(r workernode.Registry) Region {
 	}
 }
 
-// workerIDs counts the worker ids of a region at or above least.
-func (d *DB) workerIDs(r workernode.Region, least int64) int64 {
-	first, last := r.From(max(least, 1)), d.Layout.MaxWorkerID()
+// workerIDs counts the worker ids of a region at or above low.
+func (d *DB) workerIDs(r workernode.Region, low int64) int64 {
+	first, last := r.From(max(low, 1)), d.Layout.MaxWorkerID()
 	if first > last {
 		return 0
 	}
@@ -60,32 +60,32 @@ func (d *DB) given() (given, all int64) {
 	return all - d.workerIDs(r.Region, max(r.NextID, r.FirstID)), all
 }
 
-// Split divides the registry: the parameter of is the number of regions afterwards. It returns the region of this registry
+// Split divides the registry into count regions. It returns the region of this registry
 // and the new ones, with the statements that create their registries. If there are as many regions already, Split changes
-// nothing, and returns the regions of the last division. Then the parameter from must be the number of regions before that
+// nothing, and returns the regions of the last division. Then previous must be the number of regions before that
 // division, because this registry does not know which numbers the regions of earlier divisions have given out. Otherwise
-// from may be 0.
-func (d *DB) Split(ctx context.Context, of, from int64) (own Region, others []Region, err error) {
+// previous may be 0.
+func (d *DB) Split(ctx context.Context, count, previous int64) (own Region, others []Region, err error) {
 	before := d.Registry.Region
-	if before.Of == of && from != 0 {
-		before.Of = from
-		if !before.Valid() || from >= of || !d.Registry.Region.DividedFrom(before) {
-			return own, nil, fmt.Errorf("the registry is %s, which was not divided from one of %d", d.Registry.Region, from)
+	if before.Of == count && previous != 0 {
+		before.Of = previous
+		if !before.Valid() || previous >= count || !d.Registry.Region.DividedFrom(before) {
+			return own, nil, fmt.Errorf("the registry is %s, which was not divided from one of %d", d.Registry.Region, previous)
 		}
 	}
 	switch {
-	case from != 0 && before.Of != from:
-		return own, nil, fmt.Errorf("the registry is %s, not one of %d", before, from)
-	case before.Of == of:
+	case previous != 0 && before.Of != previous:
+		return own, nil, fmt.Errorf("the registry is %s, not one of %d", before, previous)
+	case before.Of == count:
 		return own, nil, fmt.Errorf("the registry is already %s; to print the statements for the others again, pass the "+
 			"number of regions before, such as --from 1", before)
 	}
-	r, err := d.divide(ctx, d.Registry.Region, of)
+	r, err := d.divide(ctx, d.Registry.Region, count)
 	if err != nil {
 		return own, nil, err
 	}
 	d.Registry = r
-	for n := before.N + before.Of; n < of; n += before.Of {
+	for n := before.N + before.Of; n < count; n += before.Of {
 		other := r.Other(n)
 		o := d.regionOf(other)
 		o.SQL = []string{insertOf(other)}
@@ -95,25 +95,25 @@ func (d *DB) Split(ctx context.Context, of, from int64) (own Region, others []Re
 	return d.Region(), others, nil
 }
 
-// divide divides the registry and returns it. The parameter before is the region that the registry must still have, and of
-// is the number of regions afterwards, which must be a multiple of the number before. The registry keeps its N, and all worker ids and slots
+// divide divides the registry and returns it. old is the region that the registry must still have, and count
+// the number of regions afterwards, which must be a multiple of the number before. The registry keeps its N, and all worker ids and slots
 // that it has given out. The new regions begin with [workernode.Registry.Other]. Processes may run meanwhile. The error
 // wraps [workernode.ErrRegion] if the registry cannot be divided like this, or if somebody else has divided it: the new
 // regions of both divisions would have numbers in common.
-func (d *DB) divide(ctx context.Context, before workernode.Region, of int64) (workernode.Registry, error) {
+func (d *DB) divide(ctx context.Context, old workernode.Region, count int64) (workernode.Registry, error) {
 	for try := 0; ; try++ {
 		r, err := d.Nodes.Registry(ctx)
 		if err != nil {
 			return r, err
 		}
-		divided := workernode.Region{N: r.Region.N, Of: of}
-		if err := divisible(r, before, divided); err != nil || before.Of == of {
+		divided := workernode.Region{N: r.Region.N, Of: count}
+		if err := divisible(r, old, divided); err != nil || old.Of == count {
 			return r, err
 		}
 		// The counters are read after this UPDATE, and the other regions begin above them. From now on no process takes
 		// a number by the old STRIDE, because each UPDATE of a counter compares it.
 		n, err := d.SQL.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "STRIDE" = ?`+
-			` WHERE "NAME" = 'default' AND "ID_SPACE" = ? AND "STRIDE" = ? AND "REMAINDER" = ?`, of, r.Space, r.Region.Of, r.Region.N)
+			` WHERE "NAME" = 'default' AND "ID_SPACE" = ? AND "STRIDE" = ? AND "REMAINDER" = ?`, count, r.Space, r.Region.Of, r.Region.N)
 		switch {
 		case err != nil:
 			return r, fmt.Errorf("divide %s: %w", workernode.RegistryTable, err)
@@ -130,26 +130,26 @@ func (d *DB) divide(ctx context.Context, before workernode.Region, of int64) (wo
 	}
 }
 
-// divisible returns an error if the registry r has another region than before, from which it was read, or cannot get the
-// region divided. It returns nil if r has the region divided already.
-func divisible(r workernode.Registry, before, divided workernode.Region) error {
+// divisible returns an error if the registry r no longer has the region old, as when it was read, or
+// cannot get the region new. It returns nil if r has the region new already.
+func divisible(r workernode.Registry, old, new workernode.Region) error {
 	layout, err := generator.ParseLayout(r.Layout)
 	switch {
-	case r.Region != before:
+	case r.Region != old:
 		return fmt.Errorf("%w: the registry is %s now, and was %s when it was read: somebody else has divided it,"+
 			" and has the statements for the new regions; if nobody has, uid region split --from prints them",
-			workernode.ErrRegion, r.Region, before)
+			workernode.ErrRegion, r.Region, old)
 	case r.Shared:
 		return fmt.Errorf("%w: %s.ID is AUTO_INCREMENT, so UidGenerator may insert worker ids of other regions:"+
 			" stop UidGenerator, and remove AUTO_INCREMENT from the column", workernode.ErrRegion, workernode.NodeTable)
-	case r.Region == divided && divided.Valid():
+	case r.Region == new && new.Valid():
 		return nil
-	case !r.Region.Valid() || !divided.Valid() || !divided.DividedFrom(r.Region):
+	case !r.Region.Valid() || !new.Valid() || !new.DividedFrom(r.Region):
 		return fmt.Errorf("%w: the registry is %s, so the new number of regions must be a multiple of %d, and is %d",
-			workernode.ErrRegion, r.Region, r.Region.Of, divided.Of)
-	case err != nil || r.NextID > layout.MaxWorkerID()-divided.Of+1:
+			workernode.ErrRegion, r.Region, r.Region.Of, new.Of)
+	case err != nil || r.NextID > layout.MaxWorkerID()-new.Of+1:
 		return fmt.Errorf("%w: the registry has given out the worker ids of the layout %s up to %d, so too few are left for %d regions",
-			workernode.ErrRegion, r.Layout, r.NextID-1, divided.Of)
+			workernode.ErrRegion, r.Layout, r.NextID-1, new.Of)
 	}
 	return nil
 }

@@ -105,10 +105,10 @@ func (s RemovalStep) run(ctx context.Context) error {
 func (d *DB) hasSpace() bool { return d.Registry.Space != "" }
 
 // databases returns this database and the others, by their names in WORKER_NODE.
-func (d *DB) databases() (names []string, on map[string]*DB) {
-	on = map[string]*DB{"": d}
-	maps.Copy(on, d.Others)
-	return slices.Sorted(maps.Keys(on)), on
+func (d *DB) databases() (names []string, byName map[string]*DB) {
+	byName = map[string]*DB{"": d}
+	maps.Copy(byName, d.Others)
+	return slices.Sorted(maps.Keys(byName)), byName
 }
 
 // knownTables returns the tables in WORKER_NODE, and counts the tables in databases without a connection.

@@ -19,24 +19,24 @@ func (d *DB) planKeys(ctx context.Context, known []workernode.Table, named []str
 		return nil, err
 	}
 	seen := map[workernode.Table]bool{}
-	add := func(of workernode.Table, free int64) error {
-		if seen[of] {
+	add := func(entry workernode.Table, free int64) error {
+		if seen[entry] {
 			return nil
 		}
-		seen[of] = true
-		s, err := d.planKey(ctx, of, free)
+		seen[entry] = true
+		s, err := d.planKey(ctx, entry, free)
 		steps = append(steps, s)
 		return err
 	}
-	for _, of := range known {
-		if err := add(of, free); err != nil {
+	for _, entry := range known {
+		if err := add(entry, free); err != nil {
 			return nil, err
 		}
 	}
 	for _, name := range named {
-		of := workernode.Table{}
-		of.Database, _, of.Name = d.named(ctx, name)
-		if err := add(of, free); err != nil {
+		entry := workernode.Table{}
+		entry.Database, _, entry.Name = d.named(ctx, name)
+		if err := add(entry, free); err != nil {
 			return nil, err
 		}
 	}
@@ -64,40 +64,40 @@ func (d *DB) firstFree(ctx context.Context) (int64, error) {
 }
 
 // planKey lets the database number the key of a table: from free on, or above the largest key if that is higher.
-func (d *DB) planKey(ctx context.Context, of workernode.Table, free int64) (s RemovalStep, err error) {
-	on := d
-	if of.Database != "" {
-		on = d.Others[of.Database]
+func (d *DB) planKey(ctx context.Context, entry workernode.Table, free int64) (s RemovalStep, err error) {
+	home := d
+	if entry.Database != "" {
+		home = d.Others[entry.Database]
 	}
-	s = RemovalStep{Database: of.Database, on: on}
-	t, err := on.table(ctx, of.Name)
+	s = RemovalStep{Database: entry.Database, on: home}
+	t, err := home.table(ctx, entry.Name)
 	key, ok := keyOf(t.columns)
 	switch {
 	case err != nil:
 		return s, err
 	case len(t.columns) == 0:
 		s.Text, s.Left = fmt.Sprintf("%s does not exist in this database, or this user may not see it. If it was renamed, "+
-			"pass its new name as --table.", of), true
+			"pass its new name as --table.", entry), true
 		return s, nil
 	case !ok:
 		s.Text, s.Left = fmt.Sprintf("%s does not have a single integer as its primary key, so the database cannot number "+
-			"it: the application has to set the key.", of), true
+			"it: the application has to set the key.", entry), true
 		return s, nil
 	case key.isText():
 		s.Text, s.Left = fmt.Sprintf("%s.%s is a text, which the database cannot number: the application has to set it.",
-			of, key.Name), true
+			entry, key.Name), true
 		return s, nil
 	}
-	largest, err := on.largest(ctx, t, key)
+	largest, err := home.largest(ctx, t, key)
 	if err != nil {
 		return s, err
 	}
 	isID := func(n int64) bool { return n>>(d.Layout.WorkerBits+d.Layout.SequenceBits) > 0 }
-	if isID(free) && (key.isNarrow(on.SQL.Dialect()) || largest.Valid && !isID(largest.Int64)) {
+	if isID(free) && (key.isNarrow(home.SQL.Dialect()) || largest.Valid && !isID(largest.Int64)) {
 		free = 0 // the keys are small numbers
 	}
-	s.Text = fmt.Sprintf("Let the database number %s.%s, above the largest key %d.", of, key.Name, largest.Int64)
-	err = on.number(ctx, &s, t, key, free)
+	s.Text = fmt.Sprintf("Let the database number %s.%s, above the largest key %d.", entry, key.Name, largest.Int64)
+	err = home.number(ctx, &s, t, key, free)
 	return s, err
 }
 
@@ -199,19 +199,19 @@ var unnumbered = map[string]string{
 
 // planUnknown names other tables with keys as the plugin fills them. A table without rows is not in WORKER_NODE.
 func (d *DB) planUnknown(ctx context.Context, seen map[workernode.Table]bool) (steps []RemovalStep, err error) {
-	names, on := d.databases()
+	names, home := d.databases()
 	for _, database := range names {
-		query := unnumbered[on[database].SQL.Dialect()]
+		query := unnumbered[home[database].SQL.Dialect()]
 		if query == "" {
 			continue
 		}
 		var tables []string
-		err := on[database].SQL.Query(ctx, func(rows *sql.Rows) error {
+		err := home[database].SQL.Query(ctx, func(rows *sql.Rows) error {
 			var name string
 			err := rows.Scan(&name)
-			of := workernode.Table{Database: database, Name: name}
-			if !seen[of] && !strings.HasPrefix(name, "WORKER_") && !strings.HasPrefix(name, "UID_FOLLOW") && name != "UID_CURSOR" {
-				tables = append(tables, of.String())
+			entry := workernode.Table{Database: database, Name: name}
+			if !seen[entry] && !strings.HasPrefix(name, "WORKER_") && !strings.HasPrefix(name, "UID_FOLLOW") && name != "UID_CURSOR" {
+				tables = append(tables, entry.String())
 			}
 			return err
 		}, query)

@@ -24,23 +24,23 @@ type Renaming struct {
 // database has a table of the new name and none of the old one, because otherwise ids would resolve to a table that
 // does not have their rows.
 func (d *DB) Renaming(ctx context.Context, from, to string) (r Renaming, err error) {
-	of, on, err := d.renamedTable(ctx, from)
+	entry, home, err := d.renamedTable(ctx, from)
 	if err != nil {
 		return r, err
 	}
-	if of.Database != "" {
-		to = strings.TrimPrefix(to, of.Database+".")
+	if entry.Database != "" {
+		to = strings.TrimPrefix(to, entry.Database+".")
 	}
-	r = Renaming{Database: of.Database, From: of.Name, To: to, Notes: []string{}}
-	old, err := on.table(ctx, of.Name)
+	r = Renaming{Database: entry.Database, From: entry.Name, To: to, Notes: []string{}}
+	old, err := home.table(ctx, entry.Name)
 	if err != nil {
 		return r, err
 	}
-	now, err := on.table(ctx, to)
+	now, err := home.table(ctx, to)
 	if err != nil {
 		return r, err
 	}
-	view, err := on.isView(ctx, old)
+	view, err := home.isView(ctx, old)
 	switch {
 	case err != nil:
 		return r, err
@@ -53,9 +53,9 @@ func (d *DB) Renaming(ctx context.Context, from, to string) (r Renaming, err err
 	err = d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&r.WorkerIDs) },
 		`SELECT COUNT(*) FROM "WORKER_NODE" WHERE `+ofRenamed, r.Database, r.From)
 	if err != nil {
-		return r, fmt.Errorf("count the worker ids of %s: %w", of, err)
+		return r, fmt.Errorf("count the worker ids of %s: %w", entry, err)
 	}
-	if r.Notes, err = d.renameNotes(ctx, r, on); err != nil {
+	if r.Notes, err = d.renameNotes(ctx, r, home); err != nil {
 		return r, err
 	}
 	if r.WorkerIDs == 0 && len(r.Notes) == 0 {
@@ -90,21 +90,21 @@ func (d *DB) Rename(ctx context.Context, r Renaming) (_ Renaming, err error) {
 }
 
 // renamedTable returns the table that people name as "uid tables" does, and its database.
-func (d *DB) renamedTable(ctx context.Context, name string) (of workernode.Table, on *DB, err error) {
+func (d *DB) renamedTable(ctx context.Context, name string) (entry workernode.Table, home *DB, err error) {
 	known, err := d.TableNames(ctx)
 	if err != nil {
-		return of, nil, err
+		return entry, nil, err
 	}
-	of.Database, on, of.Name = d.named(ctx, name)
-	if of.Database != "" || slices.Contains(known, of) {
-		return of, on, nil
+	entry.Database, home, entry.Name = d.named(ctx, name)
+	if entry.Database != "" || slices.Contains(known, entry) {
+		return entry, home, nil
 	}
 	for _, other := range known {
 		if other.Database != "" && other.String() == name {
-			return of, nil, fmt.Errorf("%s is in the database %q; pass --database %[2]s=DSN", name, other.Database)
+			return entry, nil, fmt.Errorf("%s is in the database %q; pass --database %[2]s=DSN", name, other.Database)
 		}
 	}
-	return of, on, nil
+	return entry, home, nil
 }
 
 // isView reports whether a name is a view, as people create it for programs that have the old name of a table.
@@ -134,7 +134,7 @@ func (d *DB) isGone(ctx context.Context, t table) bool {
 }
 
 // renameNotes returns notes about other things that have the old name.
-func (d *DB) renameNotes(ctx context.Context, r Renaming, on *DB) (notes []string, err error) {
+func (d *DB) renameNotes(ctx context.Context, r Renaming, home *DB) (notes []string, err error) {
 	notes = []string{}
 	notes, err = d.followNotes(ctx, r, notes) // wing: follow
 	if err != nil {

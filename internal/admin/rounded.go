@@ -23,8 +23,8 @@ func (f *Finder) checkRounded(ctx context.Context, id int64, err error) error {
 	case failed != nil:
 		return fmt.Errorf("%w; could not check whether it was rounded: %w", err, failed)
 	case n > 0:
-		if of := (*uidplugin.IDError)(nil); errors.As(err, &of) {
-			err = of.Err // drop the advice of err
+		if idErr := (*uidplugin.IDError)(nil); errors.As(err, &idErr) {
+			err = idErr.Err // drop the advice of err
 		}
 		return fmt.Errorf("%w; the number was rounded: it may stand for %s, such as the one with id %d; read ids as text",
 			err, Count(int64(n), "row", "rows"), original)

@@ -112,10 +112,10 @@ func (f *Finder) keyed(ctx context.Context, name workernode.Table) (t keyed, err
 }
 
 // rows returns up to two rows with an id.
-func (d *DB) rows(ctx context.Context, of uidplugin.ID, t table, key column) (list []*Row, err error) {
-	var id any = int64(of)
+func (d *DB) rows(ctx context.Context, id uidplugin.ID, t table, key column) (list []*Row, err error) {
+	var sent any = int64(id)
 	if key.isText() {
-		id = of.String()
+		sent = id.String()
 	}
 	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
 		types, err := rows.ColumnTypes()
@@ -136,7 +136,7 @@ func (d *DB) rows(ctx context.Context, of uidplugin.ID, t table, key column) (li
 		}
 		list = append(list, one)
 		return nil
-	}, "SELECT * FROM "+t.quoted+" WHERE "+d.identifier(key.Name)+" = ? LIMIT 2", id)
+	}, "SELECT * FROM "+t.quoted+" WHERE "+d.identifier(key.Name)+" = ? LIMIT 2", sent)
 	return list, err
 }
 

@@ -21,22 +21,22 @@ type tag struct {
 
 // tags returns the tags of leaf_alloc, which is in the schema of the plugin's tables.
 func (d *DB) tags(ctx context.Context) (list []tag, err error) {
-	names, on := d.databases()
+	names, byName := d.databases()
 	for _, database := range names {
 		for _, name := range []string{segment.DefaultTable, strings.ToUpper(segment.DefaultTable)} {
-			columns, err := on[database].columns(ctx, on[database].schema(), name)
+			columns, err := byName[database].columns(ctx, byName[database].schema(), name)
 			if err != nil {
 				return nil, err
 			}
 			if !slices.ContainsFunc(columns, func(c column) bool { return c.Name == "biz_tag" }) {
 				continue
 			}
-			err = on[database].SQL.Query(ctx, func(rows *sql.Rows) error {
+			err = byName[database].SQL.Query(ctx, func(rows *sql.Rows) error {
 				t := tag{database: database, table: name}
 				err := rows.Scan(&t.name, &t.next)
 				list = append(list, t)
 				return err
-			}, "SELECT biz_tag, max_id FROM "+on[database].own(name)+" ORDER BY biz_tag")
+			}, "SELECT biz_tag, max_id FROM "+byName[database].own(name)+" ORDER BY biz_tag")
 			if err != nil {
 				return nil, fmt.Errorf("read the tags of %s: %w", name, err)
 			}
@@ -50,16 +50,16 @@ func (d *DB) tags(ctx context.Context) (list []tag, err error) {
 
 // tableOfTag returns the table whose keys come from a tag. It reports false if the tag's name is not that of a table,
 // or is that of another column than the key.
-func (d *DB) tableOfTag(ctx context.Context, of tag) (workernode.Table, bool, error) {
-	_, on := d.databases()
-	name, column, _ := strings.Cut(of.name, ".")
-	for _, name := range []string{of.name, name} {
-		t, err := on[of.database].table(ctx, name)
+func (d *DB) tableOfTag(ctx context.Context, source tag) (workernode.Table, bool, error) {
+	_, byName := d.databases()
+	name, column, _ := strings.Cut(source.name, ".")
+	for _, name := range []string{source.name, name} {
+		t, err := byName[source.database].table(ctx, name)
 		if err != nil {
 			return workernode.Table{}, false, err
 		}
-		if key, ok := keyOf(t.columns); ok && key.isInteger() && (name == of.name || key.Name == column) {
-			return workernode.Table{Database: of.database, Name: name}, true, nil
+		if key, ok := keyOf(t.columns); ok && key.isInteger() && (name == source.name || key.Name == column) {
+			return workernode.Table{Database: source.database, Name: name}, true, nil
 		}
 	}
 	return workernode.Table{}, false, nil
@@ -68,14 +68,14 @@ func (d *DB) tableOfTag(ctx context.Context, of tag) (workernode.Table, bool, er
 // planSegments names the tables of segments, which stay.
 func (d *DB) planSegments(ctx context.Context, _ []workernode.Table) (steps []RemovalStep, err error) {
 	tags, err := d.tags(ctx)
-	_, on := d.databases()
+	_, home := d.databases()
 	for i, t := range tags {
 		if i > 0 && tags[i-1].database == t.database && tags[i-1].table == t.table {
 			continue
 		}
 		steps = append(steps, RemovalStep{Database: t.database, Left: true,
 			Text: fmt.Sprintf("%s stays, because other services may take numbers from it. If none does: DROP TABLE %s",
-				t.table, on[t.database].own(t.table))})
+				t.table, home[t.database].own(t.table))})
 	}
 	return steps, err
 }
@@ -87,9 +87,9 @@ func (d *DB) eachSegment(ctx context.Context, add func(of workernode.Table, free
 		return err
 	}
 	for _, t := range tags {
-		of, ok, err := d.tableOfTag(ctx, t)
+		entry, ok, err := d.tableOfTag(ctx, t)
 		if err == nil && ok {
-			err = add(of, t.next)
+			err = add(entry, t.next)
 		}
 		if err != nil {
 			return err
@@ -99,7 +99,7 @@ func (d *DB) eachSegment(ctx context.Context, add func(of workernode.Table, free
 }
 
 // refuseSegment returns an error if a tag has the name of a table or of its key.
-func (d *DB) refuseSegment(ctx context.Context, of workernode.Table, key column, advice string) error {
+func (d *DB) refuseSegment(ctx context.Context, entry workernode.Table, key column, advice string) error {
 	for _, name := range []string{segment.DefaultTable, strings.ToUpper(segment.DefaultTable)} {
 		columns, err := d.columns(ctx, d.schema(), name)
 		if err != nil {
@@ -110,12 +110,12 @@ func (d *DB) refuseSegment(ctx context.Context, of workernode.Table, key column,
 		}
 		tag := ""
 		err = d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&tag) },
-			"SELECT biz_tag FROM "+d.own(name)+" WHERE biz_tag IN (?, ?)", of.Name, of.Name+"."+key.Name)
+			"SELECT biz_tag FROM "+d.own(name)+" WHERE biz_tag IN (?, ?)", entry.Name, entry.Name+"."+key.Name)
 		if err != nil {
 			return err
 		}
 		if tag != "" {
-			return fmt.Errorf("the keys of %s come from segments, because %s has the tag %q; %s", of, name, tag, advice)
+			return fmt.Errorf("the keys of %s come from segments, because %s has the tag %q; %s", entry, name, tag, advice)
 		}
 	}
 	return nil

@@ -40,8 +40,8 @@ func (d *DB) Slots(ctx context.Context, state string, f Filter, after int64, lim
 		where, args = where+` AND "SEEN_TICK" <= ?`, append(args, d.tickFrom(f.To))
 	}
 	if f.Table != "" {
-		of, names := f.ofTable()
-		where, args = where+` AND "ID" IN (SELECT "SLOT" FROM "WORKER_NODE" WHERE `+of+")", append(args, names...)
+		condition, names := f.ofTable()
+		where, args = where+` AND "ID" IN (SELECT "SLOT" FROM "WORKER_NODE" WHERE `+condition+")", append(args, names...)
 	}
 	for chunk := max(limit, 1000); len(list) < limit; {
 		n := 0

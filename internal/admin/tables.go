@@ -36,18 +36,18 @@ func (d *DB) Tables(ctx context.Context, f Filter, after *workernode.Table, limi
 	uses, known := map[workernode.Table]*TableUse{}, map[key]bool{}
 	where, args := f.ofTable()
 	err := d.SQL.Query(ctx, func(rows *sql.Rows) error {
-		var of workernode.Table
+		var entry workernode.Table
 		var slot, start int64
 		var held bool
 		var fence sql.NullInt64
-		if err := sqldb.Scan(rows, workernode.NodeTable+" or "+workernode.SlotTable, 2, &of.Database, &of.Name, &slot, &start,
+		if err := sqldb.Scan(rows, workernode.NodeTable+" or "+workernode.SlotTable, 2, &entry.Database, &entry.Name, &slot, &start,
 			&held, &fence); err != nil {
 			return err
 		}
-		t := uses[of]
+		t := uses[entry]
 		if t == nil {
-			t = &TableUse{Database: of.Database, Table: of.Name, Since: d.timeOf(start + 1)}
-			uses[of] = t
+			t = &TableUse{Database: entry.Database, Table: entry.Name, Since: d.timeOf(start + 1)}
+			uses[entry] = t
 		}
 		t.WorkerIDs++
 		if since := d.timeOf(start + 1); since.Before(t.Since) {
@@ -71,10 +71,10 @@ func (d *DB) Tables(ctx context.Context, f Filter, after *workernode.Table, limi
 		return nil, fmt.Errorf("list tables: %w", err)
 	}
 	var list []TableUse
-	for of, t := range uses {
+	for entry, t := range uses {
 		ended := !f.From.IsZero() && t.Until.Before(f.From)
 		begun := f.To.IsZero() || t.Since.Before(f.To)
-		if (after == nil || compareTables(of, *after) > 0) && !ended && begun {
+		if (after == nil || compareTables(entry, *after) > 0) && !ended && begun {
 			list = append(list, *t)
 		}
 	}
@@ -114,10 +114,10 @@ func (t TableUse) of() workernode.Table { return workernode.Table{Database: t.Da
 
 // named returns the database of a table, which people name as in the model, or after the name of its database. Without
 // the name of a database, the table may also be in one of the others, if only one has it.
-func (d *DB) named(ctx context.Context, name string) (database string, on *DB, table string) {
-	for database, on := range d.Others {
+func (d *DB) named(ctx context.Context, name string) (database string, home *DB, table string) {
+	for database, home := range d.Others {
 		if table, ok := strings.CutPrefix(name, database+"."); ok {
-			return database, on, table
+			return database, home, table
 		}
 	}
 	var found []string

@@ -74,10 +74,10 @@ func Value[T any](c *Core) *T {
 	return v.(*T)
 }
 
-// Statements returns a DB for statements that take at most the timeout of the plugin, or least if that is longer. It
+// Statements returns a DB for statements that take at most the timeout of the plugin, or minimum if that is longer. It
 // looks names without a schema up where the plugin does. It fails if db is a transaction.
-func (c *Core) Statements(db *gorm.DB, least time.Duration) (*sqldb.DB, error) {
-	statements, err := sqldb.Open(db, max(c.Timeout, least))
+func (c *Core) Statements(db *gorm.DB, minimum time.Duration) (*sqldb.DB, error) {
+	statements, err := sqldb.Open(db, max(c.Timeout, minimum))
 	if err == nil && c.home != nil {
 		statements = statements.HomeOf(c.home)
 	}

@@ -57,8 +57,8 @@ func (f Flavor) equal(columns ...string) string {
 }
 
 // args returns the values for where, after other values.
-func (c *cursorRow) args(before ...any) []any {
-	return append(before, c.key.Consumer, c.key.Space, c.key.Table)
+func (c *cursorRow) args(leading ...any) []any {
+	return append(leading, c.key.Consumer, c.key.Space, c.key.Table)
 }
 
 // read reads the row. It reports false if there is none, or no table.

@@ -68,9 +68,9 @@ func (s *statements) holders(ctx context.Context, db *sqldb.DB, now time.Time) (
 		return nil, nil // SQLite has one writer at a time
 	}
 	if s.flavor == MySQL {
-		on := true
-		err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&on) }, "SELECT @@performance_schema")
-		if err == nil && !on { // its tables are empty
+		isOn := true
+		err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&isOn) }, "SELECT @@performance_schema")
+		if err == nil && !isOn { // its tables are empty
 			err = errors.New("performance_schema is OFF, so the transactions that have inserted rows cannot be listed")
 		}
 		if err != nil {

@@ -99,13 +99,13 @@ func (s *statements) enable(ctx context.Context, db *sqldb.DB) error {
 	})
 }
 
-// verify returns an error unless the table is guarded now. there is the reason why the trigger was not created.
-func (s *statements) verify(ctx context.Context, db *sqldb.DB, there error) error {
+// verify returns an error unless the table is guarded now. createErr is the error of CREATE TRIGGER.
+func (s *statements) verify(ctx context.Context, db *sqldb.DB, createErr error) error {
 	state, err := s.state(ctx, db.Quiet())
-	if err == nil && (state.Found != "" || there == nil) {
+	if err == nil && (state.Found != "" || createErr == nil) {
 		err = state.check()
-	} else if there != nil {
-		return fmt.Errorf("%w: another table has the trigger %s, and this account may not see it; drop it: %w", ErrNotEnabled, s.names.trigger, there)
+	} else if createErr != nil {
+		return fmt.Errorf("%w: another table has the trigger %s, and this account may not see it; drop it: %w", ErrNotEnabled, s.names.trigger, createErr)
 	}
 	if err == nil {
 		err = s.complete(ctx, db.Quiet())

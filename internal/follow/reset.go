@@ -51,10 +51,10 @@ func Reset(ctx context.Context, db *sqldb.DB, table string, layout generator.Lay
 
 // reset lowers the published mark before the trigger's, so that readers never see one above it, and again in the
 // transaction, because a round may have published meanwhile.
-func (s *statements) reset(ctx context.Context, db *sqldb.DB, was *Status) error {
-	low, err := MarkAt(was.layout, was.Now.Add(-was.Slack))
+func (s *statements) reset(ctx context.Context, db *sqldb.DB, old *Status) error {
+	low, err := MarkAt(old.layout, old.Now.Add(-old.Slack))
 	if err == nil {
-		err = s.withdraw(ctx, db, low, was.Raised)
+		err = s.withdraw(ctx, db, low, old.Raised)
 	}
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func (s *statements) reset(ctx context.Context, db *sqldb.DB, was *Status) error
 		if err := tx.Query(ctx, func(r *sql.Rows) error { return r.Scan(&now) }, "SELECT "+s.now()); err != nil {
 			return err
 		}
-		mark, err := MarkAt(was.layout, time.UnixMilli(now).Add(-was.Slack))
+		mark, err := MarkAt(old.layout, time.UnixMilli(now).Add(-old.Slack))
 		if err != nil {
 			return err
 		}

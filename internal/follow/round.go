@@ -61,10 +61,10 @@ type Plan struct {
 // turn is how long a closer may close without another claim.
 const turn = 5 * time.Second
 
-// decide returns what the process named me should do. before and after are the clock of this process around the query
-// of the state. The mark follows the database's clock, but only while both clocks agree within the slack, because a clock
+// decide returns what the process named me should do. The clock of this process was sent
+// before the query of the state, and received after it. The mark follows the database's clock, but only while both clocks agree within the slack, because a clock
 // that runs an hour ahead would close the next hour. While no row can be published, rounds take place only every few seconds.
-func decide(s State, layout generator.Layout, me string, before, after time.Time) (Plan, error) {
+func decide(s State, layout generator.Layout, me string, sent, received time.Time) (Plan, error) {
 	if err := s.check(); err != nil {
 		return Plan{}, err
 	}
@@ -80,7 +80,7 @@ func decide(s State, layout generator.Layout, me string, before, after time.Time
 	if left := s.Until.Sub(s.Now); !mine && 0 < left && left <= turn { // a longer turn is from before the clock was set back
 		return Plan{}, nil
 	}
-	if apart := max(s.Now.Sub(after), before.Sub(s.Now)); apart > max(s.Slack, minApart) {
+	if apart := max(s.Now.Sub(received), sent.Sub(s.Now)); apart > max(s.Slack, minApart) {
 		return Plan{}, fmt.Errorf("%w: it differs from the database's by %v, and the slack is %v; synchronize the clocks",
 			workernode.ErrClock, apart.Round(time.Millisecond), s.Slack)
 	}
@@ -195,12 +195,12 @@ func (s State) lost(seen int64) (recovered int64, ok bool) {
 	return 0, false // seen is too long ago
 }
 
-// remember returns Recent after the publication of a mark that is higher by more than the last one. Each entry is how
+// remember returns Recent after the publication of a mark that is higher by step than the last one. Each entry is how
 // much lower a mark was than the next one: an odd number in base 36, and a letter for how often it is doubled. So it
 // takes two or three characters, because marks are the first ids of a tick.
-func remember(more int64, recent string) string {
-	doubled := min(bits.TrailingZeros64(uint64(more)), 'Z'-'A')
-	recent = strconv.FormatInt(more>>doubled, 36) + string(rune('A'+doubled)) + recent
+func remember(step int64, recent string) string {
+	doubled := min(bits.TrailingZeros64(uint64(step)), 'Z'-'A')
+	recent = strconv.FormatInt(step>>doubled, 36) + string(rune('A'+doubled)) + recent
 	if len(recent) > recentLength {
 		recent = recent[:strings.LastIndexFunc(recent[:recentLength], unicode.IsUpper)+1]
 	}

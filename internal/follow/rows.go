@@ -22,7 +22,7 @@ type Options[T any] struct {
 
 // Rows yields the rows above the cursor, each once, in ascending order, until the context ends or the caller stops. An
 // error does not end it: a caller that goes on makes it try again after a second.
-func Rows[T any](ctx context.Context, m *Mark, cursor Cursor, o Options[T], read Reader[T]) iter.Seq2[T, error] {
+func Rows[T any](ctx context.Context, m *Mark, cursor Cursor, o Options[T], reader Reader[T]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		defer m.follow()()
 		cursor := cursor // so that the sequence can be used again
@@ -41,7 +41,7 @@ func Rows[T any](ctx context.Context, m *Mark, cursor Cursor, o Options[T], read
 			rows, err := []T(nil), n.err
 			published := n.published
 			if _, _, any := cursor.Bounds(published); err == nil && (any || o.Rewind && cursor.lost(published)) {
-				rows, published, err = read(ctx, cursor, o.Limit)
+				rows, published, err = reader(ctx, cursor, o.Limit)
 			}
 			switch {
 			case ctx.Err() != nil:
@@ -78,12 +78,12 @@ func Rows[T any](ctx context.Context, m *Mark, cursor Cursor, o Options[T], read
 
 // Poll yields rows like [Rows], but misses those that become visible after one with a higher id. It is for tests of
 // applications, whose ids need not have a time.
-func Poll[T any](ctx context.Context, cursor Cursor, o Options[T], read Reader[T]) iter.Seq2[T, error] {
+func Poll[T any](ctx context.Context, cursor Cursor, o Options[T], reader Reader[T]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		cursor := cursor
 		var none T
 		for ctx.Err() == nil {
-			rows, _, err := read(ctx, cursor, o.Limit)
+			rows, _, err := reader(ctx, cursor, o.Limit)
 			for _, row := range rows {
 				if !yield(row, nil) {
 					return

@@ -21,17 +21,17 @@ const mysqlTooLate = "Error 1644 (45U01): " + tooLate
 
 // TooLate reports whether a trigger has refused a row, and returns the database's clock at that time. On SQLite that is
 // the clock of this machine.
-func TooLate(err error) (at time.Time, ok bool) {
+func TooLate(err error) (clock time.Time, ok bool) {
 	text := err.Error()
 	if !strings.Contains(text, tooLate) {
-		return at, false
+		return clock, false
 	}
 	var state interface{ SQLState() string }
 	if errors.As(err, &state) && state.SQLState() != "UID01" {
-		return at, false // the text is a part of another message
+		return clock, false // the text is a part of another message
 	}
 	if found := mysqlError.FindStringIndex(text); found != nil && !strings.HasPrefix(text[found[0]:], mysqlTooLate) {
-		return at, false
+		return clock, false
 	}
 	if found := tooLateAt.FindStringSubmatch(text); found != nil {
 		if ms, err := strconv.ParseInt(found[1], 10, 64); err == nil {

@@ -127,7 +127,7 @@ func (s *statements) intact() string {
 
 // dropCalling drops the triggers of PostgreSQL that call a function and fulfil a condition, and then runs more statements.
 // It is one statement, so it does everything or nothing.
-func dropCalling(function, condition string, then ...string) string {
+func dropCalling(function, condition string, actions ...string) string {
 	return fmt.Sprintf(`DO $uid$
 DECLARE
   found record;
@@ -138,7 +138,7 @@ BEGIN
       AND %s LOOP
     EXECUTE format('DROP TRIGGER IF EXISTS %%I ON %%s', found.tgname, found.owner); -- another session may have dropped it
   END LOOP;
-%sEND $uid$`, lockPatience.Milliseconds(), Postgres.text(function), notCloned, condition, strings.Join(then, ""))
+%sEND $uid$`, lockPatience.Milliseconds(), Postgres.text(function), notCloned, condition, strings.Join(actions, ""))
 }
 
 // drop returns the statement that drops a trigger.

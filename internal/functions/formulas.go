@@ -109,11 +109,11 @@ func (f *formulas) signed(bits string) string {
 }
 
 // divided divides and rounds down.
-func (f *formulas) divided(n string, by int) string {
+func (f *formulas) divided(n string, divisor int) string {
 	if f.dialect == "mysql" {
-		return fmt.Sprintf("%s DIV %d", n, by)
+		return fmt.Sprintf("%s DIV %d", n, divisor)
 	}
-	return fmt.Sprintf("%s / %d", n, by)
+	return fmt.Sprintf("%s / %d", n, divisor)
 }
 
 // least returns the smallest number. None should be NULL, because PostgreSQL skips NULL.

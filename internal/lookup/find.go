@@ -94,8 +94,8 @@ func (f *Finder) findNumbered(ctx context.Context, ids []int64, found map[int64]
 		errs = append(errs, f.findIn(ctx, table, f.plan(table), slices.Collect(maps.Keys(rows)), found)...)
 	}
 	return slices.DeleteFunc(errs, func(err error) bool {
-		of, ok := err.(*failure)
-		return ok && found[of.id] != nil
+		failed, ok := err.(*failure)
+		return ok && found[failed.id] != nil
 	})
 }
 

@@ -28,9 +28,9 @@ func FindAs[T any](ctx context.Context, loc *Locator, db *gorm.DB, ids []int64) 
 	if others := withoutFailures(errs); len(others) > 0 {
 		return nil, loc.joined(others)
 	}
-	why := map[int64]error{}
+	reasons := map[int64]error{}
 	for _, err := range errs {
-		why[err.(*failure).id] = err
+		reasons[err.(*failure).id] = err
 	}
 	rows := make([]*T, len(ids))
 	errs = nil
@@ -38,8 +38,8 @@ func FindAs[T any](ctx context.Context, loc *Locator, db *gorm.DB, ids []int64) 
 		switch row, ok := found[id]; {
 		case ok:
 			rows[i] = row.(*T)
-		case why[id] != nil:
-			errs = append(errs, why[id])
+		case reasons[id] != nil:
+			errs = append(errs, reasons[id])
 		default:
 			errs = append(errs, failuref(id, "uidplugin: find %d in %s: %w", id, p.Schema.Table, gorm.ErrRecordNotFound))
 		}

@@ -34,14 +34,14 @@ func tickStart(l generator.Layout, t time.Time) time.Time {
 // Between restricts the query db to rows whose key has a time at or after from and before to. The model is looked up
 // with the plugin's own handle.
 func (loc *Locator) Between(handle, db *gorm.DB, from, to time.Time) error {
-	of := db.Statement.Model
-	if of == nil {
-		of = db.Statement.Dest
+	dest := db.Statement.Model
+	if dest == nil {
+		dest = db.Statement.Dest
 	}
-	plan, f, err := loc.Catalog.KeyOf(handle, of)
+	plan, f, err := loc.Catalog.KeyOf(handle, dest)
 	if errors.Is(err, schema.ErrUnsupportedDataType) { // because GORM's error shows the address of the model
 		return fmt.Errorf("uidplugin: CreatedBetween needs the model of the query: add Model(&T{}): %w: %T",
-			schema.ErrUnsupportedDataType, of)
+			schema.ErrUnsupportedDataType, dest)
 	}
 	if err != nil {
 		return err

@@ -24,12 +24,12 @@ func (f *Finder) renamed(ctx context.Context, table string, ids []int64) (errs [
 		if !db.Migrator().HasTable(now) { // a failing query would end a transaction
 			continue
 		}
-		there, visible := map[int64]any{}, map[int64]any{}
-		errs = append(errs, withoutFailures(keys.findIn(ctx, now, p, slices.Clone(ids), there))...)
-		if len(there) == 0 {
+		exist, visible := map[int64]any{}, map[int64]any{}
+		errs = append(errs, withoutFailures(keys.findIn(ctx, now, p, slices.Clone(ids), exist))...)
+		if len(exist) == 0 {
 			continue
 		}
-		errs = append(errs, withoutFailures(f.findIn(ctx, now, p, slices.Collect(maps.Keys(there)), visible))...)
+		errs = append(errs, withoutFailures(f.findIn(ctx, now, p, slices.Collect(maps.Keys(exist)), visible))...)
 		if len(visible) > 0 {
 			errs = append(errs, fmt.Errorf("uidplugin: find %d: its row is in %q, but %s has the table %q, which does not exist: "+
 				"if it was renamed, run \"uid tables rename %s %s\" (docs/looking-up.md)", slices.Min(slices.Collect(maps.Keys(visible))),

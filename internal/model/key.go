@@ -37,12 +37,12 @@ var keyText atomic.Pointer[func(text string) bool]
 
 // SetKeyTexts sets the function that reports whether a text is the text of a key, other than decimal digits. Until then
 // no text is.
-func SetKeyTexts(is func(text string) bool) { keyText.Store(&is) }
+func SetKeyTexts(isKey func(text string) bool) { keyText.Store(&isKey) }
 
 // IsKeyText reports whether a text is the text of a key, other than decimal digits.
 func IsKeyText(text string) bool {
-	is := keyText.Load()
-	return is != nil && (*is)(text)
+	f := keyText.Load()
+	return f != nil && (*f)(text)
 }
 
 // isKey reports whether t is a type of keys. It looks at the kind, too, because a struct that embeds a key has its

@@ -17,8 +17,8 @@ type Row struct {
 	Map    map[string]any
 }
 
-// RowsOf returns the rows in dest: structs of the given type, or maps. It skips nil pointers and the like.
-func RowsOf(dest reflect.Value, of reflect.Type) (rows []Row) {
+// RowsOf returns the rows in dest: structs of the type elem, or maps. It skips nil pointers and the like.
+func RowsOf(dest reflect.Value, elem reflect.Type) (rows []Row) {
 	add := func(v reflect.Value) {
 		for v.Kind() == reflect.Pointer {
 			v = v.Elem()
@@ -26,7 +26,7 @@ func RowsOf(dest reflect.Value, of reflect.Type) (rows []Row) {
 		if !v.IsValid() {
 			return
 		}
-		if v.Type() == of {
+		if v.Type() == elem {
 			rows = append(rows, Row{Struct: v})
 		} else if m, ok := v.Interface().(map[string]any); ok && m != nil {
 			rows = append(rows, Row{Map: m})

@@ -152,14 +152,14 @@ func (g *Guard) forget() {
 }
 
 // reread returns the limits of a table as they are now, because another program may have widened a column.
-func (g *Guard) reread(stmt *gorm.Statement, t *table, place string, before *limits) *limits {
-	if time.Now().Before(before.again) {
-		return before
+func (g *Guard) reread(stmt *gorm.Statement, t *table, place string, old *limits) *limits {
+	if time.Now().Before(old.again) {
+		return old
 	}
 	known := t.known.Load()
 	columns, err := g.columns(stmt, place, nil) // all columns, for the statement in the error
 	if err != nil {
-		return before
+		return old
 	}
 	found := g.limitsOf(known.ids, columns)
 	found.again = time.Now().Add(rereads)

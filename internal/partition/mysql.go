@@ -121,8 +121,8 @@ func (m *mysql) convert(ctx context.Context, t *table, s *Step) error {
 			" the key; if the application can do without them, drop them first: %s", strings.Join(problems, "; "))
 	}
 	s.Notes = []string{"This copies the table, and INSERTs wait until it is done."}
-	by := " PARTITION BY RANGE (" + m.identifier(t.key[0].name) + ") "
-	s.SQL = []string{"ALTER TABLE " + m.quote(t) + by + m.definition(s)}
+	clause := " PARTITION BY RANGE (" + m.identifier(t.key[0].name) + ") "
+	s.SQL = []string{"ALTER TABLE " + m.quote(t) + clause + m.definition(s)}
 	return nil
 }
 

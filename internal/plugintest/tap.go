@@ -15,8 +15,8 @@ type tap struct {
 }
 
 // Tapped puts a tap on the pool that a plugin of db uses. GORM's own statements do not pass it.
-func Tapped(db *gorm.DB, before func(ctx context.Context, query string) error) {
-	db.Config.ConnPool = &tap{db.Config.ConnPool, before}
+func Tapped(db *gorm.DB, hook func(ctx context.Context, query string) error) {
+	db.Config.ConnPool = &tap{db.Config.ConnPool, hook}
 }
 
 func (p *tap) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {

@@ -51,12 +51,12 @@ type tableSegment struct {
 }
 
 // open returns the generator of a source whose ids come from ranges.
-func (o *opener) open(ctx context.Context, of supply.Opening) (generator.Generator, error) {
+func (o *opener) open(ctx context.Context, opening supply.Opening) (generator.Generator, error) {
 	if o.Manager != nil && o.Manager.Registry().Region != workernode.Whole {
 		return nil, fmt.Errorf("%w: the generator %s numbers the rows of this database from 1, and so does each other region: use another generator,"+
 			" or, if only one region inserts into the table, WithSource and segment.Open", supply.ErrOption, Name)
 	}
-	name, err := o.ColumnName(ctx, of.Table, of.Column)
+	name, err := o.ColumnName(ctx, opening.Table, opening.Column)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (o *opener) open(ctx context.Context, of supply.Opening) (generator.Generat
 	}
 	o.mu.Unlock()
 
-	tag := cmp.Or(of.Columns[0].Tag, name)
+	tag := cmp.Or(opening.Columns[0].Tag, name)
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.g != nil {
@@ -77,7 +77,7 @@ func (o *opener) open(ctx context.Context, of supply.Opening) (generator.Generat
 		}
 		return limitedSegment{shared.g}, nil
 	}
-	config, err := o.configOf(ctx, of.Table, of.Columns)
+	config, err := o.configOf(ctx, opening.Table, opening.Columns)
 	if err != nil {
 		return nil, err
 	}

@@ -150,16 +150,16 @@ func (s *Supply) opened(src *Source, g generator.Generator, err error) error {
 	return nil
 }
 
-// late returns errors for the openers that have not returned in time. why is the cause.
-func (s *Supply) late(sources []*Source, why error) error {
+// late returns errors for the openers that have not returned in time. cause says why nobody waits longer.
+func (s *Supply) late(sources []*Source, cause error) error {
 	var errs []error
 	for _, src := range sources {
 		s.mu.Lock()
 		waits := src.pending != nil && !src.Ready()
 		s.mu.Unlock()
 		if waits {
-			why := fmt.Errorf("its opener did not return within %v, the limit that WithTimeout sets: %w", s.Timeout, why)
-			errs = append(errs, s.failed(src, why))
+			waitErr := fmt.Errorf("its opener did not return within %v, the limit that WithTimeout sets: %w", s.Timeout, cause)
+			errs = append(errs, s.failed(src, waitErr))
 		}
 	}
 	return errors.Join(errs...)

@@ -33,14 +33,14 @@ func (w *Wall) Now() time.Time {
 		passed = time.Since(w.real)
 	}
 	set, known := int64(bare.Sub(w.base.Round(0))-passed), w.set.Load()
-	switch by := time.Duration(set - known); {
-	case by.Abs() < leastStep || !w.set.CompareAndSwap(known, set):
-	case by > 0:
+	switch change := time.Duration(set - known); {
+	case change.Abs() < leastStep || !w.set.CompareAndSwap(known, set):
+	case change > 0:
 		w.log.Warn("uidplugin: the clock of this process was set ahead, or the machine slept; ids have the new time, and stay ahead if the clock is set back:"+
-			" if it is wrong, do not start another process with this worker id before the right clock has passed them", "by", by.Round(time.Millisecond), "clock", bare)
+			" if it is wrong, do not start another process with this worker id before the right clock has passed them", "by", change.Round(time.Millisecond), "clock", bare)
 	default:
 		w.log.Warn("uidplugin: the clock of this process was set back; ids that were made before are ahead of it:"+
-			" the generator snowflake makes none until it has passed them, and the others continue above them", "by", -by.Round(time.Millisecond), "clock", bare)
+			" the generator snowflake makes none until it has passed them, and the others continue above them", "by", -change.Round(time.Millisecond), "clock", bare)
 	}
 	return t
 }

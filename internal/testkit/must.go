@@ -32,12 +32,12 @@ func SaysAll(tb testing.TB, message string, words ...string) {
 
 // Eventually calls done until it returns true: every 2 ms at first, and every 50 ms after some seconds, because done may
 // ask a database. After timeout it ends the test with why, the awaited condition. Call it on the test's goroutine.
-func Eventually(tb testing.TB, why string, timeout time.Duration, done func() bool) {
+func Eventually(tb testing.TB, failure string, timeout time.Duration, done func() bool) {
 	tb.Helper()
 	for begin := time.Now(); !done(); {
 		took := time.Since(begin)
 		if took > timeout {
-			tb.Fatalf("waited %v in vain: %s", timeout, why)
+			tb.Fatalf("waited %v in vain: %s", timeout, failure)
 		}
 		time.Sleep(min(max(2*time.Millisecond, took/50), 50*time.Millisecond))
 	}
@@ -54,20 +54,20 @@ func IsError(tb testing.TB, err, want error, words ...string) {
 }
 
 // SkipIfShort skips a long test with -short, and names the reason.
-func SkipIfShort(tb testing.TB, why string) {
+func SkipIfShort(tb testing.TB, reason string) {
 	tb.Helper()
 	if testing.Short() {
-		tb.Skip("-short: " + why)
+		tb.Skip("-short: " + reason)
 	}
 }
 
 // LeftOut skips a test that should run, loudly. With CI=true it fails the test instead.
-func LeftOut(t *testing.T, why string) {
+func LeftOut(t *testing.T, reason string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
-		t.Fatal(why)
+		t.Fatal(reason)
 	}
-	text := fmt.Sprintf("%s IS LEFT OUT: %s\n", t.Name(), why)
+	text := fmt.Sprintf("%s IS LEFT OUT: %s\n", t.Name(), reason)
 	Tell(text)
 	t.Skip(strings.TrimSpace(text))
 }

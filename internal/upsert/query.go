@@ -20,7 +20,7 @@ const selectChunk = 100
 // rows, and reads only those that are not there yet. The values are nil if a lookup finds several rows. Each lookup has
 // a SELECT of its own in one statement, so that the database compares with its own types and collations.
 func (t *Tracker) readRows(
-	db *gorm.DB, lookups []lookup, how comparisons, fields []*model.Field, found map[int][]int64,
+	db *gorm.DB, lookups []lookup, compare comparisons, fields []*model.Field, found map[int][]int64,
 ) error {
 	stmt := db.Statement
 	query := newQuery(stmt)
@@ -33,9 +33,9 @@ func (t *Tracker) readRows(
 		if target := t.conflict.TargetWhere; len(target.Exprs) > 0 && stmt.Dialector.Name() != "mysql" {
 			where = append(where, model.AllOf{target})
 		}
-		for _, f := range l.by {
+		for _, f := range l.fields {
 			v, _ := l.sent(f)
-			where = append(where, how.at(l.key, f).condition(stmt, f, v))
+			where = append(where, compare.at(l.key, f).condition(stmt, f, v))
 		}
 		if query.SQL.Len() > 0 {
 			_, _ = query.WriteString(" UNION ALL ")
@@ -62,21 +62,21 @@ func (t *Tracker) readRows(
 	})
 }
 
-// selectByID returns fields of the table's rows that have the ids of rows in the field by, keyed by this id as text.
-func selectByID(db *gorm.DB, by *model.Field, fields []*model.Field, rows []sentRow) (map[string][]int64, error) {
-	in := clause.IN{Column: clause.Column{Name: by.DBName}}
+// selectByID returns fields of the table's rows that have the ids of rows in the field key, by this id as text.
+func selectByID(db *gorm.DB, key *model.Field, fields []*model.Field, rows []sentRow) (map[string][]int64, error) {
+	in := clause.IN{Column: clause.Column{Name: key.DBName}}
 	for _, r := range rows {
-		if v, zero := r.Value(db.Statement.Context, by.Field); !zero {
+		if v, zero := r.Value(db.Statement.Context, key.Field); !zero {
 			in.Values = append(in.Values, v)
 		}
 	}
 	query := newQuery(db.Statement)
-	query.selectFields(clause.Column{Name: by.DBName}, fields, in)
-	there := map[string][]int64{}
+	query.selectFields(clause.Column{Name: key.DBName}, fields, in)
+	found := map[string][]int64{}
 	err := query.run(len(fields), func(id string, values []int64) {
-		there[model.Trimmed(id)] = values
+		found[model.Trimmed(id)] = values
 	})
-	return there, err
+	return found, err
 }
 
 // A query reads uid fields on the connection and from the table of another statement. It bypasses GORM's callbacks.

@@ -107,19 +107,19 @@ func (t *Tracker) readBack(db *gorm.DB, rows []sentRow) error {
 	return nil
 }
 
-// readByID looks up rows by the field by and sets fields to their values. A struct without such a row had a conflict
+// readByID looks up rows by the field key and sets fields to their values. A struct without such a row had a conflict
 // with another row.
-func (t *Tracker) readByID(db *gorm.DB, by *model.Field, fields []*model.Field, rows []sentRow) error {
+func (t *Tracker) readByID(db *gorm.DB, key *model.Field, fields []*model.Field, rows []sentRow) error {
 	ctx := db.Statement.Context
 	var conflicting []sentRow
 	for chunk := range slices.Chunk(rows, model.QueryChunk) {
-		there, err := selectByID(db, by, fields, chunk)
+		found, err := selectByID(db, key, fields, chunk)
 		if err != nil {
 			return err
 		}
 		for _, r := range chunk {
-			v, _ := r.Value(ctx, by.Field)
-			values, ok := there[model.Digits(v)]
+			v, _ := r.Value(ctx, key.Field)
+			values, ok := found[model.Digits(v)]
 			if !ok {
 				conflicting = append(conflicting, r)
 			} else if err := t.correct(ctx, r.Row, fields, values); err != nil {
@@ -135,12 +135,12 @@ func (t *Tracker) readConflicting(db *gorm.DB, rows []sentRow, fields []*model.F
 	ctx := db.Statement.Context
 	keys := t.keys(db.Statement.Schema)
 	for chunk := range slices.Chunk(rows, selectChunk) {
-		there, err := t.lookUp(db, keys, fields, chunk)
+		found, err := t.lookUp(db, keys, fields, chunk)
 		if err != nil {
 			return err
 		}
 		for i, r := range chunk {
-			values := there[i]
+			values := found[i]
 			if values == nil {
 				values = make([]int64, len(fields))
 			}
@@ -184,20 +184,20 @@ func (t *Tracker) lookUp(
 // agreed returns the values of the rows that were found, keyed by [lookup.row]. It leaves out a row if its lookups have
 // found several rows or none. all demands that each lookup has found the row.
 func agreed(lookups []lookup, found map[int][]int64, all bool) map[int][]int64 {
-	there, unknown := map[int][]int64{}, map[int]bool{}
+	byRow, unknown := map[int][]int64{}, map[int]bool{}
 	for n, l := range lookups {
 		values, ok := found[n]
-		other := there[l.row]
+		other := byRow[l.row]
 		switch {
 		case !ok && !all:
 		case values == nil, other != nil && !slices.Equal(values, other):
 			unknown[l.row] = true
 		default:
-			there[l.row] = values
+			byRow[l.row] = values
 		}
 	}
-	maps.DeleteFunc(there, func(row int, _ []int64) bool { return unknown[row] })
-	return there
+	maps.DeleteFunc(byRow, func(row int, _ []int64) bool { return unknown[row] })
+	return byRow
 }
 
 // refuseMissing returns an error if no lookup of a row has found one.
@@ -208,9 +208,9 @@ func refuseMissing(lookups []lookup, found map[int][]int64) error {
 	}
 	for _, l := range lookups {
 		if l.key == 0 && !met[l.row] {
-			v, _ := l.sent(l.by[0])
+			v, _ := l.sent(l.fields[0])
 			return fmt.Errorf("a new row had a conflict, but no row has its %s, %.40q; a trigger or the type of the column may have"+
-				" changed the value, so create this row alone (docs/creating-rows.md)", l.by[0].DBName, model.Digits(v))
+				" changed the value, so create this row alone (docs/creating-rows.md)", l.fields[0].DBName, model.Digits(v))
 		}
 	}
 	return nil
@@ -231,11 +231,11 @@ func (t *Tracker) correct(ctx context.Context, r model.Row, fields []*model.Fiel
 // keys returns the unique indexes that may have made a conflict: the [Tracker.conflictKey], and on MySQL all others,
 // because MySQL ignores the columns of an ON CONFLICT.
 func (t *Tracker) keys(s *schema.Schema) (keys [][]*schema.Field) {
-	by := t.conflictKey(s)
-	if len(by) == 0 {
+	fields := t.conflictKey(s)
+	if len(fields) == 0 {
 		return nil
 	}
-	keys = [][]*schema.Field{by}
+	keys = [][]*schema.Field{fields}
 	for _, unique := range t.uniques {
 		if !slices.ContainsFunc(keys, func(other []*schema.Field) bool {
 			return len(unique) == len(other) &&
@@ -249,12 +249,12 @@ func (t *Tracker) keys(s *schema.Schema) (keys [][]*schema.Field) {
 
 // conflictKey returns the fields that identify the conflicting row: the columns of the ON CONFLICT, else the primary
 // key. It returns nil if they are unknown, contain ids that were made for the statement, or get other values.
-func (t *Tracker) conflictKey(s *schema.Schema) (by []*schema.Field) {
+func (t *Tracker) conflictKey(s *schema.Schema) (columns []*schema.Field) {
 	if t.conflict.OnConstraint != "" || t.unknown {
 		return nil
 	}
 	if len(t.conflict.Columns) == 0 {
-		by = s.PrimaryFields
+		columns = s.PrimaryFields
 	}
 	for _, column := range t.conflict.Columns {
 		f := s.FieldsByDBName[column.Name]
@@ -264,12 +264,12 @@ func (t *Tracker) conflictKey(s *schema.Schema) (by []*schema.Field) {
 		if f == nil || column.Raw {
 			return nil
 		}
-		by = append(by, f)
+		columns = append(columns, f)
 	}
-	if slices.ContainsFunc(by, func(f *schema.Field) bool { return t.tracks(f) || t.writesOther(f) }) {
+	if slices.ContainsFunc(columns, func(f *schema.Field) bool { return t.tracks(f) || t.writesOther(f) }) {
 		return nil
 	}
-	return by
+	return columns
 }
 
 // writesOther reports whether the update part may write another value to a field than the one that was sent.

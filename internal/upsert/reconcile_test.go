@@ -92,7 +92,7 @@ func TestTrackerLookups_AreOfAllIndexesThatMayHaveMadeTheConflict(t *testing.T) 
 		var got []string
 		for _, l := range tracker.lookups(t.Context(), tracker.keys(stmt.Schema), sentNow(stmt)) {
 			var names []string
-			for _, f := range l.by {
+			for _, f := range l.fields {
 				names = append(names, f.DBName)
 			}
 			got = append(got, strings.Join(names, " "))
@@ -123,7 +123,7 @@ func TestTrackerLookups_LeaveOutValuesOfTheDatabase(t *testing.T) {
 	rows[0].ID = 9 // as GORM guesses it
 	var got []string
 	for _, l := range tracker.lookups(t.Context(), tracker.keys(stmt.Schema), sent) {
-		got = append(got, fmt.Sprint(l.row, " ", l.by[0].DBName))
+		got = append(got, fmt.Sprint(l.row, " ", l.fields[0].DBName))
 	}
 	slices.Sort(got)
 	if want := []string{"0 no", "0 place", "1 code", "1 id", "1 no", "1 place"}; !slices.Equal(got, want) {

@@ -52,12 +52,12 @@ func (r sentRow) sent(f *schema.Field) (any, bool) {
 	return v, !subquery
 }
 
-// A lookup searches the existing row by the values that a row has sent for a unique index, whose columns are by.
+// A lookup searches the existing row by the values that a row has sent for a unique index, whose columns are fields.
 type lookup struct {
 	sentRow
-	row int // index of the sentRow
-	key int // index of by in the unique indexes
-	by  []*schema.Field
+	row    int // index of the sentRow
+	key    int // index of fields in the unique indexes
+	fields []*schema.Field
 }
 
 // lookups returns a lookup for each row and each of keys in which the row may have had its conflict. A row gets none if
@@ -65,18 +65,18 @@ type lookup struct {
 func (t *Tracker) lookups(ctx context.Context, keys [][]*schema.Field, rows []sentRow) (all []lookup) {
 	for i, r := range rows {
 		before := len(all)
-		for k, by := range keys {
-			if slices.ContainsFunc(by, func(f *schema.Field) bool { return r.isInNoConflict(ctx, f) }) {
+		for k, fields := range keys {
+			if slices.ContainsFunc(fields, func(f *schema.Field) bool { return r.isInNoConflict(ctx, f) }) {
 				continue
 			}
-			if slices.ContainsFunc(by, func(f *schema.Field) bool {
+			if slices.ContainsFunc(fields, func(f *schema.Field) bool {
 				_, ok := r.sent(f)
 				return !ok || t.writesOther(f)
 			}) {
 				all = all[:before]
 				break
 			}
-			all = append(all, lookup{r, i, k, by})
+			all = append(all, lookup{r, i, k, fields})
 		}
 	}
 	return all

@@ -104,9 +104,9 @@ type index struct {
 	parts   []comparison
 }
 
-// is reports whether an index consists of the columns by.
-func (x *index) is(by []*schema.Field) bool {
-	return len(x.columns) == len(by) && !slices.ContainsFunc(by, func(f *schema.Field) bool {
+// consistsOf reports whether an index consists of these columns.
+func (x *index) consistsOf(columns []*schema.Field) bool {
+	return len(x.columns) == len(columns) && !slices.ContainsFunc(columns, func(f *schema.Field) bool {
 		return !slices.ContainsFunc(x.columns, func(name string) bool { return strings.EqualFold(name, f.DBName) })
 	})
 }
@@ -139,8 +139,8 @@ func (c *comparisons) readMySQL(stmt *gorm.Statement, keys [][]*schema.Field, ma
 			unique.add(row["key_name"].String, row["column_name"].String, part)
 		}
 	}, "SHOW INDEX FROM ?", clause.Table{Name: stmt.Table})
-	for k, by := range keys {
-		for _, f := range by {
+	for k, fields := range keys {
+		for _, f := range fields {
 			c.of[k][f.DBName] = comparison{column: types[strings.ToLower(f.DBName)]}
 		}
 	}
@@ -170,8 +170,8 @@ func (c *comparisons) readSQLite(stmt *gorm.Statement, keys [][]*schema.Field) e
 
 // add records how an index compares, if it is one of keys, and reports whether it is.
 func (c *comparisons) add(stmt *gorm.Statement, keys [][]*schema.Field, x *index) (known bool) {
-	for k, by := range keys {
-		if !x.is(by) {
+	for k, fields := range keys {
+		if !x.consistsOf(fields) {
 			continue
 		}
 		known = true

@@ -18,14 +18,14 @@ func InNeed(u generator.Usage, until, now int64, perTick uint64) bool {
 	return u.Waiting && u.Left == 0 || u.Tick > now && u.Left < capacity/2
 }
 
-// MostLanes returns how many lanes a generator may have: a power of two up to most. It uses have worker ids, and the
+// MostLanes returns how many lanes a generator may have: a power of two up to limit. It uses have worker ids, and the
 // slot owns free more for its table. given is the largest worker id given out. If it is in the upper half of the
 // layout's, the generator may only use those that the slot owns.
-func MostLanes(most, have, free int, given int64, layout generator.Layout) int {
+func MostLanes(limit, have, free int, given int64, layout generator.Layout) int {
 	if given > layout.MaxWorkerID()/2 {
-		most = min(most, have+free)
+		limit = min(limit, have+free)
 	}
-	return max(FloorPower(most), have)
+	return max(FloorPower(limit), have)
 }
 
 // FloorPower returns the largest power of two up to n, or 0 for 0.
