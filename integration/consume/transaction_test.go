@@ -133,6 +133,16 @@ func TestConsume_TheTransactionOfAHandler(t *testing.T) {
 			}
 			return insert(tx, o)
 		},
+		"rows left open": func(tx *gorm.DB, o *order) error {
+			if err := insert(tx, o); err != nil {
+				return err
+			}
+			rows, err := tx.Model(&order{}).Rows()
+			if err == nil && !rows.Next() {
+				err = rows.Err()
+			}
+			return err
+		},
 	} {
 		for _, prepares := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, PrepareStmt: %t", name, prepares), func(t *testing.T) {

@@ -33,8 +33,9 @@ type guard struct {
 	mysql      bool // or MariaDB
 
 	mu     sync.Mutex
-	cause  error // why statements are refused
-	misuse bool  // the handler has called Commit or Rollback
+	cause  error     // why statements are refused
+	misuse bool      // the handler has called Commit or Rollback
+	rows   *sql.Rows // of the last query
 }
 
 var _ gorm.Tx = (*guard)(nil)
@@ -167,8 +168,22 @@ func (g *guard) QueryContext(ctx context.Context, query string, args ...any) (*s
 		return nil, err
 	}
 	rows, err := g.pool(query).QueryContext(ctx, query, args...)
-	g.observe(err)
+	if g.observe(err); err == nil {
+		g.mu.Lock()
+		g.rows = rows
+		g.mu.Unlock()
+	}
 	return rows, err
+}
+
+// closeRows closes the rows that the handler may have left open, as COMMIT does. Until then the connection to a server
+// is busy, so the savepoint could not be released.
+func (g *guard) closeRows() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.rows != nil {
+		_ = g.rows.Close()
+	}
 }
 
 func (g *guard) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {

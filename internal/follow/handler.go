@@ -166,6 +166,7 @@ func (c *consuming[T]) transact(ctx context.Context, conn *sql.Conn, step consum
 		*called = true
 		g := newGuard(tx, c.Effects)
 		err := c.Handle(g.session(ctx), rows[:step.Rows:step.Rows])
+		g.closeRows()
 		broken, misuse := g.broken()
 		switch {
 		case misuse:
