@@ -138,6 +138,41 @@ func TestConsume_SkipsARowThatTakesLongerThanTheTerm(t *testing.T) {
 	})
 }
 
+// A process cannot extend its term while its handler is running.
+func TestListConsumers_AHandlerThatTakesLongerThanTheTermWorks(t *testing.T) {
+	t.Parallel()
+	testkit.SkipIfShort(t, "it waits for the end of a term")
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := shop(t, d, nil)
+		place(t, db, 1, "Ulm")
+		begun, end := make(chan struct{}), make(chan struct{})
+		r := start(t, func(ctx context.Context) error {
+			return follow.Consume(ctx, db, "mails", func(*gorm.DB, *order) error {
+				close(begun)
+				<-end
+				return nil
+			})
+		})
+		<-begun
+		var cursor engine.CursorStatus
+		eventually(t, "the term has ended", func() bool {
+			list, err := engine.ListConsumers(t.Context(), connect(t, db))
+			testkit.Must(t, err)
+			cursor = list[0]
+			return cursor.Now.After(cursor.Until)
+		})
+		if !cursor.Held() {
+			t.Error("while the handler is running, no process works")
+		}
+		close(end)
+		r.stop(t)
+		list, err := engine.ListConsumers(t.Context(), connect(t, db))
+		if testkit.Must(t, err); list[0].Held() {
+			t.Errorf("after its end %s works", list[0].Holder)
+		}
+	}, servers...)
+}
+
 // A process that stands still in its handler would hold the lock of the cursor for hours. The test sets the limit lower
 // than Consume does; it keeps lower limits.
 func TestConsume_AProcessThatStandsStillIsCutOff(t *testing.T) {

@@ -41,6 +41,7 @@ type CursorStatus struct {
 	Paused     bool
 	Holder     string    // the process that works
 	Until      time.Time // until when, if it does not renew it; zero if nobody holds the cursor
+	locked     bool      // Until is past, but the row is locked, so a handler is running
 	Attempts   int64     // how often the row in hand has failed
 	RetryAt    time.Time // zero if it may be tried at once
 	StuckID    int64     // the row that fails; 0 if none does
@@ -54,7 +55,7 @@ type CursorStatus struct {
 }
 
 // Held reports whether a process works.
-func (c *CursorStatus) Held() bool { return c.Holder != "" && c.Now.Before(c.Until) }
+func (c *CursorStatus) Held() bool { return c.Holder != "" && (c.locked || c.Now.Before(c.Until)) }
 
 // MaxWaiting limits the rows that are counted behind a cursor.
 const MaxWaiting = 10_000
@@ -88,6 +89,7 @@ func ListConsumers(ctx context.Context, db *sqldb.DB, known ...string) (list []C
 		}
 		for _, c := range found {
 			if c.Space == "" && inSchemaOf(c.Table, "") == prefix || c.Space != "" && prefix == "" {
+				c.locked = c.Holder != "" && !c.Held() && f.isLocked(ctx, db.Quiet(), t, c.ConsumerKey)
 				list = append(list, c)
 			}
 		}
@@ -117,6 +119,17 @@ func (f Flavor) cursorsIn(ctx context.Context, db *sqldb.DB, t Table) (list []Cu
 		return cmp.Or(strings.Compare(a.Consumer, b.Consumer), strings.Compare(a.Space, b.Space), strings.Compare(a.Table, b.Table))
 	})
 	return list, err
+}
+
+// isLocked reports whether a transaction has locked a cursor in t, as while a handler is running. It is false where that
+// cannot be found out: on SQLite, and without the privilege UPDATE.
+func (f Flavor) isLocked(ctx context.Context, db *sqldb.DB, t Table, k ConsumerKey) bool {
+	if f == SQLite {
+		return false
+	}
+	row := cursorRow{db: db, key: k}
+	err := row.lock(ctx, newStatements(f, t))
+	return err != nil && isLockTimeout(err)
 }
 
 // timeOf returns the time of a column with milliseconds; zero for 0. It limits times to the years that JSON can have,

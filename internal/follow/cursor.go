@@ -236,7 +236,7 @@ func (c *cursorRow) take(ctx context.Context, step consumer.Step) (changed bool,
 		return false, err
 	}
 	if s.flavor != SQLite { // which has no locks of rows
-		err = c.db.Query(ctx, func(*sql.Rows) error { return nil }, "SELECT 1 FROM "+s.cursors()+c.where(s)+" FOR UPDATE NOWAIT", c.args()...)
+		err = c.lock(ctx, s)
 	}
 	switch {
 	case err != nil:
@@ -255,6 +255,11 @@ func (c *cursorRow) take(ctx context.Context, step consumer.Step) (changed bool,
 		return false, nil
 	}
 	return changed && err == nil, err
+}
+
+// lock locks the row for a moment. It fails at once if the row is locked.
+func (c *cursorRow) lock(ctx context.Context, s *statements) error {
+	return c.db.Query(ctx, func(*sql.Rows) error { return nil }, "SELECT 1 FROM "+s.cursors()+c.where(s)+" FOR UPDATE NOWAIT", c.args()...)
 }
 
 // release lets another process become the holder at once.
