@@ -259,7 +259,8 @@ func (c *consuming[T]) take(ctx context.Context, step consumer.Step) (err error)
 	case before == "":
 		c.log.Info("uidplugin: a consumer works in this process now")
 	case !c.process.IsOwn(before):
-		c.log.Info("uidplugin: a consumer works in this process now, because another one was killed or stands still", "holder", HolderHost(before))
+		c.log.Info("uidplugin: a consumer works in this process now, because another one was killed, stands still, or took over three seconds"+
+			" for its rows", "holder", HolderHost(before))
 	}
 	c.process.Wrote(step, true)
 	c.state.set(func(s *ConsumerState) { s.Holds = true })
