@@ -153,9 +153,9 @@ func TestRegionSplit_PrintsTheStatementsAgain(t *testing.T) {
 		want string
 	}{
 		{[]string{"6"}, "already region 1 of 6; to print"},
-		{[]string{"6", "--from", "1"}, "not divided from one of 1"},
-		{[]string{"6", "--from", "6"}, "not divided from one of 6"},
-		{[]string{"6", "--from", "4"}, "not divided from one of 4"},
+		{[]string{"6", "--from", "1"}, "cannot have been one of 1"},
+		{[]string{"6", "--from", "6"}, "cannot have been one of 6"},
+		{[]string{"6", "--from", "4"}, "cannot have been one of 4"},
 		{[]string{"6", "--from", "0"}, "--from 0 must be at least 1"},
 		{[]string{"8", "--yes"}, "must be a multiple of 6, and is 8"},
 		{[]string{"3", "--yes"}, "must be a multiple of 6, and is 3"},

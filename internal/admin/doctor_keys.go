@@ -25,8 +25,8 @@ func (d *DB) checkKeys(ctx context.Context) (list []Finding, err error) {
 	}
 	failed := 0
 	var first error
-	unseen := map[string]int{}  // number of tables by database
-	var gone []workernode.Table // that do not exist any more
+	unseen := map[string]int{}     // number of tables by database
+	var missing []workernode.Table // that do not exist any more
 	for _, entry := range tables {
 		home, t, err := d.tableOf(ctx, entry)
 		if err == nil && entry.Database != "" && len(t.columns) == 0 && d.Others[entry.Database] == nil {
@@ -34,7 +34,7 @@ func (d *DB) checkKeys(ctx context.Context) (list []Finding, err error) {
 			continue
 		}
 		if err == nil && home.isGone(ctx, t) {
-			gone = append(gone, entry)
+			missing = append(missing, entry)
 			continue
 		}
 		var found []Finding
@@ -53,7 +53,7 @@ func (d *DB) checkKeys(ctx context.Context) (list []Finding, err error) {
 	if failed > 1 {
 		first = fmt.Errorf("%w (and %d more)", first, failed-1)
 	}
-	renamed, err := d.checkRenamed(ctx, gone)
+	renamed, err := d.checkRenamed(ctx, missing)
 	return append(list, renamed...), errors.Join(first, unseenError(unseen), err)
 }
 
@@ -135,8 +135,8 @@ func (d *DB) checkReferences(ctx context.Context, t table, key column) (list []F
 	return list, nil
 }
 
-// strays describes the newest rows whose number looks like an id but does not have a worker id of the table, because
-// the database numbered them; "" without such rows.
+// strays describes rows that the database has numbered with a number that looks like an id, among the newest rows: the
+// worker id in it does not belong to the table. It returns "" if there are none.
 func (d *DB) strays(ctx context.Context, entry workernode.Table, t table, key column) (text string, err error) {
 	const newest = 10_000
 	k := d.identifier(key.Name)
@@ -161,7 +161,7 @@ func (d *DB) strays(ctx context.Context, entry workernode.Table, t table, key co
 	if err != nil || n == 0 {
 		return "", err
 	}
-	return fmt.Sprintf("; among the newest %d rows it numbered %d, which locate to other tables or to nothing",
+	return fmt.Sprintf("; among the newest %d rows it numbered %d, for which Locate finds another table or none",
 		newest, n), nil
 }
 
@@ -175,8 +175,8 @@ func (d *DB) largest(ctx context.Context, t table, key column) (largest sql.Null
 	return largest, nil
 }
 
-// idsElsewhere reports whether a table has its ids in another column than the key: the largest key is too small for an
-// id, and another column of its row contains an id of the table.
+// idsElsewhere reports whether a column that is not the key has the table's ids. It returns true if the largest key is
+// too small for an id, and another column of the same row contains an id of the table.
 func (d *DB) idsElsewhere(
 	ctx context.Context,
 	entry workernode.Table,

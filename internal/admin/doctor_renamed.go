@@ -10,14 +10,14 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// sample is how many of the oldest keys of a table, and how many of the newest, are compared with the worker ids of
-// another table.
+// sample is the number of keys to read at each end of a table, the oldest and the newest, to find worker ids of another
+// table in them.
 const sample = 1000
 
-// checkRenamed reports which tables of gone have their rows in another table now. The tables of gone do not exist any
-// more. A table that was dropped is not reported.
-func (d *DB) checkRenamed(ctx context.Context, gone []workernode.Table) (list []Finding, err error) {
-	for _, entry := range gone {
+// checkRenamed reports which tables were renamed. The tables in missing do not exist any more; one was renamed if its
+// rows are in another table now, and otherwise it was dropped.
+func (d *DB) checkRenamed(ctx context.Context, missing []workernode.Table) (list []Finding, err error) {
+	for _, entry := range missing {
 		home := d
 		if entry.Database != "" {
 			home = d.Others[entry.Database]
@@ -29,14 +29,15 @@ func (d *DB) checkRenamed(ctx context.Context, gone []workernode.Table) (list []
 		candidates, failed := home.tablesNextTo(ctx, entry.Name)
 		err = errors.Join(err, failed)
 		for _, name := range candidates {
-			has, failed := home.hasRowsOf(ctx, name, workers)
+			found, failed := home.hasRowsOf(ctx, name, workers)
 			err = errors.Join(err, failed)
-			if has {
-				now := workernode.Table{Database: entry.Database, Name: name}
+			if found {
+				renamed := workernode.Table{Database: entry.Database, Name: name}
 				list = append(list, Finding{Code: CodeTableRenamed,
-					Text: fmt.Sprintf("WORKER_NODE has %s of the table %s, which does not exist, and %s has rows with such ids: "+
-						"Find cannot load these rows", Count(int64(len(workers)), "worker id", "worker ids"), entry, now),
-					Advice: fmt.Sprintf(`If the table was renamed, run "uid tables rename %s %s". docs/looking-up.md explains it.`, entry, now)})
+					Text: fmt.Sprintf("WORKER_NODE has %s of the table %s, which does not exist, and rows of %s have ids with them: "+
+						"Find cannot load these rows", Count(int64(len(workers)), "worker id", "worker ids"), entry, renamed),
+					Advice: fmt.Sprintf(`If the table was renamed, run "uid tables rename %s %s". docs/looking-up.md explains it.`,
+						entry, renamed)})
 			}
 		}
 	}
@@ -58,7 +59,8 @@ func (d *DB) workersOf(ctx context.Context, entry workernode.Table) (workers map
 	return workers, err
 }
 
-// tablesNextTo returns the tables in the schema of a table, which need not exist. Names are written as in WORKER_NODE.
+// tablesNextTo returns the tables in the schema that a table's name has, even if that table does not exist. It writes
+// their names as WORKER_NODE does.
 func (d *DB) tablesNextTo(ctx context.Context, name string) (names []string, err error) {
 	prefix, schema := "", ""
 	if i := strings.LastIndexByte(name, '.'); i >= 0 && d.SQL.Dialect() != sqlite {
@@ -86,7 +88,7 @@ func (d *DB) tablesNextTo(ctx context.Context, name string) (names []string, err
 	return names, err
 }
 
-// hasRowsOf reports whether one of the oldest or newest keys of a table has one of the worker ids.
+// hasRowsOf reports whether one of the oldest or newest keys of a table contains one of the worker ids.
 func (d *DB) hasRowsOf(ctx context.Context, name string, workers map[int64]bool) (found bool, err error) {
 	t, err := d.table(ctx, name)
 	key, ok := keyOf(t.columns)

@@ -51,34 +51,35 @@ func (d *DB) workerIDs(r workernode.Region, low int64) int64 {
 	return (last-first)/r.Of + 1
 }
 
-// given returns how many worker ids of the region are used up, because they are below NEXT_ID, and how many the region
-// has. Neither number includes the worker ids below FIRST_ID, which are given by hand. Worker ids that the registry gave out before it
-// was divided count if they leave the region's remainder.
+// given returns how many worker ids of the region are used up, because they are below NEXT_ID, and how many it has in
+// all. Neither number includes the worker ids below FIRST_ID, which are given by hand. Those that the registry gave out
+// before it was divided count only if the region would still give them out.
 func (d *DB) given() (given, all int64) {
 	r := d.Registry
 	all = d.workerIDs(r.Region, r.FirstID)
 	return all - d.workerIDs(r.Region, max(r.NextID, r.FirstID)), all
 }
 
-// Split divides the registry into count regions. It returns the region of this registry
-// and the new ones, with the statements that create their registries. If there are as many regions already, Split changes
-// nothing, and returns the regions of the last division. Then previous must be the number of regions before that
-// division, because this registry does not know which numbers the regions of earlier divisions have given out. Otherwise
-// previous may be 0.
+// Split divides the registry, so that there are count regions. It returns the region of this registry and the new ones,
+// with the statements that create their registries. If there are count regions already, Split changes nothing, and
+// returns the regions of the last division again. Then previous must be the number of regions before that division,
+// because this registry does not know which numbers the regions of earlier divisions have given out. Otherwise previous
+// may be 0.
 func (d *DB) Split(ctx context.Context, count, previous int64) (own Region, others []Region, err error) {
 	before := d.Registry.Region
 	if before.Of == count && previous != 0 {
 		before.Of = previous
 		if !before.Valid() || previous >= count || !d.Registry.Region.DividedFrom(before) {
-			return own, nil, fmt.Errorf("the registry is %s, which was not divided from one of %d", d.Registry.Region, previous)
+			return own, nil, fmt.Errorf("the registry is %s, and cannot have been one of %d before it was divided",
+				d.Registry.Region, previous)
 		}
 	}
 	switch {
 	case previous != 0 && before.Of != previous:
 		return own, nil, fmt.Errorf("the registry is %s, not one of %d", before, previous)
 	case before.Of == count:
-		return own, nil, fmt.Errorf("the registry is already %s; to print the statements for the others again, pass the "+
-			"number of regions before, such as --from 1", before)
+		return own, nil, fmt.Errorf("the registry is already %s; to print the statements for the other regions again, pass "+
+			"the number of regions before the split, such as --from 1", before)
 	}
 	r, err := d.divide(ctx, d.Registry.Region, count)
 	if err != nil {
@@ -95,11 +96,11 @@ func (d *DB) Split(ctx context.Context, count, previous int64) (own Region, othe
 	return d.Region(), others, nil
 }
 
-// divide divides the registry and returns it. old is the region that the registry must still have, and count
-// the number of regions afterwards, which must be a multiple of the number before. The registry keeps its N, and all worker ids and slots
-// that it has given out. The new regions begin with [workernode.Registry.Other]. Processes may run meanwhile. The error
-// wraps [workernode.ErrRegion] if the registry cannot be divided like this, or if somebody else has divided it: the new
-// regions of both divisions would have numbers in common.
+// divide divides the registry and returns it. old is the region that the registry must still have. count is the number
+// of regions afterwards, and must be a multiple of the number before. The registry keeps its N, and all worker ids and
+// slots that it has given out. The new regions begin with [workernode.Registry.Other]. Processes may run meanwhile. The
+// error wraps [workernode.ErrRegion] if the registry cannot be divided like this. So it does if somebody else has divided
+// the registry, because the new regions of both divisions would have numbers in common.
 func (d *DB) divide(ctx context.Context, old workernode.Region, count int64) (workernode.Registry, error) {
 	for try := 0; ; try++ {
 		r, err := d.Nodes.Registry(ctx)
@@ -130,7 +131,7 @@ func (d *DB) divide(ctx context.Context, old workernode.Region, count int64) (wo
 	}
 }
 
-// divisible returns an error if the registry r no longer has the region old, as when it was read, or
+// divisible returns an error if the registry r no longer has the region old, which it had when it was read, or if it
 // cannot get the region new. It returns nil if r has the region new already.
 func divisible(r workernode.Registry, old, new workernode.Region) error {
 	layout, err := generator.ParseLayout(r.Layout)
@@ -154,7 +155,7 @@ func divisible(r workernode.Registry, old, new workernode.Region) error {
 	return nil
 }
 
-// insertOf returns the statement that creates a registry's row, with names in double quotes.
+// insertOf returns the INSERT of a registry's row in WORKER_REGISTRY, with names in double quotes.
 func insertOf(r workernode.Registry) string {
 	return fmt.Sprintf(`INSERT INTO "WORKER_REGISTRY" ("NAME", "ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK",`+
 		` "SCHEMA_VERSION", "STRIDE", "REMAINDER", "FIRST_ID") VALUES ('default', '%s', '%s', %d, %d, %d, %d, %d, %d, %d, %d)`,
