@@ -52,8 +52,8 @@ func (a *app) decodeCommand() *cobra.Command {
 		Long: `decode splits ids into time, worker id and sequence, and draws their bits.
 
 It reads its arguments or, if there are none, standard input: one id per line. The layout is --layout, or else
-the layout of the database, or else the default layout. If an id cannot be decoded, it goes on with the others,
-and the exit code is 1.`,
+the layout of the database, or else the default layout. If an id cannot be decoded, the command continues with
+the next one, and the exit code is 1.`,
 		Example: `  uid decode 1176816959799427126
   uid decode --layout discord 175928847299117063
   uid decode --made 2022-11-14 --within 24h 1592258304000000000
@@ -98,7 +98,7 @@ func (a *app) readDecoding(ctx context.Context, d *decoding, layout, made string
 	return err
 }
 
-// system returns the system of a flag --layout, of the database, or the default one.
+// system returns the system that the flag --layout names, or else the database's, or else the default one.
 func (a *app) system(ctx context.Context, layout string) (s system, err error) {
 	switch {
 	case layout != "":
@@ -131,6 +131,7 @@ func (a *app) decode(d decoding, args []string) error {
 	return cond(err, wrong)
 }
 
+// cond returns err, or else errWrong if wrong is true.
 func cond(err error, wrong bool) error {
 	if err == nil && wrong {
 		return errWrong
@@ -172,7 +173,7 @@ func (d decoding) decode(text string) ([]decoded, error) {
 		list = append(list, one)
 	}
 	if len(list) == 0 && !d.made.IsZero() {
-		return nil, fmt.Errorf("%w: in none of them %d has a time within %v of %s", errSystem, id, d.within, at(d.made))
+		return nil, fmt.Errorf("%w: in none of them was %d made within %v of %s", errSystem, id, d.within, at(d.made))
 	}
 	if len(list) == 0 {
 		return nil, fmt.Errorf("%w: none of them can have made %d yet", errSystem, id)
@@ -211,10 +212,10 @@ func (d decoding) by(s system, id int64) (decoded, error) {
 	return one, nil
 }
 
-// ahead limits how far in the future the time of an id may be, because Lead is an hour at most.
+// ahead is how far in the future the time of an id may be. It is the largest Lead.
 const ahead = time.Hour
 
-// writeDecoded writes a picture of an id, or a line for each of several systems.
+// writeDecoded writes a picture of an id. If the id was decoded for several systems, it writes a line for each instead.
 func (a *app) writeDecoded(list []decoded, several bool) error {
 	if !several && !a.json {
 		return list[0].write(a)

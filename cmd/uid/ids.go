@@ -62,8 +62,9 @@ var before = regexp.MustCompile(`\d(\.)$|([A-Za-z][A-Za-z0-9_]*)["']?\s*[=:]\s*[
 // timeName matches the name of a time.
 var timeName = regexp.MustCompile(`(?i)time|^ts$`)
 
-// candidates returns the parts of a line that may be ids. It returns the whole text if it is an id, or if there are
-// none. It skips digits after a decimal point, and Unix times unless they have a name that is not a time's.
+// candidates returns the parts of a line that may be ids. It returns the whole text if the text is an id, or if it has
+// no such part. It skips digits after a decimal point. It also skips numbers that may be Unix times, unless a name such
+// as order_id stands before them: any name but one that timeName matches.
 func (r idReader) candidates(text string) (found []string) {
 	if _, err := r.id(text); err == nil {
 		return []string{text}

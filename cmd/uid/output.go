@@ -28,9 +28,10 @@ func (a *app) paint(w io.Writer, colour, text string) string {
 	return "\x1b[" + colour + "m" + text + "\x1b[0m"
 }
 
-// clean escapes what a terminal could act on.
+// clean escapes control characters, because a terminal would obey them.
 func clean(text string) string { return admin.Escape(text, "") }
 
+// oneLine joins the lines of a text by semicolons.
 func oneLine(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -51,8 +52,8 @@ func writeJSON(w io.Writer, v any) error {
 	return err
 }
 
-// maxCell limits the characters of a cell, because all cells of a column get the width of the widest. A value of
-// maxText fits with a note about its length.
+// maxCell is the largest number of characters of a cell. There is a limit because a column is as wide as its longest
+// cell. It leaves room for a value of maxText characters and the note about its length.
 const maxCell = maxText + 40
 
 // A grid writes rows with aligned columns. It cleans cells, and truncates long ones.
@@ -98,7 +99,7 @@ func writeJSONs[T any](w io.Writer, list []T) error {
 	return nil
 }
 
-// at formats an instant; zero as "-".
+// at formats an instant, and returns "-" for the zero time.
 func at(t time.Time) string { return admin.Time(t) }
 
 // parseTime parses an instant, in UTC unless the text has another zone.

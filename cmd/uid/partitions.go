@@ -20,14 +20,14 @@ func (a *app) partitionsCommand() *cobra.Command {
 		Long: `partitions prints statements for a table that is partitioned by the time of its ids, on PostgreSQL, MySQL and
 MariaDB. It changes nothing. Run it often, for example each day, because INSERTs fail beyond the last partition.
 
-There will be partitions for the present month, week or day, and for --ahead after it. With --keep it also prints
-the statements that drop the partitions with older rows. --keep 24 keeps 24 complete periods before the present one.
-Periods are in UTC, by the clock of the database.
+Afterwards there are partitions for the present month, week or day, and for as many after it as --ahead sets. With
+--keep it also prints the statements that drop the partitions with older rows: --keep 24 keeps 24 complete periods
+before the present one. Periods are in UTC, by the clock of the database.
 
 For a table without partitions it first prints the conversion. The key must be a single column with ids. The document
 "Partitions by time" explains the locks, foreign keys and followed tables.
 
-With --json each change is an object, with its statements in sql.`,
+With --json it prints an object for each change, with its statements in sql.`,
 		Example: `  uid partitions orders --every month --ahead 3
   uid partitions orders --every month --ahead 3 --keep 24 | psql -v ON_ERROR_STOP=1 shop`,
 		Args: cobra.ExactArgs(1),

@@ -51,18 +51,20 @@ func (a *app) splitCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "split OF",
 		Short: "Divide a registry, and print the statements that begin the new regions",
-		Long: `split divides the registry of this database, so that there are OF regions, a multiple of the present number.
-The registry keeps the number of its region, and all worker ids and slots that it has given out. Processes may run
-meanwhile. A split cannot be undone, so the command asks for confirmation.
+		Long: `split divides the registry of this database. Afterwards there are OF regions, which must be a multiple of the
+present number. The registry keeps the number of its region, and all worker ids and slots that it has given out.
+Processes may run meanwhile. A split cannot be undone, so the command asks for confirmation.
 
-For each new region it prints an INSERT. Run it in the database of that region, before its first process starts.
-The database may have only the empty tables, which "uid sql" prints. The INSERT fails where a registry exists, as in
-this database. A copy of this database has one, so first run the DELETE there that is printed as a comment.
+For each new region it prints an INSERT. Run it in the database of that region, before its first process starts. That
+database needs the tables that "uid sql" prints, which may be empty. The INSERT fails in a database that has a
+registry already. If that database is a copy of this one, first remove the copied registry by the DELETE that is
+printed as a comment.
 
 To print the statements again, pass --from with the number of regions before the split. Then the command changes
 nothing. Use the statements only for a region that does not exist yet.
 
-With --json it prints an object for the region of this registry, and then one with the keys sql and copy_sql for each new region.`,
+With --json it prints an object for the region of this registry, and then one for each new region, with its statements
+in sql and copy_sql.`,
 		Example: `  uid region split 2
   uid region split 4 --yes --dialect postgres
   uid region split 4 --from 1`,
@@ -76,11 +78,11 @@ With --json it prints an object for the region of this registry, and then one wi
 				return fmt.Errorf("--from %d must be at least 1: it is the number of regions before the split", from)
 			}
 			return a.with(c.Context(), writes, func(d *database) error {
-				to, err := a.dialect(name)
+				target, err := a.dialect(name)
 				if err != nil {
 					return err
 				}
-				return a.split(c.Context(), d, count, from, to, yes)
+				return a.split(c.Context(), d, count, from, target, yes)
 			})
 		},
 	}
@@ -119,8 +121,9 @@ func (a *app) writeSplit(own admin.Region, others []admin.Region) error {
 	text := fmt.Sprintf(`-- The registry of this database is now %s. Set WithRegion(%d, %d) in its processes, so that
 -- they refuse a backup from before the split. Restart the processes that follow tables. See docs/regions.md.
 --
--- Run the INSERT of a region in its database, before its first process starts. It fails where a registry exists, as in
--- this database. In a copy of this database, first run the DELETE. Use them only for a region that does not exist yet.
+-- Run the INSERT of a region in its database, before its first process starts. It fails in a database that has a
+-- registry, such as this one. In a copy of this one, first run the DELETE.
+-- Use both only for a region that does not exist yet.
 `, own, own.Region, own.Of)
 	for _, o := range others {
 		text += fmt.Sprintf("\n-- %s, from worker id %d and slot %d on\n", o, o.NextID, o.NextSlot)

@@ -22,11 +22,13 @@ func (a *app) whereCommand() *cobra.Command {
 		Short: "Look up the table, process and time of ids",
 		Long: `where looks up the table that ids belong to, the process that made them, and when it made them.
 
-It reads its arguments or, if there are none, standard input: an id or a line of a log per line. It ignores
-quotes, commas and brackets around an id, and a name before it, as in order_id=1176816959799427126. In a line
-with other text it looks for public ids and for numbers of 15 to 19 digits. It skips digits after a decimal
-point, and Unix times without a name. If no process made an id, it goes on with the others, and the exit code
-is 1. It needs the privilege SELECT on the four tables of uidplugin, and with --row also on the table of the id.`,
+It reads its arguments or, if there are none, the lines of standard input. Each is an id or a line of a log. It
+ignores quotes, commas and brackets around an id, and a name before it, as in order_id=1176816959799427126. In a
+line with other text it looks for public ids and for numbers of 15 to 19 digits. It skips digits after a decimal
+point, and numbers that may be Unix times, unless a name such as order_id stands before them.
+
+If no process made an id, the command continues with the next one, and the exit code is 1. It needs the privilege
+SELECT on the four tables of uidplugin, and with --row also on the table of the id.`,
 		Example: `  uid where 1176816959799427126
   uid where --row 1176816959799427126
   uid where '2026-11-22T22:16:24Z order=1177009714823692361 paid'
@@ -61,7 +63,7 @@ is 1. It needs the privilege SELECT on the four tables of uidplugin, and with --
 func (a *app) where(ctx context.Context, f *finder, args []string) error {
 	wrong, first := false, true
 	err := a.eachID(args, func(line string) error {
-		// The variable why is the error to print if the line has no id, and of the part of the line that it is about.
+		// If the line has no id, reason is the error to print, and id is the part of the line that caused it.
 		found, reason, id := false, error(nil), line
 		for _, text := range f.ids.candidates(line) {
 			p, err := f.find(ctx, text)
@@ -187,8 +189,8 @@ func cellText(c admin.Cell) string {
 	return c.Text
 }
 
-// abbreviates reports whether a table's name contains the letters of a prefix in order, as orders contains ord. It is
-// true without a table. This is a guess, because the database does not store prefixes.
+// abbreviates reports whether a table's name contains the letters of a prefix in order, as orders contains ord. It
+// returns true if table is empty. This is a guess, because the database does not store prefixes.
 func abbreviates(prefix, table string) bool {
 	rest := strings.ToLower(table)
 	for _, letter := range strings.ReplaceAll(prefix, "_", "") {
