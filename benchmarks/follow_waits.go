@@ -15,16 +15,16 @@ import (
 	"gorm.io/gorm"
 )
 
-// Wait is how long others wait for their INSERTs while a transaction holds up a follower.
+// Wait is how long INSERTs of other transactions take while one transaction holds up a follower.
 type Wait struct {
-	While   string
-	Inserts int
-	Longest float64 // ms
-	Over    int     // INSERTs that took longer than the goal
-	Seen    float64 // ms; the longest time from a commit to seen
+	While   string  // what holds up the follower; see waits
+	Inserts int     // their number
+	Longest float64 // ms; the longest INSERT
+	Over    int     // INSERTs that took longer than goalInsert
+	Seen    float64 // ms; the longest time from a commit until the follower had the row
 }
 
-// waits are the transactions that hold up a follower, each for some time.
+// waits has the transactions that hold up a follower for a length of time, and for comparison no transaction.
 var waits = []struct {
 	name string
 	hold func(ctx context.Context, s *Server, db *gorm.DB, stream *stream, length time.Duration) error
@@ -46,8 +46,8 @@ func holdOpen(ctx context.Context, _ *Server, db *gorm.DB, stream *stream, lengt
 	})
 }
 
-// holdBusy inserts rows by a statement that takes a time. Their ids are in the future, because rows that come later
-// than the slack are refused.
+// holdBusy inserts rows by one statement that takes the length of time. The ids are in the future, because the trigger
+// would refuse those that are older than the slack when their rows are inserted.
 func holdBusy(_ context.Context, s *Server, db *gorm.DB, stream *stream, length time.Duration) error {
 	layout := generator.DefaultLayout()
 	future := generator.Parts{Time: time.Now().Add(length + 10*time.Second), WorkerID: layout.MaxWorkerID() / 2}
@@ -66,7 +66,7 @@ func holdBusy(_ context.Context, s *Server, db *gorm.DB, stream *stream, length 
 // waitRows is the number of rows of a long INSERT ... SELECT.
 const waitRows = 1000
 
-// measureWaits has writers insert rows one by one while others hold up their follower.
+// measureWaits inserts rows one by one while each of waits holds up the follower of the table.
 func (f *Followed) measureWaits(ctx context.Context, l *Lab, s *Server, db *gorm.DB) (err error) {
 	if err := fillNumbers(db, waitRows); err != nil {
 		return err

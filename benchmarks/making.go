@@ -16,15 +16,16 @@ type Made struct {
 	Name      string
 	Bytes     int // of an id
 	Threads   int
-	One, All  Figure  // ns for an id, made by one thread, and by all threads from one generator
+	One       Figure  // ns for an id when one thread makes ids
+	All       Figure  // ns for an id when all threads make ids from one generator
 	Sustained Figure  // ids a second of one thread without a pause, in the peer's usual settings
-	Usual     string  `json:",omitempty"` // those settings, if the rate depends on them
+	Usual     string  `json:",omitempty"` // the usual settings, if Sustained depends on them
 	Allocs    float64 // for an id
 	Shared    bool    `json:",omitempty"` // a process has only one generator, so Memory is not measured
 	Memory    float64 // bytes of a generator
 }
 
-// measureMaking measures all peers, interleaved.
+// measureMaking measures each peer once in each of several rounds.
 func measureMaking(ctx context.Context, l *Lab) (all []Made, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -97,7 +98,7 @@ func together(threads, n int, loop func(int)) sample {
 		group.Go(func() {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
-			for ready.Add(1); ready.Load() < int64(threads); { // spins, because threads that wake up begin at different times
+			for ready.Add(1); ready.Load() < int64(threads); { // because threads that sleep would wake up at different times
 			}
 			before := preempted()
 			begins[i] = time.Now()
@@ -167,7 +168,7 @@ func sustained(l *Lab, p peer) contestant {
 		if err != nil {
 			return sample{}, err
 		}
-		const few = 64 // because a call should end soon after the window, even if it has to wait
+		const few = 64 // ids in a call, so that it ends soon after the window even if the generator waits
 		made, begin := 0, time.Now()
 		for time.Since(begin) < window {
 			loop(few)

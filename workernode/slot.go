@@ -26,7 +26,7 @@ type Slot struct {
 	Port        string
 }
 
-// State returns the state of a slot at now, which should be the present:
+// State returns the state of a slot at the present time, now:
 //
 //   - live: a process holds it and may stamp ids
 //   - idle: a process holds it and has made no ids for minutes
@@ -35,13 +35,13 @@ type Slot struct {
 //   - expired: overdue for more than a minute, so another process may reclaim it
 //   - free: released
 //   - retired: from WithDisposable, and never used again
-//   - remote: of another region, whose database knows the state
+//   - remote: of another region; ask its database for the state
 //
 // After a process ends without Close, its slot stays live until the fence has passed or two renewals are missing: up to
 // 10 s with the default lead.
 func (s Slot) State(now time.Time) string {
 	const missing = 45 * time.Second // because an idle process sends a statement every 30 s
-	granted := s.Fence.Sub(s.Seen)   // granted by the last statement; negative once the FENCE of an idle process is behind
+	granted := s.Fence.Sub(s.Seen)   // by the last statement; negative if that was sent by an idle process, after FENCE
 	silent := now.Sub(s.Seen)
 	switch overdue := silent > max(granted-granted/3, missing) || granted >= 0 && !s.Fence.After(now); {
 	case s.Remote:

@@ -6,8 +6,9 @@ import (
 	"runtime"
 )
 
-// ManyAtOnce lets at least eight tests of a package run at once, on any number of processors. It is for TestMain of
-// packages whose tests wait most of their time. A -parallel in the command line is read later, so it counts.
+// ManyAtOnce lets at least eight tests of a package run at once, on any number of processors. Call it in TestMain of
+// packages whose tests spend most of their time waiting. The flag -parallel takes precedence, because the command line
+// is parsed later.
 func ManyAtOnce() {
 	if err := flag.Set("test.parallel", fmt.Sprint(max(8, runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err)

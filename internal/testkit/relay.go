@@ -18,7 +18,7 @@ import (
 // A Relay forwards connections to a server. A test can cut it, restore it, and route it to another server. It may be
 // used concurrently.
 type Relay struct {
-	Slow     atomic.Int64 // largest random delay of each answer, in nanoseconds
+	Slow     atomic.Int64 // limit of the random delay of each answer, in nanoseconds
 	Answered atomic.Int64 // time of the last answer, in Unix nanoseconds
 
 	mu       sync.Mutex
@@ -39,8 +39,8 @@ func NewRelay(tb testing.TB, server string) *Relay {
 
 var takenPorts sync.Map
 
-// FreePort returns a port of 127.0.0.1, never twice. It is below the range of outgoing connections, so it stays free
-// until a test listens there.
+// FreePort returns a free port of 127.0.0.1, and never the same one twice. The port is below the range of outgoing
+// connections, so it stays free until a test listens there.
 func FreePort() int {
 	for {
 		port := 20000 + rand.IntN(12000)
@@ -110,12 +110,12 @@ func (r *Relay) Cut() {
 	}
 }
 
-// Reset resets a part of the connections, chosen at random. New ones are still accepted.
-func (r *Relay) Reset(part float64) {
+// Reset resets each connection with the given probability. New ones are still accepted.
+func (r *Relay) Reset(probability float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for c := range r.ends {
-		if tcp, ok := c.(*net.TCPConn); ok && rand.Float64() < part {
+		if tcp, ok := c.(*net.TCPConn); ok && rand.Float64() < probability {
 			_ = tcp.SetLinger(0) // the peer gets a reset
 			_ = tcp.Close()
 		}
@@ -147,7 +147,8 @@ func (r *Relay) pass(l net.Listener, client net.Conn, address string) {
 	go both(server, client)
 }
 
-// answers is the server's side of a connection. It has only Read, so that io.Copy has to call it.
+// answers reads from the server's side of a connection. It has only Read, because io.Copy would call WriteTo of a
+// net.Conn instead.
 type answers struct {
 	server io.Reader
 	relay  *Relay
@@ -158,8 +159,8 @@ func (a answers) Read(p []byte) (int, error) {
 	if n > 0 {
 		a.relay.Answered.Store(time.Now().UnixNano())
 	}
-	if most := a.relay.Slow.Load(); most > 0 {
-		time.Sleep(rand.N(time.Duration(most)))
+	if longest := a.relay.Slow.Load(); longest > 0 {
+		time.Sleep(rand.N(time.Duration(longest)))
 	}
 	return n, err
 }
