@@ -78,19 +78,19 @@ type consuming[T any] struct {
 	cause   error            // why it has failed; nil if it was handled since
 
 	readAt   time.Time // when the row of UID_CURSOR was last read
-	rows     []T       // the last fetch; those in hand are at its end
+	rows     []T       // of the last fetch; the last ones, as many as process.IDs has, are not handled yet
 	leave    func()    // ends following the mark; nil if this consumer does not follow it
-	news     *news     // of the mark, as it was before the present step
-	joined   *news     // of the mark, when this consumer began to follow it; an error in it may be out of date
-	looked   *news     // of the mark, as it was before the last fetch; nil until the first one since this process works
+	news     *news     // of the mark, from before the present step
+	joined   *news     // of the mark, from when this consumer began to follow it; an error in it may be out of date
+	looked   *news     // of the mark, from before the last fetch; nil if there was none since joined
 	losses   int       // how many entries of news.recovered are in lowest
-	lowest   int64     // the database of the table has gone back to this mark since rows were fetched; math.MaxInt64 if not
+	lowest   int64     // lowest mark to which the table's database went back since a fetch; math.MaxInt64 if it did not
 	lowestOf int64     // the Mark of the cursor for which lowest was noticed
 	emptyAt  time.Time // when a fetch last found less than Limit; for Poll
 	held     bool      // this process has tried to become the holder
 }
 
-// now is the database's clock, as far as it is known.
+// now estimates the database's clock: its time at the last read of the cursor, and the time that has passed since.
 func (c *consuming[T]) now() int64 {
 	return c.process.Row().Now + time.Since(c.readAt).Milliseconds()
 }
@@ -109,7 +109,7 @@ func (c *consuming[T]) next(ctx context.Context) error {
 	}
 	c.state.set(func(s *ConsumerState) { s.Passed = c.process.Passed() })
 	step := c.process.Next(c.now(), c.more())
-	what, err := steps[step.Kind], error(nil)
+	name, err := steps[step.Kind], error(nil)
 	switch step.Kind {
 	case consumer.Read:
 		err = c.read(ctx)
@@ -140,7 +140,7 @@ func (c *consuming[T]) next(ctx context.Context) error {
 		changed, err = c.row.change(ctx, c.row.db, step, message)
 		c.process.Wrote(step, changed && err == nil)
 	}
-	return c.note(ctx, what, err)
+	return c.note(ctx, name, err)
 }
 
 // steps has the names of steps in the log.
@@ -149,13 +149,13 @@ var steps = map[consumer.Kind]string{
 	consumer.Handle: "handle rows", consumer.Move: "move the cursor", consumer.Fail: "store the failure",
 }
 
-// note notes the result of the step what. If the consumer should try again, it logs the error, waits for a second and
-// returns nil. It logs no further errors of this step until the step has succeeded, or nothing fails. It returns an
-// error that ends the consumer.
-func (c *consuming[T]) note(ctx context.Context, what string, err error) error {
+// note notes the result of a step, which has this name in the log. It returns an error if the consumer should end. If
+// the consumer should try again, note logs the error and waits for a second. It logs no further errors of the step
+// until the step succeeds, or until nothingFails is called.
+func (c *consuming[T]) note(ctx context.Context, name string, err error) error {
 	switch {
 	case err == nil:
-		c.goOn(what)
+		c.goOn(name)
 		return nil
 	case errors.Is(err, ErrMoved):
 		c.process.Forget()
@@ -166,16 +166,16 @@ func (c *consuming[T]) note(ctx context.Context, what string, err error) error {
 		return nil
 	}
 	c.process.Forget()
-	c.fail(what, err)
+	c.fail(name, err)
 	sleep(ctx, errorPause)
 	return nil
 }
 
-// goOn notes that the step what has succeeded.
-func (c *consuming[T]) goOn(what string) {
-	if c.failing[what] != nil {
-		delete(c.failing, what)
-		c.log.Info("uidplugin: a consumer goes on", "after", what)
+// goOn notes that a step has succeeded.
+func (c *consuming[T]) goOn(name string) {
+	if c.failing[name] != nil {
+		delete(c.failing, name)
+		c.log.Info("uidplugin: a consumer goes on", "after", name)
 	}
 }
 
@@ -209,7 +209,7 @@ func (c *consuming[T]) read(ctx context.Context) error {
 	}
 	another := row.Holder != "" && !c.process.IsOwn(row.Holder)
 	if row.Paused || another && row.Holder == before.Holder && row.Until != before.Until {
-		clear(c.failing) // what fails now is up to the other process, which has extended its term
+		clear(c.failing) // because no process works, or another one does, which has extended its term
 	}
 	c.state.set(func(s *ConsumerState) {
 		s.Last, s.Holds, s.Paused = row.Last, c.process.Holds(), row.Paused
@@ -295,7 +295,7 @@ func (c *consuming[T]) wait(ctx context.Context, at int64) error {
 			return err
 		}
 	}
-	if len(c.process.IDs()) > 0 { // a row has failed, and comes again at this time
+	if len(c.process.IDs()) > 0 { // a row has failed, and is handled again at this time
 		c.sleep(ctx, at)
 		return nil
 	}
@@ -306,7 +306,7 @@ func (c *consuming[T]) wait(ctx context.Context, at int64) error {
 }
 
 // noteMark records an error that keeps the mark from advancing. The mark tries again by itself. noteMark returns an
-// error that ends the consumer.
+// error if the consumer should end.
 func (c *consuming[T]) noteMark(err error) error {
 	if errors.Is(err, ErrNotEnabled) {
 		return fmt.Errorf("uidplugin: follow: the consumer %s: %w", c.Key, err)
@@ -317,30 +317,31 @@ func (c *consuming[T]) noteMark(err error) error {
 	return nil
 }
 
-// nothingFails notes that no step fails any more, because rows were handled, or there are none. A failed step is not
-// repeated if it has succeeded although its answer was lost, or if an operator has set the cursor.
+// nothingFails notes that no step fails any more, because rows were handled, or there are none. Not every failed step
+// is repeated and then noted by goOn: it may have succeeded although its answer was lost, or an operator may have set
+// the cursor.
 func (c *consuming[T]) nothingFails() {
-	for what := range c.failing {
-		if what != advance {
-			c.goOn(what)
+	for name := range c.failing {
+		if name != advance {
+			c.goOn(name)
 		}
 	}
 }
 
-// advance is the name in the log of what the mark does by itself.
+// advance is the name in the log for the work of the mark's own goroutine.
 const advance = "advance the mark"
 
-// fail records an error of the step what. It logs the error unless the step was failing already. A slow statement is
-// not the reason yet, so an error after it is logged, too.
-func (c *consuming[T]) fail(what string, err error) {
+// fail records an error of a step. It logs the error unless the step was failing already. After errSlow it also logs
+// the next other error, because that one tells the reason.
+func (c *consuming[T]) fail(name string, err error) {
 	c.state.set(func(s *ConsumerState) { s.Err = err })
-	if was := c.failing[what]; was == nil || was == errSlow && err != errSlow {
-		c.failing[what] = err
-		c.log.Error("uidplugin: a consumer stands still because of an error, and tries again", "what", what, "error", err)
+	if was := c.failing[name]; was == nil || was == errSlow && err != errSlow {
+		c.failing[name] = err
+		c.log.Error("uidplugin: a consumer stands still because of an error, and tries again", "what", name, "error", err)
 	}
 }
 
-// standBy ends following the mark, because only the holder needs it.
+// standBy stops following the mark, because only the holder of the cursor needs it.
 func (c *consuming[T]) standBy() {
 	if c.leave != nil {
 		c.leave()

@@ -43,12 +43,12 @@ func (c *cursorRow) statements(ctx context.Context) (*statements, error) {
 
 func (s *statements) cursors() string { return s.flavor.in(s.table, CursorTable) }
 
-// where is the condition that finds the row. Its placeholders get args.
+// where returns the condition that finds the row. The values for its placeholders are args.
 func (c *cursorRow) where(s *statements) string {
 	return " WHERE " + s.flavor.equal("CONSUMER", "SPACE", "TABLE_NAME")
 }
 
-// equal is a condition that compares each column with a placeholder.
+// equal returns a condition that compares each column with a placeholder.
 func (f Flavor) equal(columns ...string) string {
 	for i, name := range columns {
 		columns[i] = f.quote(name) + " = ?"
@@ -61,7 +61,7 @@ func (c *cursorRow) args(leading ...any) []any {
 	return append(leading, c.key.Consumer, c.key.Space, c.key.Table)
 }
 
-// read reads the row. It reports false if there is none, or no table.
+// read reads the row. It reports false if the row or the table does not exist.
 func (c *cursorRow) read(ctx context.Context) (row consumer.Row, found bool, err error) {
 	s, err := c.statements(ctx)
 	if err != nil {
@@ -75,7 +75,7 @@ func (c *cursorRow) read(ctx context.Context) (row consumer.Row, found bool, err
 	if err != nil && noTable.MatchString(err.Error()) {
 		return row, false, nil
 	}
-	row.Mark = max(row.Mark, -math.MaxInt64) // somebody may have written a number that has no opposite
+	row.Mark = max(row.Mark, -math.MaxInt64) // somebody may have written math.MinInt64, which cannot be negated
 	return row, found, err
 }
 
@@ -104,9 +104,9 @@ func (c *cursorRow) insert(ctx context.Context, last int64) (inserted bool, err 
 	return err == nil, err
 }
 
-// checkRenamed returns an error if the consumer has a cursor for a table that does not exist any more, which may have
-// been renamed to this one, or for this table under another name, such as one without the schema. A second cursor would
-// handle all rows again. With Into, the database of the cursor does not know the tables.
+// checkRenamed returns an error if the consumer has a cursor for this table under another name: a former name, or one
+// without the schema. With a second cursor it would handle all rows again. A cursor counts as one with a former name if
+// its table does not exist any more. checkRenamed does nothing with Into, because the tables are in another database.
 func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 	if c.key.Space != "" {
 		return nil
@@ -141,7 +141,8 @@ func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 	return nil
 }
 
-// isSame reports whether a name in UID_CURSOR is another name of the table. The tables in UID_CURSOR are in its schema.
+// isSame reports whether a name in UID_CURSOR is another name of the table. The schema is the same, because UID_CURSOR
+// names only tables of its own schema.
 func (s *statements) isSame(ctx context.Context, db *sqldb.DB, name string) (same bool, err error) {
 	a, b := bare(name), bare(s.table.Name)
 	switch {
@@ -154,8 +155,8 @@ func (s *statements) isSame(ctx context.Context, db *sqldb.DB, name string) (sam
 	return s.flavor == SQLite, nil
 }
 
-// change sends the change of a step by db. It reports whether the row was as the step expects. If not, nothing was
-// changed. message is the error of a row that fails.
+// change sends the UPDATE of a step through db. It reports whether the row of UID_CURSOR had the values that the step
+// expects; otherwise it changes nothing. message is the error of the handler, for a step that stores a failure.
 func (c *cursorRow) change(ctx context.Context, db *sqldb.DB, step consumer.Step, message string) (bool, error) {
 	s, err := c.statements(ctx)
 	if err != nil {
@@ -179,9 +180,9 @@ func (c *cursorRow) change(ctx context.Context, db *sqldb.DB, step consumer.Step
 	return n > 0, err
 }
 
-// settings is a condition for the change on PostgreSQL. It is always true, but it limits times until the transaction
-// ends. It keeps limits that the application has set. A server that sends rows to a process that stands still is not
-// idle, so another limit, which only Linux has, ends that.
+// settings returns a condition for the UPDATE on PostgreSQL. It is always true, but it sets timeouts for the rest of
+// the transaction, unless the application has set them. While the server sends rows to a process that stands still, the
+// transaction does not count as idle, so tcp_user_timeout has to end it; only Linux has that.
 func (s *statements) settings(step consumer.Step) string {
 	const set = " AND CASE WHEN current_setting('%[1]s', true) = '0'%[2]s THEN set_config('%[1]s', '%[3]d', true) ELSE '' END IS NOT NULL"
 	switch {
@@ -199,14 +200,14 @@ func (s *statements) settings(step consumer.Step) string {
 const idleLimit = 30 * time.Second
 
 // processName returns a name for HOLDER and CLOSER, which have 64 characters: where the process runs, and a text that no
-// other process has. A plus is left out, because package consumer adds it.
+// other process has. It has no plus sign, because package consumer adds one.
 func processName(h workernode.Host) string {
-	const most = 40
-	where := strings.ReplaceAll(ascii(h.Name+"/"+h.Port), "+", "-")
-	return where[max(len(where)-most, 0):] + "/" + rand.Text()[:16]
+	const maxHost = 40
+	host := strings.ReplaceAll(ascii(h.Name+"/"+h.Port), "+", "-")
+	return host[max(len(host)-maxHost, 0):] + "/" + rand.Text()[:16]
 }
 
-// HolderHost returns where a holder runs: its host name and port, of which the last 40 characters are kept.
+// HolderHost returns the host name and port in a name of processName, which keeps the last 40 characters of them.
 func HolderHost(name string) string {
 	if i := strings.LastIndexByte(name, '/'); i >= 0 {
 		return name[:i]
@@ -226,10 +227,11 @@ func ascii(text string) string {
 }
 
 // take is change for a process that wants to become the holder. It gives up if the row is locked, because then another
-// process works with it. It looks before it sends the UPDATE, which waits: if the handler of the other process took longer
-// than the term and failed, a waiting UPDATE would make this process the holder before the other one has stored the
-// failure, so the row would come again without its pause, and a skipped row again and again. The UPDATE is a transaction of
-// its own, so a process that stands still keeps no lock.
+// process works with it. It looks for the lock before it sends the UPDATE, because the UPDATE would wait for it.
+// Suppose that the other handler runs longer than the term, and fails. A waiting UPDATE would then make this process
+// the holder before the other one has stored the failure. So the row would be handled again without a pause, and a row
+// that is skipped each time would never be passed. The UPDATE is a transaction of its own, so that a process that
+// stands still keeps no lock.
 func (c *cursorRow) take(ctx context.Context, step consumer.Step) (changed bool, err error) {
 	s, err := c.statements(ctx)
 	if err != nil {
@@ -273,10 +275,11 @@ func (c *cursorRow) release(ctx context.Context, me string) error {
 	return err
 }
 
-// limit makes MySQL and MariaDB close a connection that is idle for idleLimit, even between two transactions, or that
-// takes none of the rows that the server sends for so long. For handlers it also turns autocommit off. Otherwise, once
-// the server had ended the transaction, each later statement of the handler would be committed. Now they begin another
-// transaction, which is rolled back. Call restore afterwards. If restore fails, close the connection.
+// limit makes MySQL and MariaDB close a connection after idleLimit without a statement, even between two transactions,
+// and after idleLimit in which this process reads none of the rows that the server sends. For a handler it also turns
+// autocommit off, because the server may end the transaction early: later statements of the handler would then be
+// committed one by one. Without autocommit they begin another transaction, which is rolled back. Call restore
+// afterwards, and close the connection if restore fails.
 func (c *cursorRow) limit(ctx context.Context, conn *sqldb.DB, handler bool) (restore func() error, err error) {
 	s, err := c.statements(ctx)
 	if err != nil || s.flavor != MySQL && s.flavor != MariaDB {

@@ -15,10 +15,9 @@ import (
 
 // A guard is the transaction that a handler of an application gets. A server may end the transaction early, as after a
 // deadlock. Later statements would then be committed one by one, so the guard refuses them. It also refuses statements
-// that end the transaction, because the result of the handler decides, and what such a statement commits cannot be
-// rolled back any more.
+// that end the transaction, because only the result of the handler decides whether to commit.
 //
-// The guard need not recognize each error that ends the transaction:
+// The guard need not recognize every error that ends the transaction:
 //
 //   - On MySQL and MariaDB autocommit is off ([cursorRow.limit]), so later statements are rolled back.
 //   - On PostgreSQL the server refuses all statements after an error.
@@ -34,7 +33,7 @@ type guard struct {
 
 	mu     sync.Mutex
 	cause  error     // why statements are refused
-	misuse bool      // the handler has called Commit or Rollback
+	misuse bool      // the handler has tried to end the transaction
 	rows   *sql.Rows // of the last query
 }
 
@@ -64,7 +63,8 @@ func (g *guard) broken() (err error, misuse bool) {
 	return g.cause, g.misuse
 }
 
-// refuse returns an error if the guard must not send a statement. query is empty for a prepared one, which was checked.
+// refuse returns an error if the guard must not send a statement. query is empty for a prepared statement, because
+// PrepareContext has checked it.
 func (g *guard) refuse(query string) error {
 	if ends.MatchString(query) || g.mysql && commits.MatchString(query) && !stays.MatchString(query) {
 		return g.misused(fmt.Sprintf("end its transaction by %.20q", strings.TrimSpace(query)))
@@ -80,9 +80,9 @@ func (g *guard) refuse(query string) error {
 	return err
 }
 
-// ends matches statements that end a transaction, and commits those before which MySQL and MariaDB commit, except that
-// stays matches some of these. Others are not recognized, such as those in procedures; the savepoint finds them
-// afterwards.
+// ends matches statements that end a transaction. commits matches statements before which MySQL and MariaDB commit. It
+// also matches some before which they do not, and these are the statements that stays matches. No pattern matches a
+// statement in a procedure, so the caller looks for the savepoint afterwards.
 var (
 	ends = beginning(`(COMMIT|END|ABORT|(START|PREPARE)\s+TRANSACTION)\b|` +
 		`BEGIN\s*($|[^N\s\w])|BEGIN\s+[^N\s]|` + // not BEGIN NOT ATOMIC
@@ -92,7 +92,7 @@ var (
 	stays = beginning(`(CREATE(\s+OR\s+REPLACE)?|DROP)\s+TEMPORARY\s+TABLES?\b|DROP\s+PREPARE\s`)
 )
 
-// beginning matches statements, perhaps after comments.
+// beginning returns a pattern that matches statements that begin with words, after spaces and comments.
 func beginning(words string) *regexp.Regexp {
 	return regexp.MustCompile(`(?is)^(\s|;|(--|#)[^\n]*\n|/\*([^*]|\*+[^*/])*\*+/)*(` + words + `)`)
 }
@@ -113,8 +113,8 @@ func (g *guard) remember(err error) {
 	}
 }
 
-// lives reports whether the transaction on SQLite is still there. SQLite ends it after some errors, such as a full
-// disk. A transaction that is still there refuses BEGIN.
+// lives reports whether the transaction on SQLite is still there, because SQLite ends it after some errors, such as a
+// full disk. It sends BEGIN, which fails within a transaction.
 func (g *guard) lives() bool {
 	if _, err := g.tx.ExecContext(context.Background(), "BEGIN"); err != nil {
 		return strings.Contains(err.Error(), "within a transaction")
@@ -123,9 +123,8 @@ func (g *guard) lives() bool {
 	return false
 }
 
-// endsTransaction reports whether a server may have ended the transaction with this error. A lock that PostgreSQL did
-// not get in time (55P03) ends nothing: the handler can go on after ROLLBACK TO a savepoint. Until then the server
-// refuses its statements.
+// endsTransaction reports whether a server may have ended the transaction with this error. A lock timeout of PostgreSQL
+// (55P03) does not end it: the server refuses further statements of the handler only until ROLLBACK TO a savepoint.
 func endsTransaction(err error) bool {
 	var state interface{ SQLState() string }
 	if errors.As(err, &state) && state.SQLState() == "55P03" {
@@ -144,7 +143,7 @@ func isBroken(err error) bool {
 	return sqldb.IsUnreachable(err) || strings.Contains(err.Error(), "invalid connection") // which MySQL's driver does not wrap
 }
 
-// pool returns what executes a statement. Statements about savepoints cannot be prepared.
+// pool returns the pool that executes a statement. Statements about savepoints cannot be prepared.
 func (g *guard) pool(query string) gorm.ConnPool {
 	for _, word := range []string{"SAVEPOINT", "ROLLBACK", "RELEASE"} {
 		if strings.HasPrefix(query, word) {
@@ -195,8 +194,8 @@ func (g *guard) QueryRowContext(ctx context.Context, query string, args ...any) 
 	return row
 }
 
-// ended is a context that has ended. The guard passes it on to refuse a statement where it cannot return an error: then
-// database/sql returns a row or a statement that has one.
+// ended is a context that has ended. The guard passes it to a method that returns no error, in order to refuse a
+// statement: database/sql then returns a row or a statement that has the error.
 var ended = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

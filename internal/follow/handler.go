@@ -16,9 +16,9 @@ import (
 // TransactionLimit is how long BEGIN, COMMIT, ROLLBACK, and the wait for a connection may take.
 const TransactionLimit = 10 * time.Second
 
-// alone calls f with a connection of the pool. If f fails or panics, the connection is closed, unless usable reports
-// that it can be given back.
-func alone(ctx context.Context, db *gorm.DB, usable func(conn *sql.Conn, err error) bool, f func(conn *sql.Conn) error) (err error) {
+// withConn calls f with a connection of the pool. If f fails or panics, the connection is closed, unless usable reports
+// that the pool can use it again.
+func withConn(ctx context.Context, db *gorm.DB, usable func(conn *sql.Conn, err error) bool, f func(conn *sql.Conn) error) (err error) {
 	pool, err := db.DB()
 	if err != nil {
 		return fmt.Errorf("%w: get the pool: %w", sqldb.ErrNoConnection, err)
@@ -66,10 +66,10 @@ type attempt struct {
 //
 //   - It locks the row, so no other process handles the same rows.
 //   - What the handler reads is not older than the lock.
-//   - On SQLite it takes the lock of the only writer, like BEGIN IMMEDIATE. After a read it could fail.
+//   - On SQLite it takes the write lock, like BEGIN IMMEDIATE. A transaction that has read first may not get that lock.
 //
-// If COMMIT fails, the outcome is Again, also if it may have succeeded: the next change then finds another cursor.
-// transact returns an error of its own statements before the handler.
+// If COMMIT fails, the outcome is Again, even if the server may have committed: if it has, the next change finds
+// another cursor. transact returns an error if one of its own statements fails before the handler is called.
 func (c *cursorRow) transact(ctx context.Context, conn *sql.Conn, step consumer.Step, handle func(ctx context.Context, tx *sql.Tx) attempt) (attempt, error) {
 	tx, err := sqldb.Begin(ctx, conn, TransactionLimit, nil)
 	if err != nil {
@@ -90,11 +90,11 @@ func (c *cursorRow) transact(ctx context.Context, conn *sql.Conn, step consumer.
 	a, begun := attempt{outcome: consumer.Lost}, time.Now()
 	if err == nil && changed {
 		if a = handle(ctx, tx.SQL()); a.outcome == consumer.Committed {
-			if gone := own.ExecRaw(ctx, "RELEASE "+savepoint); gone != nil {
-				a = attempt{outcome: consumer.Failed, cause: fmt.Errorf("%w: %w", errEnded, gone)}
-				if isBroken(gone) {
+			if failed := own.ExecRaw(ctx, "RELEASE "+savepoint); failed != nil {
+				a = attempt{outcome: consumer.Failed, cause: fmt.Errorf("%w: %w", errEnded, failed)}
+				if isBroken(failed) {
 					a = attempt{outcome: consumer.Again, cause: fmt.Errorf("the connection broke while the handler ran, or the"+
-						" server ended it because it got no statement for %v: %w", idleLimit, gone)}
+						" server ended it because it got no statement for %v: %w", idleLimit, failed)}
 				}
 			}
 		}
@@ -111,14 +111,15 @@ func (c *cursorRow) transact(ctx context.Context, conn *sql.Conn, step consumer.
 	}
 	failed := tx.Rollback()
 	if err == nil {
-		a.ended = failed // a server rolls back when the connection is closed
+		a.ended = failed // the connection is closed then, and a server rolls back
 	} else if errors.Is(failed, context.DeadlineExceeded) {
-		err = errors.Join(err, failed) // so nobody waits for the connection
+		err = errors.Join(err, failed) // the connection is still busy, so RolledBack must not use it
 	}
 	return a, err
 }
 
-// handle handles rows in hand. If the connection breaks before the handler was called, it tries again on another one.
+// handle handles rows that were fetched. If the connection breaks before the handler was called, it tries again on
+// another one.
 func (c *consuming[T]) handle(ctx context.Context, step consumer.Step) (err error) {
 	for range 3 {
 		var called bool
@@ -133,7 +134,7 @@ func (c *consuming[T]) handle(ctx context.Context, step consumer.Step) (err erro
 // reports whether the handler was called.
 func (c *consuming[T]) handleOn(ctx context.Context, step consumer.Step) (called bool, failed error) {
 	usable := func(conn *sql.Conn, err error) bool { return c.row.db.On(conn).RolledBack(ctx, err) }
-	err := alone(ctx, c.Effects, usable, func(conn *sql.Conn) error {
+	err := withConn(ctx, c.Effects, usable, func(conn *sql.Conn) error {
 		restore, err := c.row.limit(ctx, c.row.db.On(conn), true)
 		for err == nil && step.Kind == consumer.Handle && ctx.Err() == nil {
 			var a attempt
@@ -141,7 +142,7 @@ func (c *consuming[T]) handleOn(ctx context.Context, step consumer.Step) (called
 				break
 			}
 			if c.count(step, a); a.ended != nil {
-				return a.ended // so alone closes the connection
+				return a.ended // so that withConn closes the connection
 			}
 			if a.outcome != consumer.Committed {
 				break
