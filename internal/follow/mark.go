@@ -33,7 +33,7 @@ type Mark struct {
 	known  atomic.Pointer[statements] // nil until the kind of database is known
 	turn   chan struct{}              // held by the goroutine that visits, because a process does one round at a time
 	seen   int64                      // the published mark at the last visit; guarded by turn
-	held   time.Time                  // since when a round has waited for long; guarded by turn
+	held   time.Time                  // begin of the round for which noteHeld has logged a line; guarded by turn
 
 	log       *slog.Logger
 	heldAfter time.Duration // how long a round may wait before the log says so
@@ -67,7 +67,7 @@ func NewMark(db *sqldb.DB, table Table, layout generator.Layout, now func() time
 		latest: &news{next: make(chan struct{})}, log: slog.New(slog.DiscardHandler), heldAfter: 10 * time.Second}
 }
 
-// SetHost puts where this process runs into its name in CLOSER. Call it before the mark is used.
+// SetHost sets the name of this process in the column CLOSER, from its host. Call it before the mark is used.
 func (m *Mark) SetHost(h workernode.Host) { m.me = processName(h) }
 
 // SetLogger sets the logger for changes of state. Call it before the mark is used. Nobody waits for the logger.
@@ -125,8 +125,8 @@ func (m *Mark) follow() (leave func()) {
 	}
 }
 
-// giveTurn ends the turn of this process, so that another one can close at once. It runs on without its caller if the pool
-// has no free connection.
+// giveTurn ends the turn of this process, so that another one can close at once. It returns after 100 ms even if the
+// pool has no free connection, and tries on in the background.
 func (m *Mark) giveTurn() {
 	s := m.known.Load()
 	if s == nil {
@@ -202,9 +202,9 @@ func (m *Mark) Advance(ctx context.Context) (int64, error) {
 	return state.Published, err
 }
 
-// Begin returns the mark at which a follower begins that wants what comes from now on. The ids that are made after the
-// call are not below it, unless a clock is behind the database's by more than the slack. Published marks are no such
-// marks: while another process is the closer, the last one has old rows above it, and the next one has new rows below it.
+// Begin returns the mark at which a follower begins that wants only new rows. The ids that are made after the call are
+// not below it, unless a clock is behind the database's by more than the slack. A published mark cannot be used: while
+// another process is the closer, the last one has old rows above it, and the next one has new rows below it.
 func (m *Mark) Begin(ctx context.Context) (mark int64, err error) {
 	s, err := m.statements(ctx)
 	if err != nil {
@@ -250,8 +250,9 @@ func (m *Mark) recent(ctx context.Context) (state State, err error) {
 	return state, enabled(err)
 }
 
-// Place returns the quoted table with its schema, in which the mark is, or "" if names have none. Call it after
-// Published: the rows must be of the same table as the mark, whatever schema the application has set on the connection.
+// Place returns the quoted name of the table with the schema that has the mark, or "" if tables have no schema. Call it
+// after Published. The rows must be of the same table as the mark, whatever schema the application has set on the
+// connection.
 func (m *Mark) Place() string {
 	if s := m.known.Load(); s != nil && s.table.Schema != "" {
 		return s.flavor.in(s.table, s.table.Name)
@@ -259,9 +260,9 @@ func (m *Mark) Place() string {
 	return ""
 }
 
-// visit reads the state of the table, and does a round if one is due or wanted. The state that it returns has the new
-// published mark.
-func (m *Mark) visit(ctx context.Context, wanted bool) (state State, err error) {
+// visit reads the state of the table, and does a round if decide plans one. With force it plans as if a row waited. The
+// state that it returns has the new published mark.
+func (m *Mark) visit(ctx context.Context, force bool) (state State, err error) {
 	select {
 	case m.turn <- struct{}{}:
 		defer func() { <-m.turn }()
@@ -272,7 +273,7 @@ func (m *Mark) visit(ctx context.Context, wanted bool) (state State, err error) 
 	if err != nil {
 		return state, err
 	}
-	seen, unusable := m.seen, error(nil) // unusable is an error after the round, for which the connection is closed
+	seen, unusable := m.seen, error(nil) // unusable is an error after the round, so the connection is closed
 	err = m.together(ctx, s, func(ctx context.Context, conn *sqldb.DB) (err error) {
 		if err := m.server.run(ctx, conn, s); err != nil {
 			return err
@@ -284,7 +285,7 @@ func (m *Mark) visit(ctx context.Context, wanted bool) (state State, err error) 
 		}
 		m.noteLoss(state)
 		due := state
-		if wanted {
+		if force {
 			due.Next = max(state.Published, 1) // as if a row waited
 		}
 		plan, err := decide(due, m.layout, m.me, before, m.now())
@@ -302,7 +303,7 @@ func (m *Mark) visit(ctx context.Context, wanted bool) (state State, err error) 
 		}
 		return errors.Join(err, unusable)
 	})
-	if unusable != nil { // without connections of a pool, Together is a transaction, and has rolled back
+	if unusable != nil { // Together was a transaction if the handle has no pool, and then the round was rolled back
 		state.Published, err = s.published(ctx, m.db)
 	}
 	if err != nil {
@@ -315,7 +316,8 @@ func (m *Mark) visit(ctx context.Context, wanted bool) (state State, err error) 
 }
 
 // together calls f with a connection. On SQLite the statements of a round need no connection of their own, and must not
-// have one: Together closes it after an error, as when the last follower leaves, and a database in memory ends with it.
+// have one: Together closes it after an error, such as when the last follower leaves, and that would end a database in
+// memory.
 func (m *Mark) together(ctx context.Context, s *statements, f func(ctx context.Context, conn *sqldb.DB) error) error {
 	if s.flavor == SQLite {
 		return f(ctx, m.db)
@@ -323,7 +325,7 @@ func (m *Mark) together(ctx context.Context, s *statements, f func(ctx context.C
 	return m.db.Together(ctx, f)
 }
 
-// noteMoved logs that a table that was held up has a higher mark, of this process or another one.
+// noteMoved logs that a table is no longer held up, if this process or another one has published a higher mark.
 func (m *Mark) noteMoved(from, to int64) {
 	if to > from && !m.held.IsZero() {
 		m.log.Info("uidplugin: a followed table is no longer held up", "table", m.table.Name, "after", time.Since(m.held).Round(time.Second))

@@ -15,8 +15,8 @@ import (
 // A Step is the next thing to do in a [Round].
 type Step int
 
-// The steps of a round, in their order. Only after all of them the mark may be published, because each gate is passed
-// when every transaction has ended that took it before the mark was raised.
+// The steps of a round, in their order. The mark may be published only after both gates, because a transaction takes
+// one of them when it inserts a row, and the closer passes a gate only when the transactions that took it have ended.
 const (
 	Raise    Step = iota // raise the mark: the trigger refuses ids below it from now on
 	PassIdle             // pass the gate that new transactions do not use
@@ -61,10 +61,11 @@ type Plan struct {
 // turn is how long a closer may close without another claim.
 const turn = 5 * time.Second
 
-// decide returns what the process named me should do. The clock of this process was sent
-// before the query of the state, and received after it. The mark follows the database's clock, but only while both clocks agree within the slack, because a clock
-// that runs an hour ahead would close the next hour. While no row can be published, rounds take place only every few seconds.
-func decide(s State, layout generator.Layout, me string, sent, received time.Time) (Plan, error) {
+// decide returns the plan of the process with the name me. before and after are the time by its clock before and after
+// the query of the state. The mark follows the database's clock, but only while both clocks agree within the slack,
+// because a clock that runs an hour ahead would close the next hour. While no row can be published, rounds take place
+// only every few seconds.
+func decide(s State, layout generator.Layout, me string, before, after time.Time) (Plan, error) {
 	if err := s.check(); err != nil {
 		return Plan{}, err
 	}
@@ -80,7 +81,7 @@ func decide(s State, layout generator.Layout, me string, sent, received time.Tim
 	if left := s.Until.Sub(s.Now); !mine && 0 < left && left <= turn { // a longer turn is from before the clock was set back
 		return Plan{}, nil
 	}
-	if apart := max(s.Now.Sub(received), sent.Sub(s.Now)); apart > max(s.Slack, minApart) {
+	if apart := max(s.Now.Sub(after), before.Sub(s.Now)); apart > max(s.Slack, minApart) {
 		return Plan{}, fmt.Errorf("%w: it differs from the database's by %v, and the slack is %v; synchronize the clocks",
 			workernode.ErrClock, apart.Round(time.Millisecond), s.Slack)
 	}
@@ -121,7 +122,7 @@ func (s State) Pause(layout generator.Layout, busy bool) time.Duration {
 	return pause
 }
 
-// minApart is the least difference of clocks that stops the closing, because clocks of two machines are never equal.
+// minApart is a difference of clocks that never stops the closing, because clocks of two machines are never equal.
 const minApart = 250 * time.Millisecond
 
 // check returns an error if the trigger is not the one that was installed.
@@ -155,8 +156,9 @@ func (c Cursor) Bounds(published int64) (above, below int64, any bool) {
 	return c.Last, published, published > c.Last+1
 }
 
-// Read moves the cursor after rows were read up to published: to the last row, or if the rows did not fill the limit, to
-// the id before the mark. It never moves to the mark itself, because a row with that id may still come.
+// Read moves the cursor after rows were read up to published. It moves it to the last row or, if there were fewer rows
+// than limit, to the id before the mark. It never moves it to the mark itself, because a row with that id may still be
+// inserted.
 func (c *Cursor) Read(last int64, rows, limit int, published int64) {
 	if rows > 0 {
 		c.Last = last
@@ -166,15 +168,17 @@ func (c *Cursor) Read(last int64, rows, limit int, published int64) {
 	}
 }
 
-// lost reports whether the database has lost the mark up to which rows were returned. Every returned row was below a
-// published mark. 0 is the mark before the first round.
+// lost reports whether the database has lost a mark, because the published one is not above the cursor. Every row that
+// was returned was below a published mark. No mark was lost if published is 0, because that is the mark before the
+// first round.
 func (c Cursor) lost(published int64) bool { return 0 < published && published <= c.Last }
 
-// lost reports whether the database has lost commits since a process saw the mark seen, and returns the mark that it had
-// after the loss. Higher marks may have been published since, but then seen is missing among the recent ones.
-func (s State) lost(seen int64) (recovered int64, ok bool) {
-	if s.Published <= seen {
-		return s.Published, 0 < s.Published && s.Published < seen
+// lost reports whether the database has lost commits since a process last read its published mark, which was lastSeen. It
+// returns the mark that the database had after the loss. Higher marks may have been published since, but then lastSeen is
+// not one of the recent marks.
+func (s State) lost(lastSeen int64) (recovered int64, ok bool) {
+	if s.Published <= lastSeen {
+		return s.Published, 0 < s.Published && s.Published < lastSeen
 	}
 	mark := s.Published
 	for rest := s.Recent; rest != ""; {
@@ -187,17 +191,17 @@ func (s State) lost(seen int64) (recovered int64, ok bool) {
 			break
 		}
 		mark -= less << (rest[end] - 'A')
-		if mark <= seen {
-			return mark, 0 < mark && mark < seen
+		if mark <= lastSeen {
+			return mark, 0 < mark && mark < lastSeen
 		}
 		rest = rest[end+1:]
 	}
-	return 0, false // seen is too long ago
+	return 0, false // lastSeen is too old for Recent
 }
 
-// remember returns Recent after the publication of a mark that is higher by step than the last one. Each entry is how
-// much lower a mark was than the next one: an odd number in base 36, and a letter for how often it is doubled. So it
-// takes two or three characters, because marks are the first ids of a tick.
+// remember returns Recent after the publication of a mark that is higher by step than the one before. Each entry of
+// Recent is the step from a mark to the next one: an odd number in base 36, and a letter for how often it is doubled.
+// Marks are the first ids of a tick, so steps are doubled often, and an entry has only two or three characters.
 func remember(step int64, recent string) string {
 	doubled := min(bits.TrailingZeros64(uint64(step)), 'Z'-'A')
 	recent = strconv.FormatInt(step>>doubled, 36) + string(rune('A'+doubled)) + recent
@@ -207,6 +211,6 @@ func remember(step int64, recent string) string {
 	return recent
 }
 
-// recentLength is the number of characters of Recent. While rows come, they hold the marks of about 15 s, or of less
-// with a slack below 500 ms, which has more rounds.
+// recentLength is the number of characters of Recent. While rows are inserted, it has the marks of about 15 s, or of a
+// shorter time if the slack is below 500 ms, because there are more rounds then.
 const recentLength = 1000
