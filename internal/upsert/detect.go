@@ -27,7 +27,7 @@ type facts struct {
 	otherExpression bool // its expression is not GORM's
 	doNothing       bool // existing rows stay unchanged
 	where           bool // the update part has a WHERE
-	assignsIDs      bool // the update part assigns ids, so a row that comes twice may lose the one that was returned
+	assignsIDs      bool // the update part assigns ids, so if a row is sent twice, the id returned first may be replaced
 	surelyUpdates   bool // every existing row is updated
 	returns         bool // GORM builds a RETURNING anyway
 	canReturn       bool // the dialect has RETURNING
@@ -42,7 +42,7 @@ type decision struct {
 	// matches is true if RETURNING sends back every row. We need all of them, because GORM assigns them in order.
 	matches bool
 
-	updateKey       bool // rewrite DoNothing to an update of the key with itself, so that every row comes back
+	updateKey       bool // rewrite DoNothing to an update of the key with itself, so that RETURNING has every row
 	addReturning    bool // add the tracked fields to RETURNING
 	dropReturning   bool // remove keys and tracked fields from RETURNING, because GORM would assign them to wrong rows
 	addLastInsertID bool // add LAST_INSERT_ID(expr) to the update part

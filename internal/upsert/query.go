@@ -16,9 +16,9 @@ import (
 // selectChunk limits the rows of one SELECT with UNIONs. SQLite accepts up to 500.
 const selectChunk = 100
 
-// readRows adds to found the fields of the rows that lookups find, keyed by the index in lookups. It leaves out missing
-// rows, and reads only those that are not there yet. The values are nil if a lookup finds several rows. Each lookup has
-// a SELECT of its own in one statement, so that the database compares with its own types and collations.
+// readRows runs the lookups that have no values in found yet. It adds to found the fields of the row that a lookup
+// finds, keyed by the index in lookups, nil if it finds several rows, and nothing if it finds none. One statement has a
+// SELECT for each lookup, so that the database compares with its own types and collations.
 func (t *Tracker) readRows(
 	db *gorm.DB, lookups []lookup, compare comparisons, fields []*model.Field, found map[int][]int64,
 ) error {
@@ -62,7 +62,8 @@ func (t *Tracker) readRows(
 	})
 }
 
-// selectByID returns fields of the table's rows that have the ids of rows in the field key, by this id as text.
+// selectByID reads the rows of the table whose field key has an id that was sent in rows. It returns their fields,
+// keyed by the digits of that id.
 func selectByID(db *gorm.DB, key *model.Field, fields []*model.Field, rows []sentRow) (map[string][]int64, error) {
 	in := clause.IN{Column: clause.Column{Name: key.DBName}}
 	for _, r := range rows {
@@ -79,7 +80,7 @@ func selectByID(db *gorm.DB, key *model.Field, fields []*model.Field, rows []sen
 	return found, err
 }
 
-// A query reads uid fields on the connection and from the table of another statement. It bypasses GORM's callbacks.
+// A query reads uid fields from the table of another statement, on its connection. It bypasses GORM's callbacks.
 type query struct{ *gorm.Statement }
 
 func newQuery(stmt *gorm.Statement) query {

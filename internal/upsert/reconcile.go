@@ -21,7 +21,7 @@ func Reconcile(db *gorm.DB, modelOf func(*schema.Schema) *model.Model) {
 	if stmt.Result != nil {
 		sent = stmt.Result.Result
 	}
-	conflicts := Conflicts(stmt) // Undo removes the clause of a type
+	conflicts := Conflicts(stmt) // before Undo, which may remove the ON CONFLICT
 	model.Undo(stmt)
 	t := trackerIn(stmt)
 	if t == nil {
@@ -52,7 +52,7 @@ func (t *Tracker) reconcile(db *gorm.DB, rows []sentRow, sent sql.Result) error 
 		if len(rows) == 1 {
 			return t.readConflicting(db, rows, t.fields)
 		}
-		// A trigger has skipped rows, so GORM has assigned ids that were returned to wrong rows.
+		// A trigger has skipped rows, so GORM has assigned returned ids to wrong rows. Set those that were sent instead.
 		for i, ids := range t.sent {
 			for j, id := range ids {
 				if id != 0 {
@@ -67,15 +67,15 @@ func (t *Tracker) reconcile(db *gorm.DB, rows []sentRow, sent sql.Result) error 
 			return nil // the INSERT was not sent
 		}
 		id, err := sent.LastInsertId()
-		// Without a conflict id is 0, or on an AUTO_INCREMENT column the last sent id. After a trigger it may be so
-		// despite a conflict. Then the row count tells of one in a single row: an update counts as 2 if it changes the
-		// row, and else as 0. In a batch the sum may be as without conflicts.
-		tells := id != 0 && !slices.ContainsFunc(t.fields, func(f *model.Field) bool { return t.has(f, id) })
+		// Without a conflict the last insert id is 0, or on an AUTO_INCREMENT column the last sent id. A trigger may set
+		// it so despite a conflict. The row count then shows the conflict of a single row, because an update counts as 2
+		// if it changes the row, and otherwise as 0. The count of a batch may not show it.
+		showsConflict := id != 0 && !slices.ContainsFunc(t.fields, func(f *model.Field) bool { return t.has(f, id) })
 		key, single := t.key(stmt.Schema), len(rows) == 1
-		if err != nil || !tells && db.RowsAffected == int64(len(rows)) && (single || key == nil && !t.indexed(stmt.Schema)) {
+		if err != nil || !showsConflict && db.RowsAffected == int64(len(rows)) && (single || key == nil && !t.indexed(stmt.Schema)) {
 			return err
 		}
-		if tells && key != nil && single && id != conflictSentinel {
+		if showsConflict && key != nil && single && id != conflictSentinel {
 			if err := rows[0].Set(stmt.Context, key, id); err != nil || len(t.fields) == 1 {
 				return err
 			}
@@ -84,7 +84,7 @@ func (t *Tracker) reconcile(db *gorm.DB, rows []sentRow, sent sql.Result) error 
 	return t.readBack(db, rows)
 }
 
-// indexed reports whether each tracked field comes first in a key or an index of the model, so that it finds rows fast.
+// indexed reports whether each tracked field is the first of a key or an index, so that reading rows by it is fast.
 func (t *Tracker) indexed(s *schema.Schema) bool {
 	return !slices.ContainsFunc(t.fields, func(f *model.Field) bool {
 		return !f.Unique && f.DBName != s.PrimaryFields[0].DBName && !slices.ContainsFunc(s.ParseIndexes(), func(x *schema.Index) bool {
@@ -93,8 +93,8 @@ func (t *Tracker) indexed(s *schema.Schema) bool {
 	})
 }
 
-// readBack reads which ids are in the table. If the key is tracked, one lookup by key covers all fields. Otherwise it
-// looks up each field, because GORM may have assigned the keys to wrong rows.
+// readBack reads which ids are in the table. If the key is tracked, it looks up rows by the key, for all fields at
+// once. Otherwise it looks up rows by each field, because GORM may have assigned the keys to wrong rows.
 func (t *Tracker) readBack(db *gorm.DB, rows []sentRow) error {
 	if key := t.key(db.Statement.Schema); key != nil {
 		return t.readByID(db, key, t.fields, rows)
@@ -152,8 +152,8 @@ func (t *Tracker) readConflicting(db *gorm.DB, rows []sentRow, fields []*model.F
 	return nil
 }
 
-// lookUp returns fields of the conflicting rows, keyed by the index in rows. It first compares with the values that were
-// sent, because most columns keep them as they are, and then with what the columns keep.
+// lookUp returns fields of the conflicting rows, keyed by the index in rows. It first searches for the values that were
+// sent, because most columns store them unchanged, and then for the values that the columns make of them.
 func (t *Tracker) lookUp(
 	db *gorm.DB, keys [][]*schema.Field, fields []*model.Field, rows []sentRow,
 ) (map[int][]int64, error) {
@@ -182,14 +182,14 @@ func (t *Tracker) lookUp(
 }
 
 // agreed returns the values of the rows that were found, keyed by [lookup.row]. It leaves out a row if its lookups have
-// found several rows or none. all demands that each lookup has found the row.
-func agreed(lookups []lookup, found map[int][]int64, all bool) map[int][]int64 {
+// found several rows or none. With mustAll it also leaves out a row if one of its lookups has found none.
+func agreed(lookups []lookup, found map[int][]int64, mustAll bool) map[int][]int64 {
 	byRow, unknown := map[int][]int64{}, map[int]bool{}
 	for n, l := range lookups {
 		values, ok := found[n]
 		other := byRow[l.row]
 		switch {
-		case !ok && !all:
+		case !ok && !mustAll:
 		case values == nil, other != nil && !slices.Equal(values, other):
 			unknown[l.row] = true
 		default:
@@ -200,14 +200,14 @@ func agreed(lookups []lookup, found map[int][]int64, all bool) map[int][]int64 {
 	return byRow
 }
 
-// refuseMissing returns an error if no lookup of a row has found one.
+// refuseMissing returns an error if the lookups of some row have found nothing.
 func refuseMissing(lookups []lookup, found map[int][]int64) error {
-	met := map[int]bool{}
+	foundRow := map[int]bool{}
 	for n := range found {
-		met[lookups[n].row] = true
+		foundRow[lookups[n].row] = true
 	}
 	for _, l := range lookups {
-		if l.key == 0 && !met[l.row] {
+		if l.key == 0 && !foundRow[l.row] {
 			v, _ := l.sent(l.fields[0])
 			return fmt.Errorf("a new row had a conflict, but no row has its %s, %.40q; a trigger or the type of the column may have"+
 				" changed the value, so create this row alone (docs/creating-rows.md)", l.fields[0].DBName, model.Digits(v))
@@ -228,8 +228,8 @@ func (t *Tracker) correct(ctx context.Context, r model.Row, fields []*model.Fiel
 	return nil
 }
 
-// keys returns the unique indexes that may have made a conflict: the [Tracker.conflictKey], and on MySQL all others,
-// because MySQL ignores the columns of an ON CONFLICT.
+// keys returns the columns of each unique index that may have caused a conflict: the [Tracker.conflictKey], and on
+// MySQL all others, because MySQL ignores the columns of an ON CONFLICT.
 func (t *Tracker) keys(s *schema.Schema) (keys [][]*schema.Field) {
 	fields := t.conflictKey(s)
 	if len(fields) == 0 {
@@ -247,8 +247,8 @@ func (t *Tracker) keys(s *schema.Schema) (keys [][]*schema.Field) {
 	return keys
 }
 
-// conflictKey returns the fields that identify the conflicting row: the columns of the ON CONFLICT, else the primary
-// key. It returns nil if they are unknown, contain ids that were made for the statement, or get other values.
+// conflictKey returns the fields that identify the conflicting row: the columns of the ON CONFLICT, or else the primary
+// key. It returns nil if they are unknown, have ids made for the statement, or get other values by the update part.
 func (t *Tracker) conflictKey(s *schema.Schema) (columns []*schema.Field) {
 	if t.conflict.OnConstraint != "" || t.unknown {
 		return nil
@@ -272,7 +272,7 @@ func (t *Tracker) conflictKey(s *schema.Schema) (columns []*schema.Field) {
 	return columns
 }
 
-// writesOther reports whether the update part may write another value to a field than the one that was sent.
+// writesOther reports whether the update part may write a value to a field that is not the one that was sent.
 func (t *Tracker) writesOther(f *schema.Field) bool {
 	return t.conflict.UpdateAll && f.AutoUpdateTime > 0 || slices.ContainsFunc(t.conflict.DoUpdates, func(a clause.Assignment) bool {
 		sent, ok := a.Value.(clause.Column)
@@ -280,16 +280,16 @@ func (t *Tracker) writesOther(f *schema.Field) bool {
 	})
 }
 
-// moves reports whether the update part may change a unique value of a row that was met by another index. Then a later
-// row of the statement may change the value by which an earlier one has met a row, and a third may take it over. So the
-// row that was met is only known if all unique values that were sent lead to it.
+// moves reports whether the update part may change a column of a unique index in a row that conflicts by another index.
+// The value by which a row of the statement had its conflict may then be in another row at the end, because later rows
+// of the statement changed it. So the conflicting row is only known if all unique values that were sent lead to it.
 func (t *Tracker) moves(keys [][]*schema.Field) bool {
 	return len(keys) > 1 && (t.conflict.UpdateAll || slices.ContainsFunc(t.conflict.DoUpdates, func(a clause.Assignment) bool {
 		return slices.ContainsFunc(slices.Concat(keys...), func(f *schema.Field) bool { return f.DBName == a.Column.Name })
 	}))
 }
 
-// refuseOrphans returns an error if a row of an unknown id has associated rows, because GORM would save them with 0.
+// refuseOrphans returns an error if a row of unknown id has associated rows, because they would get 0 as foreign key.
 func (t *Tracker) refuseOrphans(stmt *gorm.Statement, rows []sentRow) error {
 	s := stmt.Schema
 	columns, restricted := stmt.SelectAndOmitColumns(true, false)

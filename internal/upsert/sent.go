@@ -37,7 +37,7 @@ func sentRows(stmt *gorm.Statement, s *schema.Schema) []sentRow {
 	return all
 }
 
-// sent returns the value that was sent for a field, or false if none was, it is NULL, or the database has computed it.
+// sent returns the value sent for a field. It reports false without one, for NULL, and if the database computed it.
 func (r sentRow) sent(f *schema.Field) (any, bool) {
 	i, ok := r.columns[f.DBName]
 	if !ok || i >= len(r.values) || isNull(r.values[i]) {
@@ -52,21 +52,21 @@ func (r sentRow) sent(f *schema.Field) (any, bool) {
 	return v, !subquery
 }
 
-// A lookup searches the existing row by the values that a row has sent for a unique index, whose columns are fields.
+// A lookup searches for the existing row by the values that were sent for the columns of a unique index.
 type lookup struct {
 	sentRow
-	row    int // index of the sentRow
-	key    int // index of fields in the unique indexes
-	fields []*schema.Field
+	row    int             // index of the sentRow
+	key    int             // index in the keys of Tracker.keys
+	fields []*schema.Field // the columns of that key
 }
 
-// lookups returns a lookup for each row and each of keys in which the row may have had its conflict. A row gets none if
-// for one of these keys the database has computed a value, or the update part may write another value than the one sent.
+// lookups returns lookups for each row, one for each of keys in which the row may have had its conflict. It returns
+// none for a row if a value of these keys was computed by the database, or may be changed by the update part.
 func (t *Tracker) lookups(ctx context.Context, keys [][]*schema.Field, rows []sentRow) (all []lookup) {
 	for i, r := range rows {
 		before := len(all)
 		for k, fields := range keys {
-			if slices.ContainsFunc(fields, func(f *schema.Field) bool { return r.isInNoConflict(ctx, f) }) {
+			if slices.ContainsFunc(fields, func(f *schema.Field) bool { return r.cannotConflict(ctx, f) }) {
 				continue
 			}
 			if slices.ContainsFunc(fields, func(f *schema.Field) bool {
@@ -82,8 +82,8 @@ func (t *Tracker) lookups(ctx context.Context, keys [][]*schema.Field, rows []se
 	return all
 }
 
-// isInNoConflict reports whether the value of a field cannot be in conflict: NULL, or a key that the database numbers.
-func (r sentRow) isInNoConflict(ctx context.Context, f *schema.Field) bool {
+// cannotConflict reports whether the value of a field is NULL, or a key that the database numbers.
+func (r sentRow) cannotConflict(ctx context.Context, f *schema.Field) bool {
 	if i, ok := r.columns[f.DBName]; ok && i < len(r.values) {
 		if e, ok := r.values[i].(clause.Expr); !ok || e.SQL != "DEFAULT" {
 			return isNull(r.values[i])

@@ -17,22 +17,22 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// A column may keep less than the value that was sent: a day of a time, two places of a number, ten characters of a
-// text. So a row that is not found by the value itself is looked up by the value as the column keeps it.
+// A column may store less than the value that was sent: the day of a time, two decimal places of a number, or ten
+// characters of a text. So a row that is not found by the value is looked up by what the column stores of it.
 
-// A comparison is how a column compares with a value that was sent.
+// A comparison describes how to compare a column with a value that was sent.
 type comparison struct {
 	column    string // its type, as the database writes it; "" compares the value itself
 	collation string // of the index on SQLite, which may differ from the column's
 	prefix    int    // on MySQL, the characters of the column that are in the index; 0 means all
 }
 
-// comparisons has the columns of keys.
+// comparisons has a comparison for each column of the keys.
 type comparisons struct {
 	of []map[string]comparison // for each key, by the columns
 
-	// complete is true if a row that is not found is an error: no other index may have made the conflict, and no
-	// trigger can have skipped the row.
+	// complete is true if a row that is not found is an error, because no other index can have caused the conflict, and
+	// no trigger can have skipped the row.
 	complete bool
 }
 
@@ -122,9 +122,9 @@ func (all indexes) add(name, column string, part comparison) {
 	x.columns, x.parts = append(x.columns, column), append(x.parts, part)
 }
 
-// readMySQL reads the types of columns, and the lengths of those in indexes. made reports whether the statement has
-// made the value of a field, so that it meets no other.
-func (c *comparisons) readMySQL(stmt *gorm.Statement, keys [][]*schema.Field, made func(*schema.Field) bool) error {
+// readMySQL reads the types of columns, and how many characters of them are in indexes. isNew reports whether the
+// values of a field are ids made for the statement, which cannot be in conflict.
+func (c *comparisons) readMySQL(stmt *gorm.Statement, keys [][]*schema.Field, isNew func(*schema.Field) bool) error {
 	types, unique := map[string]string{}, indexes{}
 	err := each(stmt, func(row map[string]sql.NullString) {
 		types[strings.ToLower(row["field"].String)] = strings.ToLower(row["type"].String)
@@ -148,7 +148,7 @@ func (c *comparisons) readMySQL(stmt *gorm.Statement, keys [][]*schema.Field, ma
 	for _, x := range unique {
 		known := c.add(stmt, keys, x) || slices.ContainsFunc(x.columns, func(name string) bool {
 			f := stmt.Schema.LookUpField(name)
-			return f != nil && made(f)
+			return f != nil && isNew(f)
 		})
 		c.complete = c.complete && known
 	}
@@ -168,7 +168,7 @@ func (c *comparisons) readSQLite(stmt *gorm.Statement, keys [][]*schema.Field) e
 	return err
 }
 
-// add records how an index compares, if it is one of keys, and reports whether it is.
+// add records how an index compares its columns if they are one of keys, and reports whether they are.
 func (c *comparisons) add(stmt *gorm.Statement, keys [][]*schema.Field, x *index) (known bool) {
 	for k, fields := range keys {
 		if !x.consistsOf(fields) {
@@ -177,12 +177,12 @@ func (c *comparisons) add(stmt *gorm.Statement, keys [][]*schema.Field, x *index
 		known = true
 		for i, name := range x.columns {
 			if f := stmt.Schema.LookUpField(name); f != nil {
-				there := c.of[k][f.DBName]
-				there.collation = cmp.Or(x.parts[i].collation, there.collation)
-				if n := x.parts[i].prefix; n > 0 && (there.prefix == 0 || n < there.prefix) {
-					there.prefix = n
+				compare := c.of[k][f.DBName]
+				compare.collation = cmp.Or(x.parts[i].collation, compare.collation)
+				if n := x.parts[i].prefix; n > 0 && (compare.prefix == 0 || n < compare.prefix) {
+					compare.prefix = n
 				}
-				c.of[k][f.DBName] = there
+				c.of[k][f.DBName] = compare
 			}
 		}
 	}
@@ -199,7 +199,7 @@ func (c comparison) condition(stmt *gorm.Statement, f *schema.Field, v any) clau
 	if converted, err := driver.DefaultParameterConverter.ConvertValue(v); err == nil {
 		sent = converted
 	}
-	v = clause.Expr{SQL: "?", Vars: []any{v}} // because GORM expands a slice behind a parenthesis
+	v = clause.Expr{SQL: "?", Vars: []any{v}} // because GORM would expand a slice after a parenthesis
 	if c.collation != "" {
 		return clause.Expr{SQL: `? COLLATE "` + strings.ReplaceAll(c.collation, `"`, `""`) + `" = ?`, Vars: []any{column, v}}
 	}
@@ -209,12 +209,12 @@ func (c comparison) condition(stmt *gorm.Statement, f *schema.Field, v any) clau
 	if start, ok := c.start(sent); ok {
 		return clause.Expr{SQL: "? LIKE ? ESCAPE '|'", Vars: []any{column, likeEscaper.Replace(start) + "%"}}
 	}
-	return clause.Expr{SQL: "? = " + c.kept(sent), Vars: []any{column, v}}
+	return clause.Expr{SQL: "? = " + c.stored(sent), Vars: []any{column, v}}
 }
 
 var likeEscaper = strings.NewReplacer("|", "||", "%", "|%", "_", "|_")
 
-// start returns the start of a value that is in the index, if it is not the whole value.
+// start returns the part of a value that is in the index, if the index has only the first characters of it.
 func (c comparison) start(sent any) (string, bool) {
 	switch v := sent.(type) {
 	case []byte:
@@ -231,8 +231,8 @@ func (c comparison) start(sent any) (string, bool) {
 // mysqlType matches a column type, such as decimal(10,2) unsigned.
 var mysqlType = regexp.MustCompile(`^(\w+)(?:\((\d+)(?:,(\d+))?\))?`)
 
-// kept returns the SQL for the value ? as a column of MySQL keeps it. MySQL has no cast to the type of a column.
-func (c comparison) kept(sent any) string {
+// stored returns the SQL for what a column of MySQL stores of the value ?. MySQL has no cast to the type of a column.
+func (c comparison) stored(sent any) string {
 	m := mysqlType.FindStringSubmatch(c.column)
 	if m == nil {
 		return "?"
