@@ -7,8 +7,8 @@ import (
 
 // This file bounds how far ahead a Cached may stamp, and decides when it asks for a renewal.
 
-// LaneAhead returns how many ticks the ids of a generator may be ahead of the clock until it needs more lanes. They
-// last 50 ms, at least a tick, and a worker id makes at least 800 ids in them.
+// LaneAhead returns how many ticks the ids of a generator may be ahead of the clock before it needs more lanes. These
+// ticks last 50 ms or more, and a worker id makes 800 ids or more in them.
 func (l Layout) LaneAhead() int64 {
 	perTick := l.MaxSequence() + 1
 	return max(int64((50*time.Millisecond+l.Tick-1)/l.Tick), (800+perTick-1)/perTick)

@@ -12,12 +12,12 @@ const (
 	refuseBorrowing               // the borrowing limit is reached, and the generator does not wait
 )
 
-// An input is the input of decide. The positions are those in one window.
+// An input is the input of decide. Its positions belong to one window.
 type input struct {
 	want  uint64 // how many positions the caller wants, at least 1
 	next  uint64 // the first that was not handed out
-	at    uint64 // of the clock
-	limit uint64 // the first that must not be handed out now: of the borrowing limit or the lease
+	at    uint64 // the position of the clock
+	limit uint64 // the first that must not be handed out now, because of the borrowing limit or the lease
 	end   uint64 // the first that the lease does not allow
 
 	noWait        bool // the generator refuses instead of waiting for the clock, and refuses a Fill as a whole

@@ -91,8 +91,8 @@ func (m *mapping) same(n *mapping) bool {
 // cache line of its own. The rest shares another one, which is hardly ever written while the ring is in use.
 //
 // queue.open shows whether the window is open. It is closed at first, is opened at most once, and is never opened
-// again. From an open window every caller takes, out of the ring. From a closed one only the slow path takes, by
-// raising next.
+// again. While it is open, every caller takes positions from the ring. While it is closed, only the slow path takes
+// positions, by raising next.
 type window struct {
 	ring ringbuffer.Computed
 	mapping

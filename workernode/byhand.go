@@ -22,9 +22,9 @@ import (
 // [DB.ClaimFixed] return it.
 var ErrFixed = errors.New("a worker id given by hand is not free")
 
-// CheckFixed returns an error that wraps [ErrFixed] if the registry of this database may give out worker, and
-// [ErrLayoutMismatch] if it has another layout. A database without a registry objects only if WORKER_NODE has worker ids
-// of UidGenerator. CheckFixed changes nothing.
+// CheckFixed returns an error that wraps [ErrFixed] if the registry of this database may give out the worker id, and
+// [ErrLayoutMismatch] if it has another layout. Without a registry it returns an error only if WORKER_NODE has worker
+// ids of UidGenerator. CheckFixed changes nothing.
 func (d *DB) CheckFixed(ctx context.Context, layout generator.Layout, worker int64) error {
 	columns, err := d.sql.Columns(ctx, RegistryTable)
 	switch {
@@ -36,7 +36,7 @@ func (d *DB) CheckFixed(ctx context.Context, layout generator.Layout, worker int
 		if !hasColumn(columns, "NEXT_ID") {
 			return nil // a table of another program
 		}
-		return Registry{FirstID: 1, NextID: 2, Region: Whole}.refuseFixed(worker) // as the new column says
+		return Registry{FirstID: 1, NextID: 2, Region: Whole}.refuseFixed(worker) // 1 is the default of the missing column
 	}
 	r, ok, err := d.registry(ctx)
 	switch {
@@ -83,10 +83,10 @@ func noTable(err error) bool { return missingTable.MatchString(err.Error()) }
 
 var missingTable = regexp.MustCompile(`Error 1146\b|SQLSTATE 42P01|no such table`)
 
-// ClaimFixed makes the registry, which it begins if there is none, never give out worker and the numbers below. The
-// tables must exist. The error wraps [ErrFixed] if that is too late, because the registry has given out worker ids from
-// FIRST_ID on, and [ErrLayoutMismatch] if the registry has another layout. Any number of processes may call it at once,
-// while others take worker ids.
+// ClaimFixed raises FIRST_ID above a worker id, so that the registry never gives out that one or a lower one. It begins
+// the registry if there is none; the tables must exist. The error wraps [ErrFixed] if it is too late, because the
+// registry has given out worker ids already, and [ErrLayoutMismatch] if the registry has another layout. Any number of
+// processes may call it at once, while others take worker ids.
 func (d *DB) ClaimFixed(ctx context.Context, layout generator.Layout, worker int64) error {
 	lead := max(d.defaultLead(), minLeadTicks*layout.Tick)
 	for try := 0; ; try++ {
@@ -114,13 +114,13 @@ func (d *DB) ClaimFixed(ctx context.Context, layout generator.Layout, worker int
 	}
 }
 
-// claimable reports whether FIRST_ID has to be raised above worker, and may be raised, because the registry has given
-// out no worker id. A region may never raise it, because the other regions, in other databases, would not know.
+// claimable reports whether FIRST_ID has to be raised above a worker id, and may be raised, because the registry has
+// given out none. A region may never raise it, because the registries of other regions would not know.
 func (r Registry) claimable(worker int64) bool {
 	return worker >= r.FirstID && r.NextID == r.FirstID && r.Region == Whole && !r.Shared
 }
 
-// checkFixed returns an error if the registry may give out worker, or has another layout.
+// checkFixed returns an error if the registry may give out the worker id, or has another layout.
 func (r Registry) checkFixed(layout generator.Layout, worker int64) error {
 	if err := r.check(layout, Region{}); err != nil {
 		return err

@@ -42,8 +42,8 @@ func (d *DB) CheckClock(ctx context.Context, now func() time.Time, skew time.Dur
 	return err
 }
 
-// behind returns how far now is at least behind the database's clock, or a negative duration if it is ahead. Its errors
-// are CheckClock's.
+// behind returns how far now is behind the database's clock, at least, or a negative duration if it is ahead. Its
+// errors are those of CheckClock.
 func (d *DB) behind(ctx context.Context, now func() time.Time, skew time.Duration) (lag time.Duration, err error) {
 	if skew <= 0 {
 		return 0, nil
@@ -102,8 +102,8 @@ func (c *clock) steady(reading time.Time) time.Time {
 	return c.base.Round(0).Add(time.Duration(passed))
 }
 
-// reach sets the clock ahead to a time, but by no more than limit. It returns by how much. It may be called
-// concurrently.
+// reach sets the clock ahead to a time, and returns by how much. It does nothing, and returns 0, if that time has
+// passed or is more than limit ahead. It may be called concurrently.
 func (c *clock) reach(to time.Time, limit time.Duration) time.Duration {
 	for {
 		gained := c.gained.Load()
@@ -124,9 +124,9 @@ type clockCheck struct {
 	maxSkew time.Duration // 0 disables the comparison
 	log     *slog.Logger
 
-	at, shown time.Time     // when the clock was last found right, and its reading then
-	refused   time.Duration // how far ahead the wall clock was when follow last refused it
-	asked     time.Time     // when that was
+	at, shown time.Time     // when the clock was last found right, and the reading of the clock then
+	refused   time.Duration // how far ahead the wall clock was when follow last did not follow it
+	asked     time.Time     // when follow last did not follow it
 }
 
 // check compares the clocks at the first use, and whenever the clock has run ahead of elapsed time.

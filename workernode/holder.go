@@ -46,7 +46,7 @@ func (h *slotHolder) renew(ctx context.Context) error {
 	}
 	c := h.lease.RenewChange(h.params, h.clock.tick(), h.me)
 	ok, err := h.store.update(ctx, c, h.clock.tick())
-	if ok, err := h.counts(ctx, ok, err, "renew the slot"); !ok {
+	if ok, err := h.succeeded(ctx, ok, err, "renew the slot"); !ok {
 		return err
 	}
 	h.noteRenewal(c)
@@ -71,7 +71,7 @@ func (h *slotHolder) add(ctx context.Context, nodes []newNode) (start int64, ok 
 func (h *slotHolder) keepAlive(ctx context.Context) error {
 	c, now := h.lease.KeepAliveChange(h.me), h.clock.tick()
 	ok, err := h.store.update(ctx, c, now)
-	if ok, err := h.counts(ctx, ok, err, "keep the slot alive"); !ok {
+	if ok, err := h.succeeded(ctx, ok, err, "keep the slot alive"); !ok {
 		return err
 	}
 	h.seen = now
@@ -80,16 +80,16 @@ func (h *slotHolder) keepAlive(ctx context.Context) error {
 	return nil
 }
 
-// counts reports whether a statement counts: it returned without an error and changed the expected rows, as changed
-// indicates. Otherwise it records the outcome and returns an error, or nil to retry a refused statement. what names the
-// statement in errors.
-func (h *slotHolder) counts(ctx context.Context, changed bool, err error, what string) (bool, error) {
+// succeeded reports whether a statement returned no error and changed the expected rows. changed tells the latter. If
+// it did not, succeeded records the outcome, and returns an error, or nil to try the statement again. name is the name
+// of the statement in errors.
+func (h *slotHolder) succeeded(ctx context.Context, changed bool, err error, name string) (bool, error) {
 	switch {
 	case err != nil:
 		h.lease.Doubt()
 		return false, err
 	case !changed:
-		return false, h.refuse(ctx, what)
+		return false, h.refuse(ctx, name)
 	}
 	return true, nil
 }
@@ -117,7 +117,7 @@ func (h *slotHolder) setRenewInterval() {
 
 // refuse records that a statement about the held slot changed no row. It waits briefly, or returns an error after too
 // many in a row.
-func (h *slotHolder) refuse(ctx context.Context, what string) error {
+func (h *slotHolder) refuse(ctx context.Context, name string) error {
 	h.lease.Doubt()
 	h.refused++
 	if h.refused <= lease.MaxRefused {
@@ -130,10 +130,10 @@ func (h *slotHolder) refuse(ctx context.Context, what string) error {
 	case err != nil:
 		return err
 	case !found:
-		return fmt.Errorf("workernode: %s: slot %d no longer has a row in %s", what, slot, SlotTable)
+		return fmt.Errorf("workernode: %s: slot %d no longer has a row in %s", name, slot, SlotTable)
 	}
 	return fmt.Errorf("workernode: %s: the database changed no row %d times in a row, and reports no error: slot %d has VERSION %d, FENCE %d and HOLDER %s; something else changes %s, or undoes the change",
-		what, lease.MaxRefused+1, slot, r.Version, r.Fence, printable(r.Holder), SlotTable)
+		name, lease.MaxRefused+1, slot, r.Version, r.Fence, printable(r.Holder), SlotTable)
 }
 
 // read reads the slot's row after a statement with an unknown outcome.

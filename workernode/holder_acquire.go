@@ -13,8 +13,8 @@ import (
 
 // How a slotHolder gets a slot and begins sessions.
 
-// acquire gets a slot: a former process's, or a new one. Without tables, the former process is of this application.
-// With tables, it may be of any application, and its slot has worker ids for one of the tables.
+// acquire gets a slot: one that a process has left, or a new one. If tables is empty, it takes slots that a process of
+// this application has left, and otherwise those of any application that have worker ids for one of the tables.
 func (h *slotHolder) acquire(ctx context.Context, tables []Table) error {
 	if err := h.clock.layout.ValidAt(h.clock.now()); err != nil {
 		return err
@@ -45,7 +45,7 @@ func (h *slotHolder) acquire(ctx context.Context, tables []Table) error {
 	return err
 }
 
-// reclaim tries to get a slot of a former process, and reports whether it did.
+// reclaim tries to get a slot that a process has left, and reports whether it did.
 func (h *slotHolder) reclaim(ctx context.Context, tables []Table) (bool, error) {
 	for look := 1; ; look++ {
 		rows, err := h.candidates(ctx, tables)

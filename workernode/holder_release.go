@@ -10,8 +10,8 @@ import (
 
 // How a slotHolder releases its slot.
 
-// checkLostCommits releases a slot whose row has an older VERSION than acknowledged. If that succeeds, the database has
-// lost commits.
+// checkLostCommits releases a slot whose row has a lower VERSION than the acknowledged one. If the release succeeds,
+// the database has lost commits.
 func (h *slotHolder) checkLostCommits(ctx context.Context) error {
 	slot := h.lease.ID
 	if ok, err := h.release(ctx); !ok {
@@ -37,7 +37,7 @@ func (h *slotHolder) abandon(ctx context.Context) error {
 func (h *slotHolder) release(ctx context.Context) (bool, error) {
 	c := h.lease.ReleaseChange(h.me)
 	ok, err := h.store.release(ctx, c, h.clock.tick())
-	if ok, err := h.counts(ctx, ok, err, "release the slot"); !ok {
+	if ok, err := h.succeeded(ctx, ok, err, "release the slot"); !ok {
 		return false, err
 	}
 	h.refused = 0

@@ -16,7 +16,7 @@ import (
 
 // This file takes worker ids and slots from the counters of a registry.
 
-// nextSlot takes a slot that was never given out, none below low.
+// nextSlot takes a slot that was never given out, and that is not below low.
 func (s *statements) nextSlot(ctx context.Context, low int64) (int64, error) {
 	r, err := s.reread(ctx)
 	if err != nil {
@@ -25,9 +25,9 @@ func (s *statements) nextSlot(ctx context.Context, low int64) (int64, error) {
 	return s.db.advance(ctx, r, "NEXT_SLOT", low, 1)
 }
 
-// reserve takes n worker ids that were never given out, none below atLeast. The error wraps [ErrExhausted] if the
-// layout has too few left.
-func (s *statements) reserve(ctx context.Context, n, atLeast int64) (b block, err error) {
+// reserve takes n worker ids that were never given out, and that are not below low. The error wraps [ErrExhausted] if
+// the layout has too few left.
+func (s *statements) reserve(ctx context.Context, n, low int64) (b block, err error) {
 	r, err := s.reread(ctx)
 	if err == nil {
 		err = refuseRegion(r.Region, r.Shared)
@@ -35,7 +35,7 @@ func (s *statements) reserve(ctx context.Context, n, atLeast int64) (b block, er
 	if err != nil {
 		return b, err
 	}
-	return s.db.reserveFrom(ctx, s.layout, r, n, atLeast)
+	return s.db.reserveFrom(ctx, s.layout, r, n, low)
 }
 
 // reread reads the registry again, and notes the region that it has now.
@@ -47,20 +47,20 @@ func (s *statements) reread(ctx context.Context) (Registry, error) {
 	return r, err
 }
 
-func (d *DB) reserveFrom(ctx context.Context, layout generator.Layout, r Registry, n, atLeast int64) (b block, err error) {
+func (d *DB) reserveFrom(ctx context.Context, layout generator.Layout, r Registry, n, low int64) (b block, err error) {
 	if r.Shared {
 		largest, err := d.largest(ctx, layout, Whole)
 		if err != nil {
 			return b, err
 		}
-		atLeast = max(atLeast, largest+1)
+		low = max(low, largest+1)
 	}
-	atLeast = max(atLeast, r.NextID, r.FirstID)
+	low = max(low, r.NextID, r.FirstID)
 	exhausted := func(first int64) error {
 		return fmt.Errorf("%w: %d more are needed from %d on, but the layout's %d bits only hold 1 to %d%s%s",
 			ErrExhausted, n, first, layout.WorkerBits, layout.MaxWorkerID(), r.Region.share(), r.byHand(layout))
 	}
-	if first := r.Region.From(atLeast); !room(layout, r.Region, first, n) {
+	if first := r.Region.From(low); !room(layout, r.Region, first, n) {
 		return b, exhausted(first)
 	}
 	if r.Shared {
@@ -69,7 +69,7 @@ func (d *DB) reserveFrom(ctx context.Context, layout generator.Layout, r Registr
 		}
 		// A number below NEXT_ID may have been given out before, because AUTO_INCREMENT can go back. A row that is not
 		// a worker id may have moved the counter beyond the layout.
-		if b.first >= atLeast && b.worker(int(n-1)) <= layout.MaxWorkerID() {
+		if b.first >= low && b.worker(int(n-1)) <= layout.MaxWorkerID() {
 			_, err := d.sql.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = ? WHERE "NAME" = ? AND "NEXT_ID" < ?`,
 				b.worker(int(n)), registryName, b.worker(int(n)))
 			if err == nil { // somebody may have removed AUTO_INCREMENT and divided the registry meanwhile, below these numbers
@@ -81,7 +81,7 @@ func (d *DB) reserveFrom(ctx context.Context, layout generator.Layout, r Registr
 			return b, err
 		}
 	}
-	first, err := d.advance(ctx, r, "NEXT_ID", atLeast, n)
+	first, err := d.advance(ctx, r, "NEXT_ID", low, n)
 	if err == nil && !room(layout, r.Region, first, n) {
 		err = exhausted(first)
 	}
@@ -156,8 +156,8 @@ func (d *DB) advance(ctx context.Context, r Registry, counter string, low, n int
 	return first - n, nil
 }
 
-// nextNumber returns SQL for the first number of the region at or above both a counter and a number that is passed as
-// its two arguments. That number must be of the region.
+// nextNumber returns SQL for the first number of the region that is not below a counter, and not below another number,
+// which the statement gets as two arguments. That other number must be of the region.
 func (d *DB) nextNumber(r Region, counter string) string {
 	aligned := `"` + counter + `"`
 	if r != Whole {
@@ -179,9 +179,9 @@ func (d *DB) largest(ctx context.Context, layout generator.Layout, region Region
 	return max(id, 0), err
 }
 
-// reread reads the registry again before a process takes a number. The registry may have been divided since the process
-// read it as region. Otherwise the error wraps [errSpace] if it belongs to another id space, and [ErrRegion] if it is
-// of another region.
+// reread reads the registry again before a process takes a number. region is its region when the process last read it;
+// it may have been divided since. The error wraps [errSpace] if the registry belongs to another id space, and
+// [ErrRegion] if its region cannot come from a division of that one.
 func (d *DB) reread(ctx context.Context, space string, region Region) (r Registry, err error) {
 	r, ok, err := d.registry(ctx)
 	switch {
@@ -201,7 +201,7 @@ func (d *DB) reread(ctx context.Context, space string, region Region) (r Registr
 }
 
 // refuseOverlap returns an error if the tables have a slot of another region that gives out numbers of r. Then r is
-// from a backup of before a division, or the other region began with another number of regions.
+// from a backup that is older than a division, or the other region began with another number of regions.
 func (d *DB) refuseOverlap(ctx context.Context, r Region) error {
 	var other sql.NullInt64
 	err := d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&other) },
@@ -239,7 +239,7 @@ func pause(ctx context.Context, try int) error {
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return fmt.Errorf("lost every race: %w", ctx.Err())
+		return fmt.Errorf("other processes were faster each time: %w", ctx.Err())
 	case <-timer.C:
 		return nil
 	}

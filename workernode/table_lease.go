@@ -29,7 +29,7 @@ type TableLease struct {
 	lastUse    time.Time           // when the generator was last seen in use
 	usage      generator.Usage     // its usage at that time
 	ahead      int64               // how many ticks it was ahead of the clock at that time
-	grown      bool                // it has got lanes since then
+	grown      bool                // it has got more lanes since that time
 	sparing    bool                // see [TableLease.Spare]
 	noWorkerID error               // the reason why it gets no worker id
 	again      time.Time           // when to retry to get the wanted worker ids
@@ -57,11 +57,11 @@ func (l *TableLease) Attach(g generator.Renewable) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	l.generator, l.lastUse = g, a.clock.now()
-	made := l.published
+	first := l.published
 	l.published = nil // the lease may have been renewed since the generator was created
 	l.publish()
 	if l.published == nil {
-		l.published = made // the slot was lost meanwhile, or the generator refuses: it keeps its first leases
+		l.published = first // the slot was lost meanwhile, or the generator refuses: it keeps its first leases
 	}
 	if a.failure != nil {
 		g.Suspend(a.failure)
@@ -127,7 +127,7 @@ func (l *TableLease) publish() {
 	l.published = leases
 }
 
-// take gives the lease n of the free worker ids as further lanes. The caller holds the mutex.
+// take gives n of the free worker ids to the lease, as further lanes. The caller holds the mutex.
 func (l *TableLease) take(free []*worker, n int) {
 	for _, w := range free[:n] {
 		w.user = l
@@ -180,8 +180,8 @@ func (l *TableLease) look(now time.Time) {
 	}
 }
 
-// grow sets the lanes that the generator should have: all that it may have, as soon as it runs ahead of the clock. With
-// few at a time, an import would be far ahead before the next ones come. The caller holds the mutex.
+// grow sets how many lanes the generator should have: all that it may have, as soon as it runs ahead of the clock. With
+// only a few at a time, an import would be far ahead before it gets the next ones. The caller holds the mutex.
 func (l *TableLease) grow(now time.Time, tick int64) {
 	a, u, have := l.allocator, l.usage, len(l.lanes)
 	if l.generator == nil || len(l.published) == 0 || have == 0 || l.want > have {
@@ -189,22 +189,22 @@ func (l *TableLease) grow(now time.Time, tick int64) {
 	}
 	layout, before, grown := a.clock.layout, l.ahead, l.grown
 	l.ahead, l.grown = lease.Ahead(u, l.published[0].From, tick), false
-	if l.ahead <= min(layout.LaneAhead(), a.params.Lead/2) || now.Before(l.again) { // a short lease ends before that
+	if l.ahead <= min(layout.LaneAhead(), a.params.Lead/2) || now.Before(l.again) { // a short lease ends before LaneAhead
 		return
 	}
-	most := a.most
+	limit := a.most
 	if u.MaxLanes > 0 {
-		most = min(most, u.MaxLanes)
+		limit = min(limit, u.MaxLanes)
 	}
-	given := a.given - max(a.first-1, 0)/2 // half of those from FIRST_ID on
-	most = lease.MostLanes(most, have, len(a.free(l.table)), given, layout)
+	given := a.given - max(a.first-1, 0)/2 // so that MostLanes compares with half of those from FIRST_ID on
+	limit = lease.MostLanes(limit, have, len(a.free(l.table)), given, layout)
 	switch {
 	case !a.sparing && !l.sparing:
-		l.want = most
+		l.want = limit
 	case l.ahead > before && lease.InNeed(u, l.published[0].Until, tick, uint64(layout.MaxSequence()+1)):
-		l.want = min(2*have, most)
+		l.want = min(2*have, limit)
 	}
-	if have >= most && l.ahead > before && !grown && (u.Waiting || l.ahead > ticks(layout, farAhead)) {
+	if have >= limit && l.ahead > before && !grown && (u.Waiting || l.ahead > ticks(layout, farAhead)) {
 		l.limit(nil)
 	}
 }
