@@ -67,7 +67,7 @@ func (s *statements) checkFunction(ctx context.Context, db *sqldb.DB) error {
 	return nil
 }
 
-// checkDefiner checks that the account exists with whose rights the trigger runs on MySQL and MariaDB. A role has no host.
+// checkDefiner checks that the account exists whose rights the trigger has on MySQL and MariaDB. A role has no host.
 func (s *statements) checkDefiner(ctx context.Context, db *sqldb.DB) error {
 	gone := ""
 	err := db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&gone) },

@@ -30,8 +30,8 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 		in.Before = func(ctx context.Context, pool gorm.ConnPool) (func() error, error) {
 			return c.changeFirst(ctx, pool, next)
 		}
-		// If a row cannot be read, the reader uses several transactions, so the change of the next one follows this
-		// one's.
+		// If a row cannot be read, the reader uses several transactions. Each changes the cursor as the one before has
+		// left it.
 		in.Committed = func() {
 			changed, step = true, next
 			next.Change = next.Change.Next()
@@ -58,7 +58,7 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 	}
 	ids, last := c.keepOwn(rows, step.After)
 	switch {
-	case unread != nil || c.Poll: // nothing is known of the rows after them
+	case unread != nil || c.Poll: // it is not known whether there are rows after last
 		cursor.Last = last
 	default:
 		cursor.Read(last, len(rows), c.Limit, published)
@@ -77,9 +77,9 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 }
 
 // keepOwn keeps the rows of this consumer for the handler, and returns their ids. last is the id of the last of all
-// rows, or after without rows.
-func (c *consuming[T]) keepOwn(rows []T, after int64) (ids []int64, last int64) {
-	last, c.rows = after, nil
+// rows, or the cursor if there are none.
+func (c *consuming[T]) keepOwn(rows []T, cursor int64) (ids []int64, last int64) {
+	last, c.rows = cursor, nil
 	for _, row := range rows {
 		if last = c.ID(row); c.IsOwn(row) {
 			c.rows, ids = append(c.rows, row), append(ids, last)
@@ -88,18 +88,18 @@ func (c *consuming[T]) keepOwn(rows []T, after int64) (ids []int64, last int64) 
 	return ids, last
 }
 
-// keep extends the term of this process while it reads rows of another database than that of the cursor, because it has
-// no lock on the cursor then. After each change it sets step to the next one. If the read takes long, it notes that.
-// Call end before step is used.
+// keep extends the term of this process while it reads rows, if they are in another database than the cursor, because
+// this process has no lock on the cursor then. After each change it sets step to the next one. If the read takes long,
+// it notes that. Call end before step is used.
 func (c *consuming[T]) keep(ctx context.Context, step *consumer.Step) (end func()) {
 	reading, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
-	what, first, begun := steps[step.Kind], step.Change.NewTerm, c.now()
+	name, first, begun := steps[step.Kind], step.Change.NewTerm, c.now()
 	go func() {
 		defer close(ended)
 		for lost := c.Space == nil; sleep(reading, errorPause); {
 			if c.now()-begun >= slowAfter { // it goes on, because the statement may only be slow
-				c.fail(what, errSlow)
+				c.fail(name, errSlow)
 			}
 			if lost {
 				continue

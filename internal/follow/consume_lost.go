@@ -8,9 +8,9 @@ import (
 )
 
 // noticeLoss keeps the lowest mark to which the database of the table has gone back. It forgets that mark when the
-// cursor has another Mark: this process or another one has gone back or has read rows since, or an operator has set the
-// cursor. Losses before this process has read rows are found by the cursor's Mark. Without Space one database has both,
-// and loses the commits of the cursor together with those of the mark.
+// cursor has another Mark, because then a process has gone back or has read rows since, or an operator has set the
+// cursor. A loss from before this process read rows is found by the cursor's Mark. Without Space, one database has both
+// the cursor and the mark, and loses commits of both together.
 func (c *consuming[T]) noticeLoss() {
 	begins := c.looked == nil || c.Space == nil
 	if mark := c.process.Row().Mark; begins || mark != c.lowestOf {
@@ -26,8 +26,8 @@ func (c *consuming[T]) noticeLoss() {
 	}
 }
 
-// recovered returns the mark that the database had after it lost commits, if the mark is not above the cursor: then
-// rows below the cursor could be missed. Otherwise it returns 0. published is the mark with which rows were read.
+// recovered returns the mark that the database had after it lost commits. It returns 0 if the mark is above the cursor,
+// because then no row is missed, or if no commits were lost. published is the mark with which rows were read.
 func (c *consuming[T]) recovered(ctx context.Context, last, published int64) (int64, error) {
 	if c.Poll {
 		return 0, nil
@@ -56,8 +56,8 @@ func (c *consuming[T]) recovered(ctx context.Context, last, published int64) (in
 	return lowest, nil
 }
 
-// goBack makes the consumer go back to a mark, or ends it with an error. The cursor has this mark until it has gone
-// back, so that every process finds it.
+// goBack makes the consumer go back to a mark, or ends it with an error. Until the consumer has gone back, MARK in
+// UID_CURSOR is the negative of that mark, so that every process finds it.
 func (c *consuming[T]) goBack(mark int64) error {
 	if !c.Rewind {
 		return fmt.Errorf("%w: the cursor is %d, and the mark was %d; set the cursor to a time before that (uid follow consumers reset)",
@@ -69,9 +69,9 @@ func (c *consuming[T]) goBack(mark int64) error {
 }
 
 // setAhead reports whether a cursor is above the mark because an operator or the application has set it to about now.
-// The mark will pass it soon, and there is nothing to handle until then. Lost commits do not explain it, because a
-// cursor in the same database is lost with the mark, and one in another database has the Mark with which rows were last
-// read.
+// The mark will pass it soon, and there is nothing to handle until then. Such a cursor is not from lost commits,
+// because a cursor in the same database is lost with the mark, and one in another database has the Mark with which rows
+// were last read.
 func (c *consuming[T]) setAhead(last int64) bool {
 	latest, err := MarkAt(c.mark.layout, time.UnixMilli(c.now()).Add(10*time.Second))
 	return (c.Space == nil || c.process.Row().Mark == 0) && err == nil && last < latest

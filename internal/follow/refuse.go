@@ -115,8 +115,8 @@ func refuseKey(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 	return nil
 }
 
-// refuseInherited checks that no other table inherits from the table, because a query of the table also returns the rows
-// of those, and their INSERTs do not fire its trigger. Partitions have a trigger of their own.
+// refuseInherited checks that no other table inherits from the table. A query of the table also returns the rows of
+// tables that inherit from it, but INSERTs into those do not fire its trigger. Partitions have a trigger of their own.
 func refuseInherited(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 	var child string
 	err := db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&child) }, "SELECT inhrelid::regclass::text FROM pg_inherits JOIN pg_class"+
@@ -174,8 +174,8 @@ func refuseCluster(ctx context.Context, db *sqldb.DB) error {
 	return errors.Join(s.clusterRefusal(), err)
 }
 
-// ErrReplicated is the reason why a table cannot be followed that gets rows by replication. In a region it can, because
-// followers leave out the rows of other regions.
+// ErrReplicated is the reason why a table that gets rows by replication cannot be followed. In a region it can be
+// followed, because followers leave out the rows of other regions.
 var ErrReplicated = fmt.Errorf("%w: replication inserts rows without the trigger, so they could be missed", ErrRefused)
 
 // refuseReplica checks that a server of MySQL or MariaDB does not apply the changes of another one. It does not stop

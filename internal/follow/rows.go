@@ -21,7 +21,7 @@ type Options[T any] struct {
 }
 
 // Rows yields the rows above the cursor, each once, in ascending order, until the context ends or the caller stops. An
-// error does not end it: a caller that goes on makes it try again after a second.
+// error does not end the sequence: if the caller continues, it tries again after a second.
 func Rows[T any](ctx context.Context, m *Mark, cursor Cursor, o Options[T], reader Reader[T]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		defer m.follow()()
