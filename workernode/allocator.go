@@ -290,7 +290,7 @@ func (a *allocator) leasesOf(lanes []*worker) []generator.Lease {
 	return leases
 }
 
-// postpone makes generators wait for further lanes until the time again, because adding worker ids of tables has
+// postpone makes generators wait until a time before they get further lanes, because adding worker ids of tables has
 // failed. It reports false, and does nothing, if a generator waits for its first worker id.
 func (a *allocator) postpone(tables []Table, again time.Time) bool {
 	a.mu.Lock()
@@ -308,8 +308,8 @@ func (a *allocator) postpone(tables []Table, again time.Time) bool {
 	return true
 }
 
-// limit makes generators use only the lanes that the slot has, until the time again, because the layout has no further
-// worker ids. more reports whether that changes anything. used reports whether a generator has a worker id.
+// limit makes generators use only the lanes that the slot has, until a time, because the layout has no further worker
+// ids. more reports whether that changes anything. used reports whether a generator has a worker id.
 func (a *allocator) limit(cause error, again time.Time) (more, used bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -327,7 +327,7 @@ func (a *allocator) limit(cause error, again time.Time) (more, used bool) {
 	return more, used
 }
 
-// exhaust records that generators without worker ids get none before again.
+// exhaust records that generators without worker ids get none until a time.
 func (a *allocator) exhaust(cause error, again time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -153,8 +153,8 @@ func (m *Manager) Registry() Registry { return m.registry }
 // that is set ahead only if the database's agrees.
 func (m *Manager) Now() time.Time { return m.clock.now() }
 
-// ReachClock sets the protocol's time ahead to the clock of a database that has refused an id as too old, but by no
-// more than the largest difference that db.Use allows. It reports whether it has.
+// ReachClock sets the protocol's time ahead to the clock of a database that has refused an id as too old, unless that
+// clock is ahead by more than db.Use allows. It reports whether it has set the time.
 func (m *Manager) ReachClock(to time.Time) bool {
 	ahead := m.clock.reach(to, cmp.Or(m.config.MaxSkew, DefaultMaxSkew))
 	if ahead >= noticedSkew {

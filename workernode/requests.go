@@ -99,8 +99,8 @@ func (q *requests) note(err error) {
 	}
 }
 
-// fail ends the waiting requests that were tried with an error. Others arrived during the statement that failed, and
-// may need another one or none.
+// fail ends, with an error, the waiting requests that were tried. The others arrived during the statement that failed,
+// and may need another one or none.
 func (q *requests) fail(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -243,7 +243,8 @@ func (d *DB) PauseConsumer(ctx context.Context, c Consumer, paused bool) error {
 	})
 }
 
-// CursorAt returns the cursor with which rows of a time and later come next. Their layout must be known.
+// CursorAt returns the cursor of a consumer that should next handle the rows from a time on. Their layout must be
+// known.
 func (d *DB) CursorAt(at time.Time) (int64, error) {
 	if !d.hasSpace() {
 		return 0, errors.New("this database has no id space, so the layout of the ids is not known; pass an id instead of a time")
@@ -252,8 +253,8 @@ func (d *DB) CursorAt(at time.Time) (int64, error) {
 	return max(mark-1, 0), err
 }
 
-// CursorNow returns the cursor with which new rows come next, as for follow.FromNow. Rows whose ids are younger than the
-// slack are new, because they may not be inserted yet.
+// CursorNow returns the cursor of a consumer that should next handle new rows, as for follow.FromNow. Rows whose ids
+// are younger than the slack are new, because they may not be inserted yet.
 func (d *DB) CursorNow(ctx context.Context, c Consumer) (id int64, err error) {
 	var slack time.Duration
 	err = d.onCursor(ctx, c, func(ctx context.Context, db *sqldb.DB, k follow.ConsumerKey) (err error) {

@@ -17,15 +17,15 @@ type Pruning struct {
 	Sessions int64 // sessions whose process will be unknown
 }
 
-// A span is the range of sessions to prune in one slot: from the START_TICK first up to, but without, the START_TICK
-// keep. The row of first stays without a process, and stands for all of them.
+// A span is the range of sessions to prune in one slot. Their START_TICK is at least first and below keep. The row of
+// first stays without a process, and stands for all of them.
 type span struct{ slot, first, keep, sessions int64 }
 
 // prunedLaunch is LAUNCHED of a pruned session, because the column cannot be NULL.
 const prunedLaunch = "1970-01-01 00:00:00.000"
 
 // The prunable sessions of each slot. Of those that began before a tick, the latest stays, because it may have made ids
-// after it. One more row stays without a process. Sessions of other regions are pruned there, and replicated.
+// after that tick. One more row stays without a process. Sessions of other regions are pruned there, and replicated.
 const (
 	spans = `SELECT "SLOT", MIN("START_TICK") AS "FIRST_TICK", MAX("START_TICK") AS "LAST_TICK", ` +
 		sessionsWithHolder + ` - 1 AS "SESSIONS"` +
@@ -48,9 +48,9 @@ func (d *DB) Prunable(ctx context.Context, before time.Time) (p Pruning, err err
 // process. A number that nobody made may resolve as well, because the table no longer shows whether a process held the
 // slot at its time.
 //
-// Of a slot's sessions that began before the time before, the latest stays, because it may have made later ids. One row
-// without a process stays for all the others, and [workernode.Session.Pruned] reports it. So ids of a pruned session
-// never resolve to another process, even in versions of this package that do not know of pruning.
+// Prune looks at the sessions that began before a time. The latest of each slot stays, because it may have made later
+// ids. One row without a process stays for all the others, and [workernode.Session.Pruned] reports it. So ids of a
+// pruned session never resolve to another process, even in versions of this package that do not know of pruning.
 //
 // Each slot is pruned in its own transaction. Processes may run meanwhile. Prune may be repeated, interrupted,
 // and run several times at once. It needs the DELETE privilege. With an error it returns the counts up to then.

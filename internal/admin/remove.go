@@ -28,12 +28,13 @@ type RemovalStep struct {
 type Removal struct {
 	Steps []RemovalStep
 
-	// Refused is why Run refuses: processes hold slots, rows wait for consumers, or a database with tables was not named.
+	// Refused is the reason why Run does nothing, or nil: processes hold slots, rows wait for consumers, or a database
+	// with tables was not named.
 	Refused error
 }
 
-// Removal plans the removal of the plugin. The keys of the tables in WORKER_NODE and of the named ones will be numbered
-// by the database. The registry may be gone. It changes nothing.
+// Removal plans the removal of the plugin, and changes nothing. After the removal the database numbers the keys of the
+// tables in WORKER_NODE and of the named ones. The registry may be gone.
 func (d *DB) Removal(ctx context.Context, named []string) (r Removal, err error) {
 	known, unseen, err := d.knownTables(ctx)
 	if err != nil {

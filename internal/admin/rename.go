@@ -20,7 +20,7 @@ type Renaming struct {
 	Notes     []string `json:"notes"` // what else has the old name
 }
 
-// Renaming plans a renaming. Tables of other databases have names as "uid tables" writes them. It fails unless the
+// Renaming plans a renaming. Name tables of other databases as "uid tables" writes them. It returns an error unless the
 // database has a table of the new name and none of the old one, because otherwise ids would resolve to a table that
 // does not have their rows.
 func (d *DB) Renaming(ctx context.Context, from, to string) (r Renaming, err error) {
@@ -69,8 +69,8 @@ const ofRenamed = `"DATABASE_NAME" = ? AND "TABLE_NAME" = ? AND "SLOT" IS NOT NU
 
 // Rename executes a renaming, also of the cursors of consumers, and returns it with the number of changed worker ids.
 // Ids that were made before then resolve to the new name. It may be repeated, and processes may run meanwhile: a slot
-// keeps its worker ids, so no two processes ever have one. A process that makes ids for the old name, because it has
-// the old model, gets other worker ids for it within ten minutes; run it again after the last one has ended.
+// keeps its worker ids, so no two processes ever have one. A process with the old model makes ids for the old name, and
+// gets other worker ids for it within ten minutes. Rename again after the last such process has ended.
 //
 // Both names must be of the same table: ids of two tables cannot be told apart afterwards.
 func (d *DB) Rename(ctx context.Context, r Renaming) (_ Renaming, err error) {

@@ -48,8 +48,8 @@ func (d *DB) tags(ctx context.Context) (list []tag, err error) {
 	return list, nil
 }
 
-// tableOfTag returns the table whose keys come from a tag. It reports false if the tag's name is not that of a table,
-// or is that of another column than the key.
+// tableOfTag returns the table whose keys come from a tag. It reports false if the tag does not have the name of a
+// table, or has the name of a column that is not the key.
 func (d *DB) tableOfTag(ctx context.Context, source tag) (workernode.Table, bool, error) {
 	_, byName := d.databases()
 	name, column, _ := strings.Cut(source.name, ".")

@@ -12,8 +12,9 @@ import (
 // MaxPage is the maximum length of a list, because the rows of one statement are in memory.
 const MaxPage = 10_000
 
-// Sessions returns up to limit sessions, of one slot or for 0 of all, and whether there are more. The filter's time is
-// their beginning. A page may be longer, because sessions that began at the same instant stay together.
+// Sessions returns up to limit sessions, and whether there are more. They are of one slot, or of all if slot is 0. The
+// filter's time selects by their beginning. A page may be longer, because sessions that began at the same instant stay
+// together.
 func (d *DB) Sessions(
 	ctx context.Context, slot int64, f Filter, limit int,
 ) (list []workernode.Session, more bool, err error) {

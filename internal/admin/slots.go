@@ -26,7 +26,7 @@ type Slot struct {
 	Seen        time.Time `json:"seen"`           // clock of the last holder at its last statement
 }
 
-// Slots returns up to limit slots above a slot. An empty state means all. The filter's time is Seen.
+// Slots returns up to limit slots above a slot. An empty state means all states. The filter's time selects by Seen.
 func (d *DB) Slots(ctx context.Context, state string, f Filter, after int64, limit int) (list []Slot, err error) {
 	now, err := d.clock(ctx)
 	if err != nil {
@@ -69,7 +69,8 @@ func (d *DB) Slots(ctx context.Context, state string, f Filter, after int64, lim
 // its last statement and the end of its lease are longer ago.
 const recently = 25 * time.Hour
 
-// maybe returns a necessary condition for a state, so that few other slots are read. [workernode.Slot.State] decides.
+// maybe returns a condition that all slots in a state meet, so that few others are read. [workernode.Slot.State]
+// decides.
 func (d *DB) maybe(state string, now time.Time) (condition string, args []any) {
 	own := fmt.Sprintf(`"REGION" = %d AND `, d.Registry.Region.N)
 	switch state {
