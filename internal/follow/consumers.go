@@ -276,7 +276,7 @@ func RenameConsumers(ctx context.Context, db *sqldb.DB, from, to string) (rename
 	for _, k := range keys {
 		f, at, err := cursorTable(ctx, db, k)
 		if err == nil && inSchemaOf(from, "") == inSchemaOf(to, "") {
-			err = f.change(ctx, db, at, k, "TABLE_NAME = ?", to)
+			err = f.change(ctx, db, at, k, "TABLE_NAME = ?, CONDITIONS = ''", to) // their hash has the name of the table
 		} else if err == nil {
 			left = append(left, k)
 			continue

@@ -106,7 +106,7 @@ func (c *cursorRow) insert(ctx context.Context, last int64) (inserted bool, err 
 
 // checkRenamed returns an error if the consumer has a cursor for this table under another name: a former name, or one
 // without the schema. With a second cursor it would handle all rows again. A cursor counts as one with a former name if
-// its table does not exist any more. checkRenamed does nothing with Into, because the tables are in another database.
+// its table does not exist any more, or is a view. checkRenamed does nothing with Into, because the tables are in another database.
 func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 	if c.key.Space != "" {
 		return nil
@@ -133,8 +133,15 @@ func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 		}
 		t := Table{Schema: s.table.Schema, Name: name}
 		exists, failed := s.flavor.has(ctx, c.db, s.flavor.in(t, bare(name)))
+		if failed == nil && exists { // perhaps as a view, for processes with the old model
+			view, err := s.flavor.isView(ctx, c.db, t)
+			if err != nil {
+				return err
+			}
+			exists = !view
+		}
 		if failed == nil && !exists {
-			return fmt.Errorf("it has a cursor for the table %[2]s, which does not exist: if it was renamed to %[3]s, run uid tables rename %[2]s %[3]s;"+
+			return fmt.Errorf("it has a cursor for %[2]s, which is not a table any more: if it was renamed to %[3]s, run uid tables rename %[2]s %[3]s;"+
 				" otherwise uid follow consumers remove %[1]s --table %[2]s", c.key.Consumer, name, c.key.Table)
 		}
 	}

@@ -131,10 +131,15 @@ func TestConsumers_GoOnWithARenamedTable(t *testing.T) {
 		} {
 			put(t, e, k, int64(i))
 		}
+		testkit.Must(t, e.db.Exec(e.quoted("UPDATE UID_CURSOR SET CONDITIONS = 'with the name'")).Error)
 		n, left, err := follow.RenameConsumers(ctx, e.conn, "events", "news")
 		testkit.Must(t, err)
 		if n != 1 || len(left) != 1 || left[0].String() != "bills of events" {
 			t.Errorf("%d were renamed, and %v left", n, left)
+		}
+		var unknown int64 // another hash would be logged as a change of the conditions
+		if testkit.Must(t, e.db.Raw(e.quoted("SELECT COUNT(*) FROM UID_CURSOR WHERE CONDITIONS = ''")).Scan(&unknown).Error); unknown != n {
+			t.Errorf("%d cursors without conditions", unknown)
 		}
 		for i, c := range cursorsOf(t, e) {
 			if want := []string{"bills of events: 0,", "bills of news: 1,", "bills of shop.events: 2,", "mails of events2: 4,", "mails of news: 3,"}[i]; !strings.HasPrefix(c, want) {

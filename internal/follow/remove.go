@@ -122,6 +122,21 @@ func (f Flavor) has(ctx context.Context, db *sqldb.DB, table string) (bool, erro
 	return err == nil, err
 }
 
+// isView reports whether a view has the name of a table.
+func (f Flavor) isView(ctx context.Context, db *sqldb.DB, t Table) (view bool, err error) {
+	name := f.text(bare(t.Name))
+	query := "SELECT COUNT(*) FROM information_schema.VIEWS WHERE TABLE_SCHEMA = " + f.schema(t) + " AND TABLE_NAME = " + name
+	switch f {
+	case Postgres:
+		query = "SELECT COUNT(*) FROM pg_class WHERE relkind = 'v' AND oid = to_regclass(" + f.text(f.in(t, bare(t.Name))) + ")"
+	case SQLite:
+		query = "SELECT COUNT(*) FROM sqlite_master WHERE type = 'view' AND lower(name) = lower(" + name + ")"
+	}
+	var n int
+	err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&n) }, query)
+	return n > 0, err
+}
+
 // Exec runs a statement of [Removal]. It waits like [Disable] for transactions that use the table.
 func Exec(ctx context.Context, db *sqldb.DB, statement string) error {
 	f, err := FlavorOf(ctx, db)

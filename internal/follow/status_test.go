@@ -38,7 +38,7 @@ func enable(t *testing.T, d *testkit.Database) followed {
 	return e
 }
 
-var capitals = regexp.MustCompile(`[A-Z_]*_[A-Z_]+|PUBLISHED|SLACK|CLOSER|CONSUMER|SPACE|ATTEMPTS|ERROR`)
+var capitals = regexp.MustCompile(`[A-Z_]*_[A-Z_]+|PUBLISHED|SLACK|CLOSER|CONSUMER|CONDITIONS|SPACE|ATTEMPTS|ERROR`)
 
 // quoted quotes the names of our tables and columns, because PostgreSQL folds those without quotes to lower case.
 func (e followed) quoted(statement string) string {
