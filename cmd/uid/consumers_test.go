@@ -126,6 +126,20 @@ func TestConsumers_ResetToNowPassesNoRowOverThatIsBeingInserted(t *testing.T) {
 }
 
 // The database of follow.Into has no id space, so times do not name ids there.
+func TestFollowDisable_NamesConsumersThatHaveRowsToHandle(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		ids := shop(t, db, "web-1", "first", "second")
+		r := runner{t: t, dsn: dsn(d)}
+		followThen(0, insertCursor+` ('mails', '', 'orders', 0, '', 0, 0, ''), ('bills', '', 'orders', `+ids[1].String()+`, '', 0, 0, '')`)(t, db)
+		got := r.run("follow", "disable", "orders").want(t, exitOK, "the consumer mails has not handled: 2. ")
+		if strings.Contains(got.out, "bills") {
+			t.Error(got.out)
+		}
+	})
+}
+
 func TestConsumers_NeedNoIDSpace(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

@@ -111,6 +111,7 @@ table is enabled again, rows that came meanwhile may have ids below those that f
 It also works after the tables of the plugin were dropped, or the table was renamed: pass the old name.`,
 		Args: cobra.ExactArgs(1),
 	}, func(ctx context.Context, d *database, args []string) error {
+		consumers, _ := d.Consumers(ctx) // only for a note
 		if err := d.DisableFollow(ctx, args[0]); err != nil {
 			return err
 		}
@@ -120,8 +121,14 @@ It also works after the tables of the plugin were dropped, or the table was rena
 				Followed bool   `json:"followed"`
 			}{args[0], false})
 		}
-		_, err := fmt.Fprintf(a.out, "%s is no longer followed\n", clean(args[0]))
-		return err
+		fmt.Fprintf(a.out, "%s is no longer followed\n", clean(args[0]))
+		for _, c := range consumers {
+			if c.Rows > 0 && c.TableName() == args[0] {
+				fmt.Fprintf(a.out, "Rows that the consumer %s has not handled: %s. If it is needed, enable the table again, and run the consumer\n",
+					clean(c.Name), c.RowsBehind())
+			}
+		}
+		return nil
 	})
 }
 

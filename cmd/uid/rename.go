@@ -18,8 +18,8 @@ with the new model run: until then Find fails for older ids, and the error names
 meanwhile. A process with the old model goes on making ids for the old name, so run the command again when the last
 one has ended. It is a single UPDATE of WORKER_NODE, and cannot be undone if both names have worker ids.
 
-The cursors of consumers get the new name, too. A consumer of the new name that runs before that begins
-anew, with a cursor of its own, so run the command before the new model is deployed.
+The cursors of consumers get the new name, too. Consumers of the new model wait for the command with an error. Those of
+the old model end with an error, so docs/looking-up.md says how to rename a followed table.
 
 It refuses if OLD is still a table, or NEW is none. A followed table and a tag of a segment keep the old name; the
 command prints what to do about them.

@@ -302,7 +302,8 @@ func (d *DB) renameConsumers(ctx context.Context, r *Renaming) error {
 	_, left, err := follow.RenameConsumers(ctx, home[r.Database].SQL, r.From, r.To)
 	for _, k := range left {
 		r.Notes = append(r.Notes, fmt.Sprintf(`Except %s: its cursor stays at %s, because %s already has one, or is in another schema. `+
-			`Run "uid follow consumers reset" for the new one, and "uid follow consumers remove" for the old one`,
+			`If the new one is behind in "uid follow consumers", set it to the LAST ID of the old one, which has handled these rows. Never set it back. `+
+			`Then run "uid follow consumers remove" for the old one`,
 			k.Consumer, r.From, r.To))
 	}
 	return err

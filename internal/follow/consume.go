@@ -116,7 +116,7 @@ func (c *consuming[T]) next(ctx context.Context) error {
 	case consumer.Insert:
 		err = c.begin(ctx)
 	case consumer.Removed:
-		return fmt.Errorf("uidplugin: follow: %w: %s; a new call of Consume begins anew", ErrRemoved, c.Key)
+		return fmt.Errorf("uidplugin: follow: %w, or its table was renamed: %s; do not call Consume again, because it would begin anew", ErrRemoved, c.Key)
 	case consumer.Stand:
 		c.standBy()
 		c.sleep(ctx, step.At)
