@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/uidplugin/uidplugin"
 	engine "github.com/uidplugin/uidplugin/internal/follow"
@@ -34,7 +35,8 @@ type reader[T any] struct {
 	handle  *gorm.DB
 	locked  bool // [WithRowLocks]: read with locks, to wait for prepared transactions whose gate InnoDB has forgotten
 	regions *engine.Regions
-	bad     int64 // the last row that could not be read
+	foreign sync.Once // for the log
+	bad     int64     // the last row that could not be read
 
 	in engine.FetchHooks // of Consume; empty for Rows
 }
@@ -45,8 +47,18 @@ func newReader[T any](t *table, db *gorm.DB, locked bool) *reader[T] {
 
 func (r *reader[T]) id(row *T) int64 { return r.model.ID(row) }
 
-// isOwn reports whether a row is of this region.
-func (r *reader[T]) isOwn(row *T) bool { return r.regions.IsOwn(r.id(row)) }
+// isOwn reports whether a row is of this region. The log says so once of a row that is not, because nobody handles it if
+// it did not come by replication.
+func (r *reader[T]) isOwn(row *T) bool {
+	own := r.regions.IsOwn(r.id(row))
+	if !own {
+		r.foreign.Do(func() {
+			r.core.Log.Info("uidplugin: followers leave out the rows of other regions; no other region may write to this database",
+				"table", r.Name, "id", r.id(row))
+		})
+	}
+	return own
+}
 
 // read is a [engine.Reader]. If one of the rows cannot be read, it returns those before it, and an error with its id.
 func (r *reader[T]) read(ctx context.Context, cursor engine.Cursor, limit int) (rows []*T, published int64, err error) {

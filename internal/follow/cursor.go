@@ -106,7 +106,8 @@ func (c *cursorRow) insert(ctx context.Context, last int64) (inserted bool, err 
 
 // checkRenamed returns an error if the consumer has a cursor for this table under another name: a former name, or one
 // without the schema. With a second cursor it would handle all rows again. A cursor counts as one with a former name if
-// its table does not exist any more, or is a view. checkRenamed does nothing with Into, because the tables are in another database.
+// its table does not exist any more, or is a view. checkRenamed does nothing with Into, because the tables are in another
+// database.
 func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 	if c.key.Space != "" {
 		return nil
