@@ -23,7 +23,8 @@ HOSTILES := HostileWriters|HostileConsumers
 # Packages that are tested without the race detector as a whole. They compile code, start processes, or send one statement
 # after another, which takes several times as long with it. What goroutines share, the tests of workernode, generator
 # and the root package show.
-PLAIN := $(wildcard ./benchmarks/ ./cmd/uid/ ./examples/outbox/ \
+PLAIN := $(wildcard ./benchmarks/ ./cmd/uid/ ./migrations/ $(patsubst %,./examples/%/,node outbox quickstart shards) \
+	$(patsubst %,./internal/%/,admin adopt config functions inspect model partition rounded upsert) \
 	$(patsubst %,./integration/%/,adopt docs leases page partitions paths registry schemas settings tables upsert))
 
 # The packages that have them; the others would be compiled for nothing.
