@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// How the lease manager adds missing worker ids to its slot, or continues without them. Only its goroutine calls these
-// functions.
+// How the lease manager adds missing worker ids to its slot, or continues without them. Only its goroutine calls this
+// code.
 
-// An addError is the error of adding worker ids. The slot's grants are not affected, so tables with worker ids go on:
-// if renewals fail as well, they have errors of their own.
+// An addError is the error of a failed add. The slot's grants are not affected, so tables with worker ids continue.
+// Failed renewals have errors of their own.
 type addError struct{ error }
 
 func (e addError) Unwrap() error { return e.error }
@@ -57,16 +57,16 @@ func (m *Manager) notAdded(ctx context.Context, tables []Table, cause error) err
 	return nil
 }
 
-// later is when to try again to get worker ids.
+// later returns the time of the next attempt to get worker ids.
 func (m *Manager) later() time.Time { return m.clock.now().Add(grace / 2) }
 
-// usedUp handles missing worker ids when the layout has none left. The process continues without further lanes. Without
-// any worker id it tries a slot that has some. Otherwise requests fail.
+// usedUp handles missing worker ids when the layout has none left. The process continues without further lanes. If it
+// has no worker id, it tries to get a slot that has some. Otherwise requests fail.
 func (m *Manager) usedUp(ctx context.Context, cause error, tables []Table) error {
 	later := m.later()
 	more, used := m.allocator.limit(cause, later)
 	if more {
-		return nil // the next pass tries the rest, without the optional ones
+		return nil // the next pass tries again without the optional lanes
 	}
 	if !used && !m.exhausted && !m.config.Disposable {
 		others, err := m.slot.candidates(ctx, tables)
@@ -86,7 +86,7 @@ func (m *Manager) usedUp(ctx context.Context, cause error, tables []Table) error
 	return nil
 }
 
-// explain adds to an ErrExhausted the tables with the most worker ids, and a remedy. tables are those that lack some.
+// explain adds a remedy, and the tables with the most worker ids, to an ErrExhausted. tables lack worker ids.
 func (m *Manager) explain(ctx context.Context, err error, tables []Table) error {
 	owners, e := m.store.owners(ctx)
 	if e != nil {

@@ -18,7 +18,7 @@ type agenda struct {
 	wait    time.Duration
 }
 
-// lookAndServe looks at generators and requests. It serves them from the slot's worker ids where possible, decides
+// lookAndServe looks at generators and requests. It serves requests from the slot's worker ids where possible, decides
 // which generators get more lanes, and returns the work that needs a statement.
 func (m *Manager) lookAndServe() *agenda {
 	now := m.clock.now()

@@ -22,7 +22,7 @@ type worker struct {
 	retired int64 // last tick that a closed generator may have stamped; 0: none
 }
 
-// An allocator divides the slot's worker ids among the generators, and passes its grants on to them. It sends no
+// An allocator divides the slot's worker ids among the generators, and passes the slot's grants on to them. It sends no
 // statement. All methods may be called concurrently.
 type allocator struct {
 	clock   *clock
@@ -34,7 +34,7 @@ type allocator struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
-	slot    lease.Slot     // the slotHolder's, after its latest statement
+	slot    lease.Slot     // the slotHolder's lease after the latest statement
 	workers []*worker      // the slot's worker ids
 	leases  []*TableLease  // the generators' shares of the slot
 	given   int64          // the largest worker id known to be given out, 0 if none
@@ -58,8 +58,7 @@ func (a *allocator) noteSlot(slot lease.Slot) {
 	}
 }
 
-// forget forgets the slot's worker ids, and detaches all generators, which use up their leases. The caller holds the
-// mutex.
+// forget forgets the slot's worker ids, and detaches all generators, which use up their leases. The caller holds mu.
 func (a *allocator) forget() {
 	a.workers = nil
 	for _, l := range a.leases {
@@ -68,7 +67,7 @@ func (a *allocator) forget() {
 	}
 }
 
-// noteRead records the rows of all worker ids of the slot, which were read.
+// noteRead records the slot's worker ids after all of their rows were read.
 func (a *allocator) noteRead(nodes []*Node) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -76,7 +75,7 @@ func (a *allocator) noteRead(nodes []*Node) {
 	a.dropDeleted(nodes)
 }
 
-// addRead adds worker ids that were read to the slot's. It skips and reports unusable ones. The caller holds the mutex.
+// addRead adds worker ids whose rows were read. It skips and reports unusable worker ids. The caller holds the mutex.
 func (a *allocator) addRead(nodes []*Node) {
 	have := make(map[int64]bool, len(a.workers))
 	for _, w := range a.workers {
@@ -107,9 +106,10 @@ func (a *allocator) addRead(nodes []*Node) {
 	}
 }
 
-// dropDeleted gives up worker ids whose rows were deleted, because their ids cannot be located. Their tables get other
-// worker ids. If a row names another table, an operator has renamed the table. Then an unused worker id serves the new
-// name. A worker id in use is given up, because its generator makes ids for the old name. The caller holds the mutex.
+// dropDeleted gives up worker ids whose rows were deleted, because ids made with them cannot be located. Their tables
+// get other worker ids. If a row names another table, an operator has renamed the table. Then an unused worker id
+// serves the new name. A worker id in use is given up, because its generator makes ids for the old name. The caller
+// holds the mutex.
 func (a *allocator) dropDeleted(nodes []*Node) {
 	known := make(map[int64]Table, len(nodes))
 	for _, n := range nodes {
@@ -144,7 +144,7 @@ func (a *allocator) add(nodes []newNode, start int64) {
 }
 
 // counts returns the number of the slot's worker ids, and the largest worker id known to be given out.
-func (a *allocator) counts() (workers int, given int64) {
+func (a *allocator) counts() (workers int, largest int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.workers), a.given
@@ -153,13 +153,13 @@ func (a *allocator) counts() (workers int, given int64) {
 // generatorNeeds sums up the generators' needs.
 type generatorNeeds struct {
 	leases   int       // number of generators
-	lastUse  time.Time // the latest use of one
-	pressing bool      // one needs more ticks
-	starving bool      // one has callers that wait for ticks
+	lastUse  time.Time // the latest use of a generator
+	pressing bool      // a generator needs more ticks
+	starving bool      // a generator has callers that wait for ticks
 }
 
 // look reads the usage of all generators, and decides which of them get more lanes. It reads the clock after the usage,
-// because this goroutine may have paused since now, and ids made meanwhile are not ahead of the clock.
+// because this goroutine may have been paused. Ids made in the pause are later than now, but not ahead of the clock.
 func (a *allocator) look(now time.Time) (d generatorNeeds, tick int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -179,7 +179,7 @@ func (a *allocator) look(now time.Time) (d generatorNeeds, tick int64) {
 	return d, tick
 }
 
-// provide gives generators the worker ids that they lack, and returns those that the slot lacks.
+// provide gives generators the free worker ids that they need. It returns how many worker ids each table still needs.
 func (a *allocator) provide(now time.Time) (lack map[Table]int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -200,8 +200,8 @@ func (a *allocator) provide(now time.Time) (lack map[Table]int) {
 	return lack
 }
 
-// assign returns a lease for each of tables, with as many worker ids as lanes has for it. It returns nil if the slot
-// lacks a worker id or has no tick left.
+// assign returns a lease for each of tables, with the number of worker ids in lanes. It returns nil if the slot lacks
+// worker ids or ticks.
 func (a *allocator) assign(tables []Table, lanes []int) []*TableLease {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -240,7 +240,7 @@ func (a *allocator) missing(lack map[Table]int) []Table {
 }
 
 // missing returns the table of each worker id that a slot has to get. lack is the need of each table, and free counts
-// its unused worker ids. It is pure.
+// the unused worker ids of a table. It is pure.
 func missing(lack map[Table]int, free func(Table) int) (tables []Table) {
 	for t, n := range lack {
 		for range n - free(t) {
@@ -261,7 +261,7 @@ func (a *allocator) free(t Table) (free []*worker) {
 	return free
 }
 
-// soonFree counts unused worker ids of tables that become free once the clock has passed the leases of their last user.
+// soonFree counts the worker ids of tables that become free once the clock has passed the leases of their last user.
 func (a *allocator) soonFree(tables []Table) (n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -273,8 +273,8 @@ func (a *allocator) soonFree(tables []Table) (n int) {
 	return n
 }
 
-// leasesOf returns the leases of lanes: the ticks of the session that all of them may stamp. It is nil without such
-// ticks. The caller holds the mutex.
+// leasesOf returns the leases of lanes: the ticks of the session that all of them may stamp. It returns nil if there
+// are no such ticks. The caller holds the mutex.
 func (a *allocator) leasesOf(lanes []*worker) []generator.Lease {
 	from := a.slot.Start + 1
 	for _, w := range lanes {
@@ -290,9 +290,9 @@ func (a *allocator) leasesOf(lanes []*worker) []generator.Lease {
 	return leases
 }
 
-// postpone makes generators wait until a time before they get further lanes, because adding worker ids of tables has
-// failed. It reports false, and does nothing, if a generator waits for its first worker id.
-func (a *allocator) postpone(tables []Table, again time.Time) bool {
+// postpone makes generators wait until the time retry before they get further lanes, because adding worker ids for
+// tables has failed. It reports false, and does nothing, if a generator for one of tables has no worker id.
+func (a *allocator) postpone(tables []Table, retry time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, l := range a.leases {
@@ -302,57 +302,57 @@ func (a *allocator) postpone(tables []Table, again time.Time) bool {
 	}
 	for _, l := range a.leases {
 		if n := len(l.lanes); n > 0 && l.want > n {
-			l.want, l.again = n, again
+			l.want, l.again = n, retry
 		}
 	}
 	return true
 }
 
-// limit makes generators use only the lanes that the slot has, until a time, because the layout has no further worker
-// ids. more reports whether that changes anything. used reports whether a generator has a worker id.
-func (a *allocator) limit(cause error, again time.Time) (more, used bool) {
+// limit makes generators use only the lanes that the slot has, until the time retry, because the layout has no further
+// worker ids. changed reports whether a generator wants fewer lanes now, and used whether any has a worker id.
+func (a *allocator) limit(cause error, retry time.Time) (changed, used bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, l := range a.leases {
 		n := len(l.lanes)
 		used = used || n > 0
-		if n == 0 { // its slot was lost, and the new one may have fewer
+		if n == 0 { // its slot was lost, and the new slot may have fewer worker ids
 			n = lease.FloorPower(len(a.free(l.table)))
 		}
 		if n >= l.least && l.want > n {
-			more, l.want, l.again = true, n, again
+			changed, l.want, l.again = true, n, retry
 			l.limit(cause)
 		}
 	}
-	return more, used
+	return changed, used
 }
 
-// exhaust records that generators without worker ids get none until a time.
-func (a *allocator) exhaust(cause error, again time.Time) {
+// exhaust records that generators without worker ids get none until the time retry.
+func (a *allocator) exhaust(cause error, retry time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, l := range a.leases {
 		if len(l.lanes) == 0 {
-			l.exhaust(fmt.Errorf("the table %s has lost its worker id: %w", l.table, cause), again)
+			l.exhaust(fmt.Errorf("the table %s has lost its worker id: %w", l.table, cause), retry)
 		}
 	}
 }
 
-// noteFailure records an error of a statement. If it suspends generators, callers that find their leases used up get
-// the error. Otherwise they wait.
-func (a *allocator) noteFailure(err error, suspends bool) {
+// noteFailure records an error of a statement. If suspend is true, callers of generators whose leases are used up get
+// the error. Otherwise these callers wait.
+func (a *allocator) noteFailure(err error, suspend bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.failure = err
 	for _, l := range a.leases {
-		if suspends && l.generator != nil {
+		if suspend && l.generator != nil {
 			l.generator.Suspend(err)
 		}
 	}
 }
 
-// noteNotAdded records why worker ids could not be added. Callers of generators that have none get the error. Others
-// are not affected, because the slot's grants are renewed before worker ids are added.
+// noteNotAdded records why worker ids could not be added. Callers of generators without worker ids get the error. Other
+// generators are not affected, because the slot's grants are renewed before worker ids are added.
 func (a *allocator) noteNotAdded(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

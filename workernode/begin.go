@@ -15,12 +15,12 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// This file begins a registry, or refuses to, because two registries must never give out one number.
+// This file begins a registry, or refuses to begin it, because two registries must never give out the same number.
 
 // openRegistry reads the registry. The first process inserts it, which pins its layout, lead and region; begun reports
-// that this one has. The zero Region accepts a registry of any region, and begins one that is not divided. The error
-// wraps [ErrLayoutMismatch] if another layout is pinned, [ErrRegion] if another region is, and [ErrTable] if the row
-// was deleted.
+// whether this process has inserted it. The zero Region accepts a registry of any region, and begins one that is not
+// divided. The error wraps [ErrLayoutMismatch] if another layout is pinned, [ErrRegion] if another region is pinned,
+// and [ErrTable] if the row was deleted.
 func (d *DB) openRegistry(ctx context.Context, layout generator.Layout, lead time.Duration, region Region) (r Registry, begun bool, err error) {
 	if err := d.commits(ctx); err != nil {
 		return r, false, err
@@ -59,7 +59,7 @@ func (d *DB) openRegistry(ctx context.Context, layout generator.Layout, lead tim
 }
 
 // MayChange returns an error if [NewManager] would refuse the registry, whose tables may be missing or of an earlier
-// version. Call it before they are created or extended, so that a process that cannot start leaves nothing behind.
+// version. Call it before the tables are created or extended, so that a process that cannot start changes nothing.
 func (d *DB) MayChange(ctx context.Context, layout generator.Layout, region Region) error {
 	if err := d.commits(ctx); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (d *DB) MayChange(ctx context.Context, layout generator.Layout, region Regi
 	r, ok := Registry{LeadTicks: minLeadTicks, NextID: 1, NextSlot: 1, FirstID: 1, Region: Whole}, false
 	switch {
 	case err != nil || !has("LAYOUT"):
-		return nil // it is created, or refused with the reason
+		return nil // migrations create the table, or refuse it with the reason
 	case has(registryFields...):
 		r, ok, err = d.registry(ctx)
 	default:
@@ -94,8 +94,8 @@ const (
 	insertRegistry  = `INSERT INTO "WORKER_REGISTRY" (` + registryColumns + `) VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?)`
 )
 
-// couldBeUidGenerators reports whether UidGenerator may make ids of the layout: it has ticks of a second, and its
-// widths always add up to 63 bits.
+// couldBeUidGenerators reports whether UidGenerator may make ids of the layout: UidGenerator has ticks of a second, and
+// its widths always add up to 63 bits.
 func couldBeUidGenerators(l generator.Layout) bool {
 	return l.Tick == time.Second && l.TimeBits+l.WorkerBits+l.SequenceBits == 63
 }
@@ -118,7 +118,7 @@ func (d *DB) refuseShared(ctx context.Context, region Region) error {
 	return refuseRegion(region, shared)
 }
 
-// mayBegin returns an error if a registry of a region cannot begin in this database: it was there and has given out
+// mayBegin returns an error if a registry of a region cannot begin in this database: a deleted registry has given out
 // numbers that are now unknown, or another registry has given out numbers of the region.
 func (d *DB) mayBegin(ctx context.Context, r Region) error {
 	if err := d.refuseDeletedRow(ctx, r); err != nil || r == Whole {
@@ -127,8 +127,8 @@ func (d *DB) mayBegin(ctx context.Context, r Region) error {
 	return d.refuseDividedElsewhere(ctx, r)
 }
 
-// refuseDeletedRow returns an error if a process of the region had a slot, and the registry's row is missing. Processes
-// may still stamp, and the worker ids that were given out are unknown.
+// refuseDeletedRow returns an error if a process of the region had a slot, and the registry's row is missing. Then
+// processes may still stamp ids, and the worker ids that were given out are unknown.
 func (d *DB) refuseDeletedRow(ctx context.Context, r Region) error {
 	// Rows of other regions may be there, because they are replicated. Sessions and worker ids without the row of their
 	// slot may be of any region.
@@ -157,9 +157,8 @@ func (d *DB) refuseDeletedRow(ctx context.Context, r Region) error {
 	return nil
 }
 
-// refuseDividedElsewhere returns an error if another registry has given out numbers that do not leave its own
-// remainder, because that was before it was divided. Such numbers may be of any region, and perhaps not all of them are
-// replicated yet.
+// refuseDividedElsewhere returns an error if another registry has given out numbers outside of its own region, before
+// it was divided. Such numbers may be of any region, and perhaps not all of them are replicated yet.
 func (d *DB) refuseDividedElsewhere(ctx context.Context, r Region) error {
 	divided, region := false, d.sql.Mod(`"S"."REGION"`, r.Of)
 	err := d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&divided) },

@@ -14,9 +14,9 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// Worker ids that processes are given by hand never meet those of the registry, because the registry gives out none
-// below FIRST_ID. A registry begins above [generator.Layout.MaxFixedWorkerID], so a process with a lower number need
-// not write anything, even if the registry is created later. A process with a higher number claims it.
+// No worker id that is given by hand equals one of the registry, because the registry gives out none below FIRST_ID. A
+// registry begins above [generator.Layout.MaxFixedWorkerID], so a process with a lower number need not write anything,
+// even if the registry is created later. A process with a higher number claims the number.
 
 // ErrFixed reports a worker id that was given by hand, and that the registry may give out as well. [DB.CheckFixed] and
 // [DB.ClaimFixed] return it.
@@ -49,7 +49,7 @@ func (d *DB) CheckFixed(ctx context.Context, layout generator.Layout, worker int
 }
 
 // checkUnbegun is CheckFixed in a database without a registry. If there are worker ids of UidGenerator, no number is
-// free: a registry that begins later gives out all others, and UidGenerator takes the next ones.
+// free: UidGenerator takes the next numbers, or a registry that begins later gives them out.
 func (d *DB) checkUnbegun(ctx context.Context, layout generator.Layout, worker int64) error {
 	columns, err := d.sql.Columns(ctx, NodeTable)
 	switch {
@@ -83,10 +83,10 @@ func noTable(err error) bool { return missingTable.MatchString(err.Error()) }
 
 var missingTable = regexp.MustCompile(`Error 1146\b|SQLSTATE 42P01|no such table`)
 
-// ClaimFixed raises FIRST_ID above a worker id, so that the registry never gives out that one or a lower one. It begins
-// the registry if there is none; the tables must exist. The error wraps [ErrFixed] if it is too late, because the
-// registry has given out worker ids already, and [ErrLayoutMismatch] if the registry has another layout. Any number of
-// processes may call it at once, while others take worker ids.
+// ClaimFixed raises FIRST_ID above a worker id, so that the registry gives out neither this worker id nor a lower one.
+// It begins the registry if there is none; the tables must exist. The error wraps [ErrFixed] if it is too late, because
+// the registry has given out worker ids already, and [ErrLayoutMismatch] if the registry has another layout. Any number
+// of processes may call it at once, while others take worker ids.
 func (d *DB) ClaimFixed(ctx context.Context, layout generator.Layout, worker int64) error {
 	lead := max(d.defaultLead(), minLeadTicks*layout.Tick)
 	for try := 0; ; try++ {
@@ -97,13 +97,13 @@ func (d *DB) ClaimFixed(ctx context.Context, layout generator.Layout, worker int
 		if !r.claimable(worker) {
 			return r.checkFixed(layout, worker)
 		}
-		// Registry processes take NEXT_ID by an UPDATE of the same row, so one of the two comes first.
+		// Processes take worker ids by an UPDATE of the same row, so one of the two statements comes first.
 		n, err := d.sql.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "FIRST_ID" = ?, "NEXT_ID" = ? WHERE "NAME" = ? AND "ID_SPACE" = ?`+
 			` AND "STRIDE" = ? AND "REMAINDER" = ? AND "FIRST_ID" = ? AND "NEXT_ID" = ?`,
 			worker+1, worker+1, registryName, r.Space, r.Region.Of, r.Region.N, r.FirstID, r.NextID)
 		switch {
 		case err == nil && n == 1:
-			return d.CheckFixed(ctx, layout, worker) // because a trigger may change it
+			return d.CheckFixed(ctx, layout, worker) // because a trigger may change FIRST_ID
 		case err != nil && !sqldb.IsTransient(err), try >= maxTries:
 			return fmt.Errorf("workernode: raise FIRST_ID in %s to %d: %w", RegistryTable, worker+1,
 				cmp.Or(err, errors.New("the database changed no row, and reports no error")))
@@ -115,7 +115,7 @@ func (d *DB) ClaimFixed(ctx context.Context, layout generator.Layout, worker int
 }
 
 // claimable reports whether FIRST_ID has to be raised above a worker id, and may be raised, because the registry has
-// given out none. A region may never raise it, because the registries of other regions would not know.
+// given out no worker id. A region may never raise it, because the registries of other regions would not know.
 func (r Registry) claimable(worker int64) bool {
 	return worker >= r.FirstID && r.NextID == r.FirstID && r.Region == Whole && !r.Shared
 }
@@ -157,9 +157,8 @@ func (r Registry) given() int64 {
 	return r.NextID - 1
 }
 
-// firstIDs returns FIRST_ID and NEXT_ID for a registry that begins. It leaves the lowest numbers to those who give
-// worker ids by hand. If WORKER_NODE has such numbers, or UidGenerator may insert them, they are not free, and FIRST_ID
-// is 1.
+// firstIDs returns FIRST_ID and NEXT_ID for a registry that begins. It reserves the lowest numbers for worker ids that
+// are given by hand. If WORKER_NODE has such numbers, or UidGenerator may insert them, FIRST_ID is 1.
 func (d *DB) firstIDs(ctx context.Context, layout generator.Layout, region Region) (first, next int64, err error) {
 	largest, err := d.largest(ctx, layout, region)
 	if err != nil {
@@ -173,8 +172,8 @@ func (d *DB) firstIDs(ctx context.Context, layout generator.Layout, region Regio
 	return first, region.From(max(largest+1, first)), nil
 }
 
-// lowest reports whether WORKER_NODE has one of the numbers that a registry leaves to those who give worker ids by hand,
-// and whether UidGenerator may insert them.
+// lowest reports whether WORKER_NODE has one of the numbers that a registry reserves for worker ids given by hand, and
+// whether UidGenerator may insert them.
 func (d *DB) lowest(ctx context.Context, layout generator.Layout) (taken, shared bool, err error) {
 	columns, args := `EXISTS (SELECT 1 FROM "WORKER_NODE" WHERE "ID" BETWEEN 1 AND ?)`, []any{layout.MaxFixedWorkerID()}
 	into := []any{&taken}

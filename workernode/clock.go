@@ -65,15 +65,15 @@ func (d *DB) behind(ctx context.Context, now func() time.Time, skew time.Duratio
 	return lag, err
 }
 
-// A clock is the time as the protocol sees it. It never goes back. It ignores changes of the wall clock, unless that
-// was set ahead and the database's clock agrees; see [clockCheck.follow].
+// A clock is the time as the protocol sees it. It never goes back. It ignores changes of the wall clock, unless the
+// wall clock was set ahead and the database's clock agrees; see [clockCheck.follow].
 type clock struct {
 	read   func() time.Time
 	layout generator.Layout
 	base   time.Time // the first reading
 
 	gained atomic.Int64 // how far the wall clock was followed ahead since base, in nanoseconds
-	latest atomic.Int64 // latest reading since base, in nanoseconds; only without a monotonic reading
+	latest atomic.Int64 // latest reading since base, in nanoseconds; used only without monotonic readings
 }
 
 func newClock(now func() time.Time, layout generator.Layout) *clock {
@@ -102,12 +102,12 @@ func (c *clock) steady(reading time.Time) time.Time {
 	return c.base.Round(0).Add(time.Duration(passed))
 }
 
-// reach sets the clock ahead to a time, and returns by how much. It does nothing, and returns 0, if that time has
-// passed or is more than limit ahead. It may be called concurrently.
-func (c *clock) reach(to time.Time, limit time.Duration) time.Duration {
+// reach sets the clock ahead to target, and returns by how much. It does nothing, and returns 0, if target has passed
+// or is more than limit ahead. It may be called concurrently.
+func (c *clock) reach(target time.Time, limit time.Duration) time.Duration {
 	for {
 		gained := c.gained.Load()
-		ahead := to.Sub(c.now())
+		ahead := target.Sub(c.now())
 		if ahead <= 0 || ahead > limit {
 			return 0
 		}
@@ -125,8 +125,8 @@ type clockCheck struct {
 	log     *slog.Logger
 
 	at, shown time.Time     // when the clock was last found right, and the reading of the clock then
-	refused   time.Duration // how far ahead the wall clock was when follow last did not follow it
-	asked     time.Time     // when follow last did not follow it
+	refused   time.Duration // how far ahead the wall clock was when follow last refused to follow it
+	asked     time.Time     // when follow last refused to follow the wall clock
 }
 
 // check compares the clocks at the first use, and whenever the clock has run ahead of elapsed time.
@@ -150,8 +150,9 @@ func (c *clockCheck) check(ctx context.Context) error {
 }
 
 // follow adjusts the clock if the wall clock has run ahead of the monotonic one, because an operator set it or the
-// machine slept. The database's clock decides which is right: a fence set by a wrong clock would block us once it is
-// corrected. It asks again later, because after both machines slept the database's clock may be the last to be set.
+// machine slept. The database's clock, if there is one, must agree, because a fence set by a wrong clock would block
+// this process once the clock is corrected. Otherwise follow asks again later: after both machines slept, the
+// database's clock may be set last.
 func (c *clockCheck) follow(ctx context.Context) error {
 	reading := c.clock.read()
 	ahead := reading.Round(0).Sub(c.clock.steady(reading))

@@ -15,7 +15,7 @@ import (
 // them. A DB may be used concurrently.
 type DB struct{ sql *sqldb.DB }
 
-// Open returns a DB on the pool of db. Each statement gets at most timeout. It fails if db is a transaction.
+// Open returns a DB on the pool of db. Each statement gets at most timeout. Open fails if db is a transaction.
 func Open(db *gorm.DB, timeout time.Duration) (*DB, error) {
 	d, err := sqldb.Open(db, timeout)
 	if err != nil {
@@ -24,7 +24,7 @@ func Open(db *gorm.DB, timeout time.Duration) (*DB, error) {
 	return &DB{d}, nil
 }
 
-// New returns a DB that sends its statements by d.
+// New returns a DB that sends its statements through d.
 func New(d *sqldb.DB) *DB { return &DB{d} }
 
 // Locate returns d for the tables at a place; see [sqldb.DB.Locate]. The error wraps [ErrTable] if it is not certain
@@ -37,8 +37,7 @@ func Locate(ctx context.Context, d *sqldb.DB, p sqldb.Place) (*sqldb.DB, error) 
 	return located, err
 }
 
-// On returns a DB that runs its statements on another pool of the same database, such as a transaction. Use it only to
-// read.
+// On returns a DB on another pool of the same database, such as a transaction. Use it only to read.
 func (d *DB) On(pool gorm.ConnPool) *DB { return &DB{d.sql.On(pool)} }
 
 func (d *DB) transact(ctx context.Context, f func(ctx context.Context, tx *DB) error) error {

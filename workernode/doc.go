@@ -10,8 +10,8 @@
 // those that docs/compatibility.md lists.
 //
 // Each process holds one slot. The slot permanently owns a worker id for each table that any holder has written to, and
-// further ones where one is not enough (lanes). The holder stamps ids with all of them. So a renewal is one UPDATE of
-// one row, however many tables exist, and a restarted process has all its worker ids at once.
+// further worker ids where one is not enough (lanes). The holder stamps ids with all of them. So a renewal is one
+// UPDATE of one row, however many tables exist, and a restarted process has all its worker ids at once.
 //
 // # A slot is an allocator of time, not a lock
 //
@@ -27,7 +27,7 @@
 // not matter, and neither does whether clocks agree, processes pause, answers arrive, or other processes are alive.
 //
 // HOLDER, a random token of each start, and the clock only decide which process should try. They may be wrong at any
-// time: of two live processes on one slot, one finds out at its next statement.
+// time: if two live processes use one slot, one of them notices at its next statement.
 //
 //	              insert                     renew: FENCE moves on
 //	( no row ) ----------> [ held ] <--------------------------------------+
@@ -48,16 +48,16 @@
 //
 //  1. Acknowledged or nothing. A grant counts once its statement or COMMIT has returned without an error and has
 //     changed the expected rows. A transaction that begins a session, adds worker ids or releases the slot reads the
-//     slot's row back before COMMIT. A trigger or a narrow column may keep another FENCE. Renewals and keep-alives are
-//     not read back: the next statement compares their values.
+//     slot's row back before COMMIT, because a trigger or a narrow column may keep another FENCE. Renewals and
+//     keep-alives are not read back: the next statement compares their values.
 //  2. Outcome unknown: read. The slot is lost if HOLDER is another process or the row is gone. Otherwise the next
 //     statement compares with the values read, which grant nothing. If VERSION is below the acknowledged one, either
 //     the database has lost commits or the read was stale. Only a release that compares with the values read can tell.
 //     If FENCE is below the last grant although VERSION is not, the database did not keep FENCE. Then the process
-//     reports it, keeps the slot, and is granted nothing before a session whose FENCE was read back.
+//     reports this, keeps the slot, and is granted nothing before a session whose FENCE was read back.
 //  3. A session is a run of grants without a gap. A renewal continues it only if FENCE equals the last grant and the
-//     clock has not passed that. Both must hold before the statement is sent and after it is acknowledged. Otherwise a
-//     transaction begins a new session.
+//     clock has not passed the grant. Both must hold before the statement is sent and after it is acknowledged.
+//     Otherwise a transaction begins a new session.
 //  4. Nothing lowers FENCE. Rows of WORKER_NODE are never deleted. The table of a worker id never changes once it is
 //     set, except that an operator gives it the new name of a renamed table (uid tables rename). A transaction that
 //     inserts rows reads them back before COMMIT. If one of its rows was deleted or changed, a process notices at a new
@@ -83,8 +83,8 @@
 // So a G of Lead + 2 s is enough if clocks differ by less than a second, in layouts with ticks up to a second.
 //
 // Proof: ticks of a lost grant are at most clock + Lead at its acknowledgement. Ticks of a later grant are at least
-// clock + G - S. A transaction that adds worker ids also writes the slot's row. If it is lost, so are all later
-// renewals, and the next one is refused.
+// clock + G - S. A transaction that adds worker ids also writes the slot's row. If it is lost, all later renewals are
+// lost, too, and the next renewal is refused.
 //
 // We assume that transactions are lost whole, and that a suffix of the transactions on a common row is lost. We also
 // assume that no proxy splits or repeats parts of a transaction. Two servers that accept writes at once are not one
@@ -134,8 +134,8 @@
 // A worker id makes only as many ids in a tick as the layout has sequences, so during a burst ids run ahead of the
 // clock. A generator that is [generator.Layout.LaneAhead] ahead gets further worker ids of its table, all that it may
 // have: [generator.Layout.MaxLanes]. They stay with the slot, so later holders have them without a statement. Once half
-// of the layout's worker ids were given out, lanes get no new ones. A disposable slot, and a table with gaps between
-// its ids, get lanes only when half of the lease is used up, two times as many each time.
+// of the layout's worker ids were given out, lanes get no new worker ids. A disposable slot, and a table with gaps
+// between its ids, get lanes only when half of the lease is used up, two times as many each time.
 //
 // # Worker ids
 //
@@ -145,11 +145,11 @@
 //
 // # Worker ids given by hand
 //
-// The registry gives out no worker id below FIRST_ID, so processes that are given one by hand need not write anything,
-// and a registry may begin later. A process that is given a higher one raises FIRST_ID and NEXT_ID above it, in one
-// UPDATE that compares both, STRIDE and REMAINDER. It may do so only while they are equal, so before the registry has
-// given out a worker id, and never in a region. The same row orders it and the UPDATEs that take worker ids. FIRST_ID
-// is 1 if WORKER_NODE has numbers of UidGenerator, or may get some.
+// The registry gives out no worker id below FIRST_ID, so processes that are given such a number by hand need not write
+// anything, and a registry may begin later. A process that is given a higher one raises FIRST_ID and NEXT_ID above it,
+// in one UPDATE that compares both, STRIDE and REMAINDER. It may do so only while both are equal, so before the
+// registry has given out a worker id, and never in a region. The UPDATEs that take worker ids change the same row, so
+// one of the two statements comes first. FIRST_ID is 1 if WORKER_NODE has numbers of UidGenerator, or may get some.
 //
 // # Next to UidGenerator
 //

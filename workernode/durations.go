@@ -16,7 +16,7 @@ const (
 
 	// skew is the assumed difference between the clocks of two processes.
 	skew = time.Second
-	// grace is how long a process's slot must have been left alone before it is reclaimed.
+	// grace is how long after FENCE other processes leave a held slot alone.
 	grace = time.Minute
 	// rereadAfter is the time between two checks of the rows of the slot's worker ids.
 	rereadAfter = 10 * time.Minute
@@ -26,7 +26,7 @@ const (
 	minStatement   = 500 * time.Millisecond
 	maxStatement   = 2 * time.Second
 	maxTransaction = 5 * time.Second
-	// wakePause is the shortest time between two looks at generators that want to be looked at.
+	// wakePause is the shortest time between two looks at generators that ask for one.
 	wakePause = 25 * time.Millisecond
 	// minPause is the shortest time between two renewals when a generator needs more ids. maxPause is the longest
 	// between two attempts while the database is unreachable.
@@ -44,9 +44,9 @@ func ticks(layout generator.Layout, d time.Duration) int64 {
 
 // paramsOf returns the durations of the protocol for a lead.
 func paramsOf(layout generator.Layout, lead time.Duration, leadTicks int64, dialect string) lease.Params {
-	// If commits were lost, ticks up to Lead ahead may have been stamped without a trace in the row. So a free slot
-	// rests for Lead plus the clock difference. SQLite's file does not fail over, so there only clocks count: with its
-	// Lead of 10 minutes each restarted process would take another slot.
+	// If commits were lost, ticks up to Lead ahead may have been stamped without a trace in the row. So a free slot is
+	// not reclaimed for Lead plus the clock difference. SQLite's file does not fail over, so the clock difference is
+	// enough there. With Lead, which is 10 minutes, each restarted process would take another slot.
 	settle := ticks(layout, lead+skew) + 1
 	if dialect == "sqlite" {
 		settle = ticks(layout, skew)

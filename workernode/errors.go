@@ -12,8 +12,8 @@ var (
 	// ErrLayoutMismatch reports a registry that was begun with another layout. [NewManager] returns it.
 	ErrLayoutMismatch = errors.New("workernode: layout differs from the registry's")
 
-	// ErrRegion reports that the registry is of another region than this process expects, or cannot be one of several.
-	// [NewManager] and [Manager.Assign] return it.
+	// ErrRegion reports that the registry is of another region than this process expects, or cannot be one of several
+	// regions. [NewManager] and [Manager.Assign] return it.
 	ErrRegion = errors.New("workernode: region not usable")
 
 	// ErrExhausted reports that all worker ids of the layout were given out. [Manager.Assign] returns it.

@@ -12,8 +12,8 @@ import (
 )
 
 // A slotHolder acquires, renews and releases the slot of this process. Package lease decides. Each method sends one
-// statement or transaction and records the outcome. Only the goroutine of the Manager uses it, or Close after that has
-// ended, so it needs no lock.
+// statement or transaction and records the outcome. Only the Manager's goroutine uses a slotHolder, and Close after the
+// goroutine has ended, so no lock is needed.
 type slotHolder struct {
 	store   *statements
 	params  lease.Params
@@ -26,7 +26,7 @@ type slotHolder struct {
 
 	lease lease.Slot
 	nodes []*Node   // the slot's worker ids, as the transaction of the latest session read them
-	stats SlotStats // its counters, and the error of the latest statement
+	stats SlotStats // counters, and the error of the latest statement
 
 	lastAck       time.Time     // when a renewal, keep-alive or session was last acknowledged
 	renewInterval time.Duration // the next renewal is due this long after lastAck
@@ -54,7 +54,7 @@ func (h *slotHolder) renew(ctx context.Context) error {
 }
 
 // add adds worker ids to the slot in a transaction that also renews it. It returns their START_TICK, and reports false
-// if the slot's row was not as compared.
+// if the slot's row did not have the expected values.
 func (h *slotHolder) add(ctx context.Context, nodes []newNode) (start int64, ok bool, err error) {
 	c := h.lease.RenewChange(h.params, h.clock.tick(), h.me)
 	start, ok, err = h.store.add(ctx, c, nodes, h.clock.tick)
@@ -62,7 +62,7 @@ func (h *slotHolder) add(ctx context.Context, nodes []newNode) (start int64, ok 
 		h.lease.Doubt()
 		return 0, false, err
 	}
-	h.lease.Floor = max(h.lease.Floor, start) // FLOOR_TICK, if that is ahead of the clock: then a new session follows
+	h.lease.Floor = max(h.lease.Floor, start) // FLOOR_TICK may be ahead of the clock; then a new session follows
 	h.noteRenewal(c)
 	return start, true, nil
 }
@@ -80,9 +80,9 @@ func (h *slotHolder) keepAlive(ctx context.Context) error {
 	return nil
 }
 
-// succeeded reports whether a statement returned no error and changed the expected rows. changed tells the latter. If
-// it did not, succeeded records the outcome, and returns an error, or nil to try the statement again. name is the name
-// of the statement in errors.
+// succeeded reports whether a statement returned no error and changed the expected rows. If not, it records the
+// outcome, and returns an error, or nil if the statement should be tried again. changed reports whether the rows
+// changed, and name names the statement in errors.
 func (h *slotHolder) succeeded(ctx context.Context, changed bool, err error, name string) (bool, error) {
 	switch {
 	case err != nil:
@@ -109,21 +109,21 @@ func (h *slotHolder) noteAck() {
 	h.setRenewInterval()
 }
 
-// setRenewInterval chooses a random time after about a third of the lead, so that processes do not all renew at once.
+// setRenewInterval chooses a random interval of about a third of the lead, so that processes do not all renew at once.
 func (h *slotHolder) setRenewInterval() {
 	third := h.lead / 3
 	h.renewInterval = third - third/8 + mathrand.N(third/8+1)
 }
 
-// refuse records that a statement about the held slot changed no row. It waits briefly, or returns an error after too
-// many in a row.
+// refuse records that a statement about the held slot changed no row. It waits briefly or, after too many such
+// statements in a row, returns an error.
 func (h *slotHolder) refuse(ctx context.Context, name string) error {
 	h.lease.Doubt()
 	h.refused++
 	if h.refused <= lease.MaxRefused {
 		return pause(ctx, h.refused)
 	}
-	h.refused = lease.MaxRefused // until a statement succeeds, each pass tries once
+	h.refused = lease.MaxRefused // so that each pass tries only once until a statement succeeds
 	slot := h.lease.ID
 	r, found, _, err := h.store.read(ctx, slot)
 	switch {

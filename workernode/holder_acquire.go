@@ -13,8 +13,8 @@ import (
 
 // How a slotHolder gets a slot and begins sessions.
 
-// acquire gets a slot: one that a process has left, or a new one. If tables is empty, it takes slots that a process of
-// this application has left, and otherwise those of any application that have worker ids for one of the tables.
+// acquire gets a slot that a process has left, or a new one. Without tables it reclaims only slots of this application,
+// and otherwise slots of any application that own worker ids for one of tables.
 func (h *slotHolder) acquire(ctx context.Context, tables []Table) error {
 	if err := h.clock.layout.ValidAt(h.clock.now()); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (h *slotHolder) reclaimOne(ctx context.Context, rows []lease.Row) (got bool
 	return false, refused, nil
 }
 
-// candidates returns reclaimable slots: of this application, or of any with worker ids for one of tables.
+// candidates returns the slots that acquire may reclaim.
 func (h *slotHolder) candidates(ctx context.Context, tables []Table) ([]lease.Row, error) {
 	if len(tables) > 0 {
 		return h.store.candidatesWithTables(ctx, h.params, h.clock.tick(), tables)
@@ -142,7 +142,7 @@ func (h *slotHolder) beginSession(ctx context.Context, c *lease.Change) (bool, e
 	return true, nil
 }
 
-// tooLate is the error for a session whose ticks have passed before it could be used.
+// tooLate is the error for a session whose ticks have passed before the session could be used.
 func (h *slotHolder) tooLate() error {
 	return fmt.Errorf("workernode: begin a session: the database's answers took longer than the lead of %v (LEAD_TICKS in %s): %w",
 		h.lead, RegistryTable, context.DeadlineExceeded)

@@ -11,9 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// A Host names a process in uidplugin's Plugin.Locate and in lists of slots and sessions. Of each text 64 characters are
-// kept. A starting process prefers a slot of its own application, host and port. Uniqueness does not depend on this,
-// because host names and process ids repeat in containers. Zero fields have the defaults described here.
+// A Host names a process in uidplugin's Plugin.Locate and in lists of slots and sessions. Each text is cut to 64
+// characters. A starting process prefers a slot of its own application, host and port. Uniqueness does not depend on
+// these texts, because host names and process ids repeat in containers. Zero fields have the defaults described here.
 type Host struct {
 	// Name is the host name by default. Characters other than ASCII are escaped where a column cannot hold them.
 	Name string

@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// fit returns h with texts that all columns can hold. They are cut to the width of the columns, and unless the
-// character sets of the columns and of the connection hold them, they are written in ASCII. No start fails because of
-// these texts, which are for people.
+// fit returns h with texts that all columns can hold. The texts are cut to the width of the columns. If the character
+// set of a column or of the connection cannot hold them, they are written in ASCII. So no process fails to start
+// because of these texts, which are for people.
 func (d *DB) fit(ctx context.Context, h Host) Host {
 	fitted := h.fitted()
 	if text := fitted.Name + fitted.Port + fitted.Application; text == inASCII(text, len(text)) || d.holds(ctx, text) {
@@ -30,7 +30,7 @@ var textColumns = map[string][]string{
 	SessionTable: {"APPLICATION", "HOST_NAME", "PORT"},
 }
 
-// holds reports whether the columns hold a text, as this connection sends it. An error counts as no.
+// holds reports whether the columns hold a text, as this connection sends it. It returns false after an error.
 func (d *DB) holds(ctx context.Context, text string) (ok bool) {
 	switch d.sql.Dialect() {
 	case "postgres": // other encodings count bytes instead of characters, or lack some
@@ -72,8 +72,8 @@ func (d *DB) keeps(ctx context.Context, text string) bool {
 	return true
 }
 
-// inASCII returns s with all other characters as in a literal of Go, such as \u8ba2. It has at most n characters, and
-// none of these literals is cut.
+// inASCII returns s with each character that is not ASCII written as in a Go literal, such as \u8ba2. The result has at
+// most n characters, and no such literal is cut.
 func inASCII(s string, n int) string {
 	var out strings.Builder
 	for _, r := range s {

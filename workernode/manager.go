@@ -28,7 +28,7 @@ type Config struct {
 	// Region is the region of the registry. The zero Region means the registry's own.
 	Region Region
 
-	// Disposable inserts a new slot at each start, which is never reclaimed, as UidGenerator does.
+	// Disposable inserts a new slot at each start, as UidGenerator does. The slot is never reclaimed.
 	Disposable bool
 
 	// MaxSkew is the largest allowed difference between the clock and the database's. Beyond it no session begins. 0
@@ -43,8 +43,8 @@ type Config struct {
 // process's tables. From the first [Manager.Assign] to [Manager.Close] its goroutine sends every statement about the
 // slot, one at a time. All methods may be called concurrently.
 //
-// Ticks, and the last use of a generator, are by Config's clock. Due times of statements, and how long a slot is
-// avoided, are by time.Now, because the application's clock may stand still.
+// Ticks, and the last use of a generator, are measured by Config's clock. Due times of statements, and how long a slot
+// is avoided, are measured by time.Now, because the application's clock may stand still.
 type Manager struct {
 	layout   generator.Layout
 	config   Config
@@ -56,7 +56,7 @@ type Manager struct {
 	requests  requests   // what callers wait for
 	allocator *allocator // which generator has which worker id of the slot
 
-	// Used only by the goroutine, or by Close after it.
+	// Used only by the goroutine, and by Close after the goroutine has ended.
 	store     *statements
 	slot      *slotHolder // how the process keeps its slot
 	rows      workerRows  // how the slot gets further worker ids
@@ -71,7 +71,7 @@ type Manager struct {
 	wake  chan struct{} // capacity 1: a caller or a generator needs something
 	done  chan struct{} // closed when the goroutine has ended
 
-	closing  chan struct{} // capacity 1: Close holds it while it contains a value
+	closing  chan struct{} // capacity 1, used as a mutex: it contains a value while Close runs
 	released bool          // guarded by closing
 
 	stats atomic.Pointer[SlotStats] // a copy of the slotHolder's
@@ -150,23 +150,23 @@ func newManager(db *DB, layout generator.Layout, host Host, c Config, r Registry
 func (m *Manager) Registry() Registry { return m.registry }
 
 // Now returns the protocol's time, for generators. It does not go back with the wall clock, and follows a wall clock
-// that is set ahead only if the database's agrees.
+// that is set ahead only if the database's clock agrees.
 func (m *Manager) Now() time.Time { return m.clock.now() }
 
 // ReachClock sets the protocol's time ahead to the clock of a database that has refused an id as too old, unless that
 // clock is ahead by more than db.Use allows. It reports whether it has set the time.
-func (m *Manager) ReachClock(to time.Time) bool {
-	ahead := m.clock.reach(to, cmp.Or(m.config.MaxSkew, DefaultMaxSkew))
+func (m *Manager) ReachClock(target time.Time) bool {
+	ahead := m.clock.reach(target, cmp.Or(m.config.MaxSkew, DefaultMaxSkew))
 	if ahead >= noticedSkew {
 		m.log.Warn("uidplugin: the clock of this process is behind the database's, so ids follow the database's clock; set the clock that is wrong", "by", ahead)
 	}
 	return ahead > 0
 }
 
-// Assign returns a lease for each of tables, in their order, with as many worker ids as lanes has for it. nil lanes
-// mean one each. The number of statements does not depend on the number of tables. Assign waits until ctx ends, and its
-// error then includes the database's latest one. The error wraps [ErrExhausted], [ErrTable], [ErrClock],
-// [generator.ErrClosed], [generator.ErrConfig], or comes from the database.
+// Assign returns a lease for each of tables, in their order, with the number of worker ids in lanes; nil lanes mean one
+// for each table. The number of statements does not depend on the number of tables. Assign waits at most until ctx
+// ends. Then its error includes the latest error of the database. The error wraps [ErrExhausted], [ErrTable],
+// [ErrClock], [generator.ErrClosed], [generator.ErrConfig], or comes from the database.
 func (m *Manager) Assign(ctx context.Context, tables []Table, lanes []int) ([]*TableLease, error) {
 	if err := checkTables(tables); err != nil {
 		return nil, err
@@ -214,7 +214,7 @@ func (m *Manager) Stats() SlotStats {
 }
 
 // Close ends the lease manager and releases the slot. Close the generators first. Another process can reclaim the slot
-// once the clock has passed its fence and Lead. Close waits at most until ctx ends. An unreleased slot is free after a
+// once the clock is about Lead after the fence. Close waits at most until ctx ends. An unreleased slot is free after a
 // minute. Close may be called again to retry whatever failed.
 func (m *Manager) Close(ctx context.Context) error {
 	m.cancel()
@@ -258,7 +258,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	}
 }
 
-// lateRelease is the time for a release to return its error, which says more, after the context of Close has ended.
+// lateRelease is how long Close waits, after its context has ended, for the error of the release, which tells more.
 const lateRelease = 100 * time.Millisecond
 
 // release frees the slot for Close, with retries.

@@ -48,7 +48,7 @@ func (d *DB) Lookup(ctx context.Context, workers ...int64) (map[int64]*Node, err
 	return nodes, nil
 }
 
-// inChunks calls f with each lookupChunk of the workers, as question marks and their values, until it returns an error.
+// inChunks calls f for each chunk of the workers, with its question marks and its values, until f returns an error.
 func inChunks(workers []int64, f func(marks string, args []any) error) error {
 	for chunk := range slices.Chunk(workers, lookupChunk) {
 		args := make([]any, len(chunk))
@@ -62,9 +62,9 @@ func inChunks(workers []int64, f func(marks string, args []any) error) error {
 	return nil
 }
 
-// Nodes returns up to limit nodes with worker ids above after, in ascending order.
-func (d *DB) Nodes(ctx context.Context, after int64, limit int) ([]*Node, error) {
-	nodes, err := d.query(ctx, cut(selectNodes)+fmt.Sprintf(` WHERE "ID" > ? ORDER BY "ID" LIMIT %d`, limit), after)
+// Nodes returns up to limit nodes with worker ids above previous, in ascending order.
+func (d *DB) Nodes(ctx context.Context, previous int64, limit int) ([]*Node, error) {
+	nodes, err := d.query(ctx, cut(selectNodes)+fmt.Sprintf(` WHERE "ID" > ? ORDER BY "ID" LIMIT %d`, limit), previous)
 	if err != nil {
 		return nil, fmt.Errorf("workernode: list worker nodes: %w", err)
 	}
@@ -146,8 +146,8 @@ func (r *nodeRow) node() *Node {
 }
 
 // date reads a DATE or a DATETIME to show to people. The driver returns a time or, with MySQL's parseTime=false, text.
-// The digits are UTC, whatever zone the driver adds. Other values leave it zero, such as a text on SQLite, infinity on
-// PostgreSQL or a year that JSON cannot represent.
+// The digits are UTC, whatever zone the driver adds. Other values leave the date zero, such as a text on SQLite,
+// infinity on PostgreSQL or a year that JSON cannot represent.
 type date struct{ time.Time }
 
 // timestampFormat is the format of a DATETIME, with milliseconds.

@@ -98,9 +98,9 @@ func room(layout generator.Layout, region Region, first, n int64) bool {
 	return first > 0 && first <= layout.MaxWorkerID()-(n-1)*region.Of
 }
 
-// draw takes n numbers from the AUTO_INCREMENT of WORKER_NODE by an INSERT that is rolled back, because InnoDB does not
-// reuse them. So neither this process nor UidGenerator, which may have drawn numbers without inserting them yet, ever
-// gets a number of the other.
+// draw takes n numbers from the AUTO_INCREMENT of WORKER_NODE by an INSERT that is rolled back. InnoDB does not reuse
+// these numbers. So neither this process nor UidGenerator, which may have drawn numbers without inserting them yet,
+// ever gets a number of the other.
 func (d *DB) draw(ctx context.Context, n int64) (b block, err error) {
 	err = d.transact(ctx, func(ctx context.Context, tx *DB) error {
 		_, err := tx.sql.Exec(ctx, `INSERT INTO "WORKER_NODE" ("HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED") VALUES `+
@@ -156,8 +156,8 @@ func (d *DB) advance(ctx context.Context, r Registry, counter string, low, n int
 	return first - n, nil
 }
 
-// nextNumber returns SQL for the first number of the region that is not below a counter, and not below another number,
-// which the statement gets as two arguments. That other number must be of the region.
+// nextNumber returns SQL for the first number of the region that is below neither a counter nor another number. The
+// other number must be of the region, and the statement gets it as two arguments.
 func (d *DB) nextNumber(r Region, counter string) string {
 	aligned := `"` + counter + `"`
 	if r != Whole {
@@ -179,9 +179,9 @@ func (d *DB) largest(ctx context.Context, layout generator.Layout, region Region
 	return max(id, 0), err
 }
 
-// reread reads the registry again before a process takes a number. region is its region when the process last read it;
-// it may have been divided since. The error wraps [errSpace] if the registry belongs to another id space, and
-// [ErrRegion] if its region cannot come from a division of that one.
+// reread reads the registry again before a process takes a number. region is the registry's region as the process last
+// read it, because the registry may have been divided since. The error wraps [errSpace] if the registry belongs to
+// another id space, and [ErrRegion] if its region cannot come from a division of region.
 func (d *DB) reread(ctx context.Context, space string, region Region) (r Registry, err error) {
 	r, ok, err := d.registry(ctx)
 	switch {
@@ -219,7 +219,7 @@ func (d *DB) refuseOverlap(ctx context.Context, r Region) error {
 // errDivided reports that the registry was divided while a number was taken.
 var errDivided = errors.New(RegistryTable + " was divided a moment ago: try again")
 
-// mayInsert returns an error if this user lacks the privilege to insert worker ids. Check it first, so that a failing
+// mayInsert returns an error if this user lacks the privilege to insert worker ids. Call it first, so that a failing
 // process does not use up worker ids.
 func (d *DB) mayInsert(ctx context.Context) error {
 	_, err := d.sql.Exec(ctx, `INSERT INTO "WORKER_NODE" (`+nodeColumns+`) SELECT `+nodeColumns+` FROM "WORKER_NODE" WHERE 1 = 0`)

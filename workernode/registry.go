@@ -30,8 +30,7 @@ type Registry struct {
 	Region    Region // STRIDE and REMAINDER: which worker ids and slots the registry gives out
 	FirstID   int64  // FIRST_ID: worker ids below it are given by hand, and never by the registry
 
-	// Shared reports whether WORKER_NODE.ID is AUTO_INCREMENT. Then UidGenerator made the table, and may insert into
-	// it.
+	// Shared reports whether WORKER_NODE.ID is AUTO_INCREMENT. Then UidGenerator has made the table, and may insert.
 	Shared bool
 }
 
@@ -97,8 +96,9 @@ func (r Registry) check(layout generator.Layout, region Region) error {
 	return cmp.Or(r.Region.check(), r.CheckRegion(region), refuseRegion(r.Region, r.Shared))
 }
 
-// CheckRegion returns an error that wraps [ErrRegion] unless the registry has the region, or has become a part of it by
-// a further division: then processes restart before they are given the new number. The zero Region stands for any.
+// CheckRegion returns an error that wraps [ErrRegion] unless the registry has the region, or a part of it after a
+// further division, because processes restart before they get the new number of regions. The zero Region stands for
+// any.
 func (r Registry) CheckRegion(region Region) error {
 	if region == (Region{}) || r.Region.DividedFrom(region) {
 		return nil

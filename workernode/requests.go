@@ -19,7 +19,7 @@ type request struct {
 	leases []*TableLease
 	err    error
 	last   error // why the latest attempt failed
-	tried  bool  // an attempt to serve it was made, so its failure concerns this request
+	tried  bool  // an attempt to serve it was made, so a failed statement concerns this request
 }
 
 // requests are the waiting calls of [Manager.Assign]. All methods may be called concurrently.
@@ -76,7 +76,7 @@ func (q *requests) lastUse() time.Time {
 	return q.latest
 }
 
-// serve calls assign for each request. If that returns leases, the request is done.
+// serve calls assign for each request. If assign returns leases, the request is done.
 func (q *requests) serve(assign func(*request) []*TableLease) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -90,7 +90,7 @@ func (q *requests) serve(assign func(*request) []*TableLease) {
 	})
 }
 
-// note records why the latest attempt to serve the requests failed. They keep waiting.
+// note records why the latest attempt to serve the requests failed. The requests keep waiting.
 func (q *requests) note(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -99,18 +99,18 @@ func (q *requests) note(err error) {
 	}
 }
 
-// fail ends, with an error, the waiting requests that were tried. The others arrived during the statement that failed,
-// and may need another one or none.
+// fail ends the waiting requests that were tried, with an error. The other requests arrived while the failed statement
+// ran, and may not need it.
 func (q *requests) fail(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.failThose(err, func(r *request) bool { return r.tried })
+	q.failIf(err, func(r *request) bool { return r.tried })
 }
 
-// failThose ends waiting requests with an error. The caller holds the mutex.
-func (q *requests) failThose(err error, which func(*request) bool) {
+// failIf ends waiting requests with an error. The caller holds the mutex.
+func (q *requests) failIf(err error, match func(*request) bool) {
 	q.waiting = slices.DeleteFunc(q.waiting, func(r *request) bool {
-		if !which(r) {
+		if !match(r) {
 			return false
 		}
 		r.err = err
@@ -126,5 +126,5 @@ func (q *requests) end(err error) {
 	if !errors.Is(q.ended, generator.ErrClosed) {
 		q.ended = err
 	}
-	q.failThose(err, func(*request) bool { return true })
+	q.failIf(err, func(*request) bool { return true })
 }

@@ -17,9 +17,9 @@ import (
 
 func (m *Manager) run() {
 	defer close(m.done)
-	for failures := 0; m.ctx.Err() == nil; { // after Close no statement begins: Close would cut it off and leave a doubt
+	for failures := 0; m.ctx.Err() == nil; { // after Close no statement begins, because Close would interrupt it
 		select {
-		case <-m.wake: // the pass looks for all that was requested before
+		case <-m.wake: // the next pass serves all earlier requests
 		default:
 		}
 		wait, err := m.pass(m.ctx)
@@ -32,10 +32,10 @@ func (m *Manager) run() {
 			m.sleep(wait)
 			continue
 		}
-		if sqldb.IsPoolClosed(err) && m.store.db.sql.PoolError() != nil { // not only a connection of another pool
+		if sqldb.IsPoolClosed(err) && m.store.db.sql.PoolError() != nil { // this pool is closed, and not another one
 			m.noteFailure(err, fatal)
 			m.requests.end(err)
-			return // permanently, because those who close the pool seldom close the plugin
+			return // permanently, because applications that close the pool seldom close the plugin
 		}
 		failures++
 		m.noteFailure(err, severityOf(err, failures))
@@ -52,7 +52,7 @@ func (m *Manager) rest(wait time.Duration) {
 }
 
 // sleep waits for a time, or until a caller or a generator needs something. After a generator's request it ignores
-// others for a while, because repeated requests should not keep the processor busy. While a caller of Assign waits it
+// further requests for a while, so that they do not keep the processor busy. While a caller of Assign waits, sleep
 // takes at most 2 ms.
 func (m *Manager) sleep(wait time.Duration) {
 	pause := min(wait, wakePause)
@@ -86,7 +86,7 @@ func (m *Manager) pass(ctx context.Context) (time.Duration, error) {
 	return 0, ctx.Err()
 }
 
-// one sends the next statement. more is false if nothing is due for a time.
+// one sends the next statement. more is false if no statement is due now.
 func (m *Manager) one(ctx context.Context) (more bool, wait time.Duration, err error) {
 	w, tick := m.lookAndServe(), m.clock.tick()
 	next, step := w.Next(&m.slot.lease, m.slot.params, tick)
@@ -148,21 +148,21 @@ func (m *Manager) send(ctx context.Context, w *agenda, next lease.Action, step l
 	return fmt.Errorf("%w: the layout %v ends at %s", generator.ErrTimeExhausted, m.layout, m.layout.Expires())
 }
 
-// share passes the outcome of a statement about the slot on, to the generators and to Stats. began reports whether it
-// began a session.
-func (m *Manager) share(began bool) {
+// share passes the outcome of a statement about the slot to the generators and to Stats. newSession reports whether the
+// statement began a session.
+func (m *Manager) share(newSession bool) {
 	h := m.slot
-	if began { // first, because the row of a worker id may have been deleted
+	if newSession { // before grants are passed on, because the row of a worker id may have been deleted
 		m.rows.noteRead(h.nodes)
 		m.allocator.noteRead(h.nodes)
 	}
 	m.allocator.noteSlot(h.lease)
 	m.showStats()
-	if !began {
+	if !newSession {
 		return
 	}
 	args := []any{"slot", h.lease.ID, "id_space", m.registry.Space, "until", m.layout.TimeOf(h.lease.Granted + 1)}
-	if workers, _ := m.allocator.counts(); workers > 0 { // a new slot gets its first one with the first table
+	if workers, _ := m.allocator.counts(); workers > 0 { // a new slot gets its first worker id with the first table
 		args = append(args, "worker_ids", workers)
 	}
 	m.log.Info("uidplugin: this process has a slot", args...)
@@ -177,8 +177,8 @@ func (m *Manager) showStats() {
 	m.stats.Store(&s)
 }
 
-// reread reads the rows of the slot's worker ids if that is due. A renewal that is due goes first, because the table
-// may be locked.
+// reread reads the rows of the slot's worker ids if that is due. A due renewal goes first, because WORKER_NODE may be
+// locked.
 func (m *Manager) reread(ctx context.Context) error {
 	h := m.slot
 	if !m.rows.due(&h.lease) || time.Since(h.lastAck) >= h.renewInterval && h.params.FenceAt(m.clock.tick(), h.lease.Fence) > h.lease.Granted {
@@ -197,10 +197,10 @@ type severity int
 const (
 	brief   severity = iota // the next attempt may succeed
 	serious                 // suspends generators: callers that find their leases used up get the error
-	fatal                   // also fails waiting requests. The manager goes on trying
+	fatal                   // also fails waiting requests; the manager goes on trying
 )
 
-// severityOf returns the severity of an error, the failures-th in a row. It is pure.
+// severityOf returns the severity of an error. failures counts the failures in a row, with this one. It is pure.
 func severityOf(err error, failures int) severity {
 	again := failures > 2
 	switch {
@@ -236,7 +236,7 @@ func (m *Manager) noteFailure(err error, s severity) {
 	}
 }
 
-// noteDegraded records an error after which generators continue, and wait.
+// noteDegraded records an error that does not suspend generators: their callers wait.
 func (m *Manager) noteDegraded(err error) {
 	m.requests.note(err)
 	m.showError(err)

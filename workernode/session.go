@@ -36,13 +36,13 @@ type Session struct {
 	Last        time.Time `json:"last,omitzero"`     // no id of the session has a later time: up to Lead after the process ended; zero in a Location
 }
 
-// Pruned reports whether "uid sessions prune" removed the session, so the process is unknown. In a list it represents
-// all removed sessions.
+// Pruned reports whether "uid sessions prune" removed the session, so the process is unknown. In a list such a session
+// represents all removed ones.
 func (s Session) Pruned() bool {
 	return s.Application == "" && s.Host == "" && s.Port == "" && s.Kind == 0
 }
 
-// An origin is a row of WORKER_SESSION, and when the session ended.
+// An origin is a row of WORKER_SESSION, with the end of the session.
 type origin struct {
 	Slot   int64
 	Start  int64 // START_TICK: the last tick before the session
@@ -80,14 +80,13 @@ func sessionsOf(found []origin, layout generator.Layout) []Session {
 	return sessions
 }
 
-// Sessions returns up to limit sessions that began before a time, the latest first; the zero time means all. It reads
-// only those with this slot, unless slot is 0. For all slots the database sorts all sessions, and Until and Last are
-// zero.
-func (d *DB) Sessions(ctx context.Context, layout generator.Layout, slot int64, before time.Time, limit int) ([]Session, error) {
+// Sessions returns up to limit sessions that began before end, the latest first; the zero time means all. It reads the
+// sessions of slot, or of all slots for 0. For 0 the database sorts all sessions, and Until and Last are zero.
+func (d *DB) Sessions(ctx context.Context, layout generator.Layout, slot int64, end time.Time, limit int) ([]Session, error) {
 	latest := int64(math.MaxInt64)
-	if !before.IsZero() {
-		latest = layout.TickAt(before)
-		if !TimeOf(layout, latest).Before(before) {
+	if !end.IsZero() {
+		latest = layout.TickAt(end)
+		if !TimeOf(layout, latest).Before(end) {
 			latest-- // because a session begins after START_TICK
 		}
 	}
@@ -95,18 +94,18 @@ func (d *DB) Sessions(ctx context.Context, layout generator.Layout, slot int64, 
 	return sessionsOf(found, layout), err
 }
 
-// latestOrigins returns up to limit sessions of slot, or of all for 0, that began before a tick. Of later sessions,
-// only the next one limits Last.
-func (d *DB) latestOrigins(ctx context.Context, slot, before int64, limit int) (sessions []origin, err error) {
-	where, args := `"X"."START_TICK" < ?`, []any{before}
+// latestOrigins returns up to limit sessions that began before a tick: those of slot, or of all slots if slot is 0.
+// Last takes only the next session of the slot into account.
+func (d *DB) latestOrigins(ctx context.Context, slot, tick int64, limit int) (sessions []origin, err error) {
+	where, args := `"X"."START_TICK" < ?`, []any{tick}
 	fence, next, end := "NULL", "NULL", "NULL"
 	if slot != 0 {
-		// The subselects have no column of X, so they run once, by the key. With one, MariaDB reads all sessions of the
-		// slot.
+		// The subselects use no column of X, so they run once, by the key. Otherwise MariaDB would read all sessions of
+		// the slot.
 		const following = ` FROM "WORKER_SESSION" WHERE "SLOT" = ? AND "START_TICK" >= ? ORDER BY "START_TICK" LIMIT 1)`
 		fence = `(SELECT "FENCE" FROM "WORKER_SLOT" WHERE "ID" = ?)`
 		next, end = `(SELECT "START_TICK"`+following, `(SELECT "BEFORE_TICK"`+following
-		where, args = where+` AND "X"."SLOT" = ?`, []any{slot, slot, before, slot, before, before, slot}
+		where, args = where+` AND "X"."SLOT" = ?`, []any{slot, slot, tick, slot, tick, tick, slot}
 	}
 	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
 		var r originRow
@@ -135,7 +134,7 @@ func (d *DB) SessionsAt(ctx context.Context, layout generator.Layout, tick int64
 
 // Trace returns the node of a worker id, and the session in which a tick of it was stamped, without Last. It uses one
 // SELECT, so both fit together even if the database has lost commits. The node is nil if the worker id does not exist.
-// ok is false if no process can have stamped the tick, because no session had begun or the fence was below.
+// ok is false if no process can have stamped the tick, because no session had begun or FENCE is below the tick.
 func (d *DB) Trace(ctx context.Context, layout generator.Layout, worker, tick int64) (n *Node, s Session, ok bool, err error) {
 	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
 		var node nodeRow
@@ -181,7 +180,7 @@ func (r *originRow) origin() origin {
 		Slot: r.slot.Int64, Start: r.start.Int64, Before: r.before.Int64, Application: r.application.String, Host: r.host.String,
 		Port: r.port.String, Kind: Kind(r.kind.Int64), Holder: r.holder.String, Until: -1, Last: -1,
 	}
-	if o.Holder != "" { // the column is meaningless in a pruned session
+	if o.Holder != "" { // LAUNCHED is meaningless in a pruned session
 		o.Launched = r.launched.Time
 	}
 	if r.next.Valid {

@@ -30,8 +30,8 @@ type Slot struct {
 //
 //   - live: a process holds it and may stamp ids
 //   - idle: a process holds it and has made no ids for minutes
-//   - overdue: a renewal is missing, because the process ended, is paused, cannot reach the database, or its clock is
-//     behind
+//   - overdue: a renewal is missing, because the process ended, is paused, cannot reach the database, or has a clock
+//     that is behind
 //   - expired: overdue for more than a minute, so another process may reclaim it
 //   - free: released
 //   - retired: from WithDisposable, and never used again
@@ -41,7 +41,7 @@ type Slot struct {
 // 10 s with the default lead.
 func (s Slot) State(now time.Time) string {
 	const missing = 45 * time.Second // because an idle process sends a statement every 30 s
-	granted := s.Fence.Sub(s.Seen)   // by the last statement; negative if that was sent by an idle process, after FENCE
+	granted := s.Fence.Sub(s.Seen)   // by the last statement; negative if an idle process sent it, after FENCE
 	silent := now.Sub(s.Seen)
 	switch overdue := silent > max(granted-granted/3, missing) || granted >= 0 && !s.Fence.After(now); {
 	case s.Remote:
@@ -60,8 +60,8 @@ func (s Slot) State(now time.Time) string {
 	return "free"
 }
 
-// Slots returns up to limit slots with an ID above after, in ascending order.
-func (d *DB) Slots(ctx context.Context, layout generator.Layout, after int64, limit int) (slots []Slot, err error) {
+// Slots returns up to limit slots with an ID above previous, in ascending order.
+func (d *DB) Slots(ctx context.Context, layout generator.Layout, previous int64, limit int) (slots []Slot, err error) {
 	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
 		var s Slot
 		var reusable int
@@ -73,7 +73,7 @@ func (d *DB) Slots(ctx context.Context, layout generator.Layout, after int64, li
 		return err
 	}, cut(`SELECT "ID", "REUSABLE", "FENCE", "HOLDER", "SEEN_TICK", "APPLICATION", "HOST_NAME", "PORT", "REGION",`)+
 		` EXISTS (SELECT 1 FROM "WORKER_REGISTRY" WHERE "REMAINDER" <> "REGION") FROM "WORKER_SLOT"`+
-		fmt.Sprintf(` WHERE "ID" > ? ORDER BY "ID" LIMIT %d`, limit), after)
+		fmt.Sprintf(` WHERE "ID" > ? ORDER BY "ID" LIMIT %d`, limit), previous)
 	if err != nil {
 		return nil, fmt.Errorf("workernode: list slots: %w", err)
 	}

@@ -15,11 +15,12 @@ import (
 	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
-// The statements of the lease protocol, which doc.go describes. Each compares the values it changes, is harmless if
-// executed twice or late, and is judged by the number of changed rows. Each finds its row by ID, so InnoDB locks no
-// other.
+// The statements of the lease protocol, which doc.go describes. Each statement compares the values that it changes, is
+// harmless if executed twice or late, and has succeeded if it changed the expected number of rows. It finds its row by
+// ID, so InnoDB locks no other row.
 
-// statements sends them for one start of a process. Only the lease manager may call it, one statement at a time.
+// statements sends these statements for one start of a process. Only the lease manager uses it, one statement at a
+// time.
 type statements struct {
 	db         *DB
 	layout     generator.Layout
@@ -53,8 +54,8 @@ func (s *statements) candidatesOfApplication(ctx context.Context, p lease.Params
 	return s.candidates(ctx, p, now, `"APPLICATION" = ?`, s.host.Application)
 }
 
-// candidatesWithTables returns reclaimable slots of any application with worker ids for any of tables. Pass at least
-// one table. It ignores the tables beyond maxCandidates.
+// candidatesWithTables returns reclaimable slots, of any application, that own worker ids for any of tables. Pass at
+// least one table. It ignores the tables beyond maxCandidates.
 func (s *statements) candidatesWithTables(ctx context.Context, p lease.Params, now int64, tables []Table) ([]lease.Row,
 	error) {
 	tables = tables[:min(len(tables), maxCandidates)]
@@ -67,7 +68,7 @@ func (s *statements) candidatesWithTables(ctx context.Context, p lease.Params, n
 		`"ID" IN (SELECT "SLOT" FROM "WORKER_NODE" WHERE "TABLE_NAME" IN (`+values+`))`, names...)
 }
 
-// candidates returns reclaimable slots that meet a condition with the values args.
+// candidates returns reclaimable slots that match the condition where, with the values args.
 func (s *statements) candidates(ctx context.Context, p lease.Params, now int64, where string, args ...any) (rows []lease.Row,
 	err error) {
 	args = append(args, s.layout.String(), s.region.N, now-p.Settle, now-p.Grace, now-p.Quiet)
@@ -112,7 +113,7 @@ const whereAsExpected = ` WHERE "ID" = ? AND "HOLDER" = ? AND "VERSION" = ? AND 
 // expected returns the values of whereAsExpected.
 func expected(c lease.Change) []any { return []any{c.Slot, c.Holder, c.Version, c.Fence} }
 
-// update executes c, such as a renewal or a keep-alive. It reports false if the row was not as c compares.
+// update executes c, such as a renewal or a keep-alive. It reports false if the row was not as expected.
 func (s *statements) update(ctx context.Context, c lease.Change, now int64) (bool, error) {
 	n, err := s.db.sql.Exec(ctx, `UPDATE "WORKER_SLOT" SET "FENCE" = ?, "VERSION" = ?, "HOLDER" = ?, "SEEN_TICK" = ?, "MODIFIED" = CURRENT_TIMESTAMP`+
 		whereAsExpected, append([]any{c.NewFence, c.NewVersion, c.NewHolder, now}, expected(c)...)...)
@@ -122,8 +123,8 @@ func (s *statements) update(ctx context.Context, c lease.Change, now int64) (boo
 	return n == 1, nil
 }
 
-// release executes c, which frees a slot, and reads the row back, because no later statement of this process compares
-// it. It reports false like update.
+// release executes c, which frees a slot. It reads the row back, because no later statement of this process compares
+// the row. Like update it reports false if the row was not as expected.
 func (s *statements) release(ctx context.Context, c lease.Change, now int64) (ok bool, err error) {
 	err = s.db.transact(ctx, func(ctx context.Context, tx *DB) error {
 		t := statements{db: tx}
@@ -140,7 +141,8 @@ func (s *statements) release(ctx context.Context, c lease.Change, now int64) (ok
 }
 
 // beginSession executes c and begins its session in one transaction. It sets c.First, and returns the slot's worker ids
-// and FLOOR_TICK. It reports false, and changes nothing, if the row was not as c compares or has no tick to grant.
+// and FLOOR_TICK. It reports false, and changes nothing, if the row was not as expected, or if there is no tick to
+// grant.
 func (s *statements) beginSession(ctx context.Context, c *lease.Change, clock func() int64) (nodes []*Node, floor int64, ok bool, err error) {
 	err = s.db.transact(ctx, func(ctx context.Context, tx *DB) error {
 		now := clock()
@@ -173,8 +175,8 @@ func (s *statements) beginSession(ctx context.Context, c *lease.Change, clock fu
 	return nodes, floor, true, nil
 }
 
-// kept reads a change back in its transaction, and returns FLOOR_TICK. It returns an error if the slot's row is not as
-// c sets it, or if the registry belongs to another id space. A slot may be released in any id space.
+// kept reads a change back in its transaction, and returns FLOOR_TICK. It returns an error if the slot's row does not
+// have the values that c sets, or if the registry belongs to another id space. A slot may be released in any id space.
 func (s *statements) kept(ctx context.Context, tx *DB, c lease.Change) (floor int64, err error) {
 	ok, space := false, ""
 	err = tx.sql.Query(ctx, func(rows *sql.Rows) error { ok = true; return rows.Scan(&floor, &space) },
@@ -234,7 +236,8 @@ func boolInt(b bool) int {
 }
 
 // add executes c and inserts worker ids in one transaction, and returns their START_TICK. It reports false, and changes
-// nothing, if the row was not as c compares. The error wraps errTaken if another program has inserted such a worker id.
+// nothing, if the row was not as expected. The error wraps errTaken if another program has inserted one of the worker
+// ids.
 func (s *statements) add(ctx context.Context, c lease.Change, nodes []newNode, clock func() int64) (start int64, ok bool, err error) {
 	err = s.db.transact(ctx, func(ctx context.Context, tx *DB) error {
 		t := statements{db: tx}
@@ -249,7 +252,7 @@ func (s *statements) add(ctx context.Context, c lease.Change, nodes []newNode, c
 			return err
 		}
 		if floor >= c.NewFence {
-			return errRefused // the session that follows reports it
+			return errRefused // the next session reports FLOOR_TICK
 		}
 		start = lease.StartOf(clock(), floor)
 		for part := range slices.Chunk(nodes, insertChunk) {
@@ -271,7 +274,7 @@ func (s *statements) add(ctx context.Context, c lease.Change, nodes []newNode, c
 }
 
 // nodesKept reads the inserted worker ids back in their transaction. Ids would resolve to another table if a trigger or
-// a narrow column changed its name.
+// a narrow column changed the table's name.
 func (s *statements) nodesKept(ctx context.Context, tx *DB, slot int64, nodes []newNode, start int64) error {
 	ids := make([]int64, len(nodes))
 	for i, n := range nodes {
@@ -310,8 +313,8 @@ func (s *statements) insert(ctx context.Context, tx *DB, c lease.Change, nodes [
 	var list strings.Builder
 	args := []any{s.host.Name, s.host.Port}
 	for i, n := range nodes {
-		// Numbers are literals, because PostgreSQL takes a bare value in a SELECT for text. SUBSTR changes nothing, but
-		// MariaDB takes bare texts for CHAR, and pads them with sql_mode=PAD_CHAR_TO_FULL_LENGTH.
+		// Numbers are literals, because PostgreSQL takes a bare value in a SELECT for text. SUBSTR leaves a text as it
+		// is. Without SUBSTR MariaDB takes the text for CHAR, and sql_mode=PAD_CHAR_TO_FULL_LENGTH pads it.
 		if i == 0 {
 			fmt.Fprintf(&list, `SELECT %d AS "ID", SUBSTR(?, 1) AS "DATABASE_NAME", SUBSTR(?, 1) AS "TABLE_NAME"`, n.worker)
 		} else {

@@ -21,22 +21,23 @@ type TableLease struct {
 	table     Table
 
 	// The allocator's mutex guards the rest.
-	lanes      []*worker           // ascending; empty from the loss of the slot until others replace them
+	lanes      []*worker           // ascending; empty after the loss of the slot, until it gets other worker ids
 	least      int                 // number of lanes that its generator needs
 	want       int                 // number of lanes that it should have
 	published  []generator.Lease   // the generator's leases
 	generator  generator.Renewable // nil until Attach
 	lastUse    time.Time           // when the generator was last seen in use
-	usage      generator.Usage     // its usage at that time
-	ahead      int64               // how many ticks it was ahead of the clock at that time
-	grown      bool                // it has got more lanes since that time
+	usage      generator.Usage     // its usage at the last look
+	ahead      int64               // how many ticks it was ahead of the clock at the last look
+	grown      bool                // it has got more lanes since the last look
 	sparing    bool                // see [TableLease.Spare]
 	noWorkerID error               // the reason why it gets no worker id
 	again      time.Time           // when to retry to get the wanted worker ids
 	limited    bool                // the lack of lanes was logged
 }
 
-// Err returns the reason why a table that lost its worker ids gets no others. It is nil if it has some, or soon will.
+// Err returns the reason why the table has lost its worker ids and gets no others. It is nil if the table has worker
+// ids or soon gets some.
 func (l *TableLease) Err() error {
 	l.allocator.mu.Lock()
 	defer l.allocator.mu.Unlock()
@@ -50,8 +51,8 @@ func (l *TableLease) Leases() []generator.Lease {
 	return slices.Clone(l.published)
 }
 
-// Attach names the generator that was created from [TableLease.Leases]. It then gets each renewal, and more worker ids
-// when it needs them.
+// Attach names the generator that was created from [TableLease.Leases]. The generator then gets each renewal, and more
+// worker ids when it needs them.
 func (l *TableLease) Attach(g generator.Renewable) {
 	a := l.allocator
 	a.mu.Lock()
@@ -76,8 +77,8 @@ func (l *TableLease) Spare() {
 	l.sparing = true
 }
 
-// Release gives the worker ids back to the slot. Close the generator first: the process reuses them when the clock has
-// passed its leases. Without a generator nobody has stamped with them, so they are free at once.
+// Release gives the worker ids back to the slot. Close the generator first. The process reuses the worker ids once the
+// clock has passed the generator's leases, or at once if no generator was attached.
 func (l *TableLease) Release() {
 	a := l.allocator
 	a.mu.Lock()
@@ -90,7 +91,7 @@ func (l *TableLease) Release() {
 	a.remove(l)
 }
 
-// giveBack gives the worker ids, which nobody has stamped with, back to the slot. The caller holds the mutex.
+// giveBack gives back worker ids with which no tick was stamped, so they are free at once. The caller holds the mutex.
 func (l *TableLease) giveBack() {
 	for _, w := range l.lanes {
 		w.user = nil
@@ -109,8 +110,8 @@ func (l *TableLease) giveUpLanes() {
 	l.want, l.lanes = max(l.want, len(l.lanes)), nil
 }
 
-// publish passes changed leases to the generator. Lanes of a lost slot stay until others replace them, because their
-// grants remain valid. The caller holds the mutex.
+// publish passes changed leases to the generator. After the slot was lost, the generator keeps its leases until it gets
+// others, because their grants remain valid. The caller holds the mutex.
 func (l *TableLease) publish() {
 	leases := l.allocator.leasesOf(l.lanes)
 	if leases == nil || slices.Equal(leases, l.published) {
@@ -136,7 +137,7 @@ func (l *TableLease) take(free []*worker, n int) {
 	slices.SortFunc(l.lanes, func(a, b *worker) int { return cmp.Compare(a.id, b.id) })
 }
 
-// replace gives the lease more lanes, or others in place of lost ones. The caller holds the mutex.
+// replace gives the lease more lanes, or new lanes in place of lost ones. The caller holds the mutex.
 func (l *TableLease) replace(free []*worker, n int) {
 	had := len(l.published)
 	l.take(free, n)
@@ -158,11 +159,11 @@ func (l *TableLease) replace(free []*worker, n int) {
 }
 
 // exhaust records that the lease has lost its worker ids without a replacement. The caller holds the mutex.
-func (l *TableLease) exhaust(cause error, again time.Time) {
+func (l *TableLease) exhaust(cause error, retry time.Time) {
 	if l.noWorkerID == nil {
 		l.allocator.log.Error("uidplugin: a table has lost its worker id, and no replacement is available: creates fail", "table", l.table.String(), "error", cause)
 	}
-	l.noWorkerID, l.again = cause, again
+	l.noWorkerID, l.again = cause, retry
 	if l.generator != nil {
 		l.generator.Suspend(cause)
 	}
@@ -171,7 +172,7 @@ func (l *TableLease) exhaust(cause error, again time.Time) {
 // look reads the generator's usage. The caller holds the mutex.
 func (l *TableLease) look(now time.Time) {
 	if l.generator == nil {
-		l.lastUse = now // it is being made
+		l.lastUse = now // the generator is being created
 		return
 	}
 	l.usage = l.generator.Usage()
@@ -180,8 +181,9 @@ func (l *TableLease) look(now time.Time) {
 	}
 }
 
-// grow sets how many lanes the generator should have: all that it may have, as soon as it runs ahead of the clock. With
-// only a few at a time, an import would be far ahead before it gets the next ones. The caller holds the mutex.
+// grow sets how many lanes the generator should have: all that it may have, as soon as its ids run ahead of the clock.
+// With a few lanes at a time, the ids of an import would be far ahead before the next lanes arrive. The caller holds
+// the mutex.
 func (l *TableLease) grow(now time.Time, tick int64) {
 	a, u, have := l.allocator, l.usage, len(l.lanes)
 	if l.generator == nil || len(l.published) == 0 || have == 0 || l.want > have {
@@ -196,7 +198,7 @@ func (l *TableLease) grow(now time.Time, tick int64) {
 	if u.MaxLanes > 0 {
 		limit = min(limit, u.MaxLanes)
 	}
-	given := a.given - max(a.first-1, 0)/2 // so that MostLanes compares with half of those from FIRST_ID on
+	given := a.given - max(a.first-1, 0)/2 // so that MostLanes compares with half of the worker ids from FIRST_ID on
 	limit = lease.MostLanes(limit, have, len(a.free(l.table)), given, layout)
 	switch {
 	case !a.sparing && !l.sparing:

@@ -17,13 +17,13 @@ type workerRows struct {
 	mayInsert  bool      // the right to insert was checked
 	unclaimed  []int64   // worker ids that were reserved but not inserted
 	leastID    int64     // the smallest worker id to reserve
-	taken      int       // adds in a row whose worker ids another program has inserted
+	taken      int       // consecutive adds whose worker ids another program had inserted
 	mustReread bool      // worker ids were added with an unknown outcome: read them after the next acknowledgement
 	lastRead   time.Time // when the rows of the slot's worker ids were last read
 }
 
-// reserve returns a worker id for each of tables. It reuses those that failed adds left. The error wraps [ErrExhausted]
-// if the layout has too few left.
+// reserve returns a worker id for each of tables. It reuses worker ids that failed adds have left. The error wraps
+// [ErrExhausted] if the layout has too few left.
 func (r *workerRows) reserve(ctx context.Context, tables []Table) ([]newNode, error) {
 	if !r.mayInsert {
 		if err := r.store.db.mayInsert(ctx); err != nil {
@@ -50,14 +50,14 @@ func (r *workerRows) reserve(ctx context.Context, tables []Table) ([]newNode, er
 	return nodes, nil
 }
 
-// noteAdded records that the nodes that reserve has returned were added.
+// noteAdded records that nodes, which reserve has returned, were added.
 func (r *workerRows) noteAdded(nodes []newNode) {
 	r.unclaimed, r.taken = r.unclaimed[len(nodes):], 0
 }
 
 // noteTaken records that another program, such as UidGenerator, has inserted the reserved worker ids. It reports
-// whether to try again with others at once, after a brief wait.
-func (r *workerRows) noteTaken(ctx context.Context) (again bool, err error) {
+// whether to try again with other worker ids, and in that case waits briefly.
+func (r *workerRows) noteTaken(ctx context.Context) (retry bool, err error) {
 	largest, err := r.store.db.largest(ctx, r.store.layout, r.store.region)
 	if err != nil {
 		return false, err
@@ -79,8 +79,8 @@ func (r *workerRows) noteRead(nodes []*Node) {
 	})
 }
 
-// due reports whether to read the rows: every ten minutes, because somebody may have deleted some, and after some were
-// added with an unknown outcome. The latest statement about the slot must have been acknowledged.
+// due reports whether to read the rows: every ten minutes, because somebody may have deleted rows, and after an add
+// with an unknown outcome. It reports false until the latest statement about the slot is acknowledged.
 func (r *workerRows) due(l *lease.Slot) bool {
 	return (r.mustReread || time.Since(r.lastRead) > rereadAfter) &&
 		l.Held && !l.InDoubt && !l.Regressed && l.Version == l.AckedVersion
@@ -88,8 +88,8 @@ func (r *workerRows) due(l *lease.Slot) bool {
 
 // reread reads the rows of the slot's worker ids. It reports false, perhaps without an error, if it has to be repeated.
 func (r *workerRows) reread(ctx context.Context, l *lease.Slot, me string) (nodes []*Node, ok bool, err error) {
-	// The same SELECT compares the row of the slot. A late COMMIT of these worker ids would have changed its version,
-	// and a replaced server has an old one.
+	// The same SELECT compares VERSION of the slot. It has changed if these worker ids were committed late, and it is
+	// old on a server that has replaced another.
 	nodes, ok, err = r.store.db.nodesAt(ctx, l.ID, me, l.AckedVersion)
 	if err == nil {
 		_, err = r.store.db.floor(ctx, r.store.space)

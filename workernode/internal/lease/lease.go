@@ -41,7 +41,7 @@ type Change struct {
 
 	NewHolder            string
 	NewVersion, NewFence int64
-	First, Before, Least int64 // for a session: its first tick, its BEFORE_TICK, and the smallest possible first
+	First, Before, Least int64 // for a session: its first tick, its BEFORE_TICK, and its smallest possible first tick
 }
 
 // A Slot is what a process knows about its slot. The zero Slot holds none.
@@ -109,8 +109,8 @@ func (l *Slot) contiguous(now int64) bool {
 }
 
 // Altered reports whether the row has a lower FENCE than the database has acknowledged, although its VERSION is not
-// older: the database did not keep FENCE. Only a session can follow, because its transaction reads back its values. Until
-// then the slot must not be released: its next holder would begin below ticks that this process has stamped.
+// older: the database did not keep FENCE. Only a session can follow, because its transaction reads its values back.
+// Until then the slot must not be released: its next holder would begin below ticks that this process has stamped.
 func (l *Slot) Altered() bool {
 	return l.Held && !l.InDoubt && !l.Regressed && l.Fence < l.Granted
 }
@@ -142,17 +142,16 @@ func InOrder(rows []Row, shuffle func(n int, swap func(i, j int))) []Row {
 	return rows[:min(len(rows), 2*MaxRefused)]
 }
 
-// MaxRefused limits retries at once: of a refused statement, and of reading candidates when all were refused.
+// MaxRefused limits immediate retries: of a refused statement, and of reading candidates when all of them were refused.
 const MaxRefused = 4
 
-// LooksAgain reports whether a process that got no slot should read candidates again. If all were refused, other
-// processes were faster, and more slots may be free beyond those that were read. After some looks it inserts a slot
-// instead.
+// LooksAgain reports whether a process that got no slot should read candidates again. If all candidates were refused,
+// other processes were faster, and more slots may be free. After some looks the process inserts a slot instead.
 func LooksAgain(tried, refused, looks int) bool {
 	return tried > 0 && refused == tried && looks <= MaxRefused
 }
 
-// StartOf returns START_TICK for worker ids that are added now. floor is the registry's.
+// StartOf returns START_TICK for worker ids that are added now. floor is FLOOR_TICK.
 func StartOf(now, floor int64) int64 { return max(now-1, floor) }
 
 // maxVersion is the largest VERSION that this package accepts in a row.
@@ -189,7 +188,7 @@ func (l *Slot) BeginChange(p Params, now int64, me string) Change {
 }
 
 // SetFirst sets the first tick of the session that c begins, and reports whether c grants any tick. Read the clock for
-// now only after the slot's row was locked. floor is the registry's.
+// now only after the slot's row was locked. floor is FLOOR_TICK.
 func (c *Change) SetFirst(now, floor int64) bool {
 	c.First = max(c.Least, now, min(floor, c.NewFence)+1)
 	return c.First <= c.NewFence
@@ -197,7 +196,8 @@ func (c *Change) SetFirst(now, floor int64) bool {
 
 // RenewChange returns the change that moves the fence on. It also goes first in a transaction that adds worker ids. If
 // the clock has passed the last grant since [Slot.Next] looked, the change grants nothing, and a new session follows
-// above FENCE. So this change sets FENCE as if it had come in time: Lead ahead of now it would leave that session no tick.
+// above FENCE. So this change sets FENCE as if it had come in time, because a FENCE Lead ahead of now would leave that
+// session no tick.
 func (l *Slot) RenewChange(p Params, now int64, me string) Change {
 	return Change{
 		Slot: l.ID, Holder: me, Version: l.Version, Fence: l.Fence,
@@ -229,7 +229,7 @@ func (l *Slot) NoteSession(c Change, floor int64) {
 }
 
 // NoteRenewal records that the renewal c was acknowledged, and reports whether it granted anything. now is the clock
-// after that. A grant must continue the previous one. Otherwise a new session has to begin.
+// after the acknowledgement. A grant must continue the previous one. Otherwise a new session has to begin.
 func (l *Slot) NoteRenewal(c Change, now int64) bool {
 	joins := l.contiguous(now)
 	grew := joins && c.NewFence > l.Granted
