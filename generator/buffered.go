@@ -28,15 +28,14 @@ const (
 	firstBackoff, maxBackoff = 10 * time.Millisecond, time.Second
 )
 
-// BufferedConfig configures [NewBuffered]. The names of UidGenerator's CachedUidGenerator for the settings are in
-// brackets.
+// BufferedConfig configures [NewBuffered]. The names of these settings in UidGenerator are in brackets.
 type BufferedConfig struct {
 	// Source makes or fetches the next ids: a run of at least one, all larger than the ids of all runs before. want is
 	// how many the buffer has room for; Source may return fewer, or more. One goroutine at a time calls it, never a
 	// caller's own. ctx ends with Close. Required. [its BufferedUidProvider]
 	//
-	// The callers that wait for ids get its error. Later callers begin another attempt, after a pause that grows from
-	// 10 ms to a second. A panic is an error.
+	// The callers that wait for ids get the error of Source. Later callers begin another attempt, after a pause that
+	// grows from 10 ms to a second. A panic counts as an error.
 	Source func(ctx context.Context, want int64) (Run, error)
 
 	// Size is how many ids are held, from 1 on, in at most 1,024 runs; 0 means
@@ -61,8 +60,8 @@ type BufferedConfig struct {
 // of UidGenerator's CachedUidGenerator, but for ids of any kind. It is filled at the start, when few ids are left, and
 // on a schedule. For ids of a layout, [Cached] is cheaper, because it computes them.
 //
-// It has a goroutine only while it is being filled. Callers that wait are served in the order of their arrival. Create
-// a Buffered with [NewBuffered].
+// A Buffered has a goroutine only while it is being filled. Callers that wait are served in the order of their arrival.
+// Create a Buffered with [NewBuffered].
 type Buffered struct {
 	config BufferedConfig
 	low    int64 // ids below which it is refilled
@@ -87,7 +86,7 @@ type Buffered struct {
 
 	// The goroutine that fills owns the fields below.
 	rest    Run   // came from Source and is not in the ring yet
-	last    int64 // id of Source
+	last    int64 // the last id that came from Source
 	backoff time.Duration
 }
 
@@ -263,7 +262,7 @@ func (g *Buffered) wait(ctx context.Context, want int) (first int64, n int, err 
 	}
 }
 
-// scheduled fills the buffer, and comes again.
+// scheduled fills the buffer, and schedules the next call.
 func (g *Buffered) scheduled() {
 	g.refill()
 	g.mu.Lock()

@@ -25,17 +25,17 @@ type CachedConfig struct {
 	// lease is used up it returns [ErrLeaseExpired] at once.
 	NoWait bool
 
-	// OnLow is called when the generator needs more lanes: ids are more than [Layout.LaneAhead] ahead of the present, or
-	// of the beginning of the lease if that is later. It is also called when the lease should be renewed, unless that
-	// lasts up to the last tick of the layout:
+	// OnLow is called when the generator needs more lanes: ids are more than [Layout.LaneAhead] ahead of the present,
+	// or of the beginning of the lease if that is later. It is also called when the lease should be renewed, unless the
+	// lease lasts up to the last tick of the layout:
 	//
 	//   - of the ids that the lease has from the present on, or from its beginning if that is later, more than half are
 	//     used up
 	//   - the end of the lease has passed
 	//   - a caller wants more ids than are left
 	//
-	// nil means that the lease is never renewed: callers get [ErrLeaseExpired] when it is used up. Otherwise they wait,
-	// unless the generator is suspended.
+	// nil means that the lease is never renewed: callers get [ErrLeaseExpired] when it is used up. With OnLow they
+	// wait, unless the generator is suspended.
 	//
 	// Any goroutine may call OnLow, several at once. It is called again and again while the condition holds and the
 	// generator is in use. Callers wait while it runs, so it must not block, and may call only Renew, Suspend and Usage
@@ -59,14 +59,14 @@ type CachedConfig struct {
 // well, but for at most 100 ms for each lease. After that the remaining ids, which are of the past, are handed out.
 //
 // The clock may jump in both directions. When it is set forward, the ids follow it. When it is set back, the ids
-// continue from where they are, as fast as before, because an id never repeats. They are then ahead of the clock by
-// that amount, and by the ticks that they borrow.
+// continue from where they are, as fast as before, because an id never repeats. They are then ahead of the clock by as
+// much as it was set back, and by the ticks that they borrow.
 //
 // Create a Cached with [NewCached].
 type Cached struct {
 	// window is the ring that callers take from. It is never nil. The holder of mu replaces it: it closes the old
-	// window, moves next above all that the old one handed out, and begins the new one at next or above. So each
-	// position is handed out once, and positions ascend. A window with other worker ids begins with a tick that no
+	// window, moves next above all positions that the old one handed out, and begins the new one at next or above. So
+	// each position is handed out once, and positions ascend. A window with other worker ids begins with a tick that no
 	// earlier id carries, so ids ascend as well.
 	window atomic.Pointer[window]
 
@@ -245,16 +245,16 @@ func (g *Cached) inputOf(w *window, want uint64, now time.Time) input {
 	return in
 }
 
-// grant takes positions from w, which is closed, as in allows. It reports whether OnLow should be called, and opens the
-// next window if callers come fast.
-func (g *Cached) grant(w *window, in input) (position, got uint64, low bool) {
-	got = min(in.want, in.free())
-	w.raise(in.next + got)
+// grant takes as many positions as request allows from w, which is closed. It reports whether OnLow should be called,
+// and opens the next window if callers come fast.
+func (g *Cached) grant(w *window, request input) (position, got uint64, low bool) {
+	got = min(request.want, request.free())
+	w.raise(request.next + got)
 	g.made += int64(got)
 	g.used = true
-	low = g.isLow(w, in.next+got, in.at)
-	if g.quick >= hurried && in.free()-got >= g.reopenAt(g.scale(w)) {
-		g.openWindow(w, in.limit)
+	low = g.isLow(w, request.next+got, request.at)
+	if g.quick >= hurried && request.free()-got >= g.reopenAt(g.scale(w)) {
+		g.openWindow(w, request.limit)
 	}
-	return in.next, got, low
+	return request.next, got, low
 }

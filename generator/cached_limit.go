@@ -15,7 +15,7 @@ func (l Layout) LaneAhead() int64 {
 }
 
 // MaxLanes returns how many lanes a generator of the plugin gets at most: [MaxLanes], and fewer in layouts with few
-// worker ids, because other tables and processes need some.
+// worker ids, because other tables and processes need worker ids.
 func (l Layout) MaxLanes() int {
 	most := MaxLanes
 	for most > 1 && int64(most) > l.MaxWorkerID()/4 {
@@ -25,11 +25,11 @@ func (l Layout) MaxLanes() int {
 }
 
 // isLow reports whether the generator needs lanes or a renewal of the lease of w. next is the position of the next id,
-// and at that of the clock.
-func (g *Cached) isLow(w *window, next, at uint64) bool {
+// and present the position of the clock.
+func (g *Cached) isLow(w *window, next, present uint64) bool {
 	s := g.scale(w)
-	lanes := g.onLow != nil && s.tick(next) > max(s.tick(at), g.from)+g.laneAhead
-	return lanes || g.mayFollow(&g.layout, w.until) && scarce(s.start(g.from), g.end(w), next, at)
+	lanes := g.onLow != nil && s.tick(next) > max(s.tick(present), g.from)+g.laneAhead
+	return lanes || g.mayFollow(&g.layout, w.until) && scarce(s.start(g.from), g.end(w), next, present)
 }
 
 // reopenAt returns how many positions must be free before a window opens: those of a tick, or half of those that may
@@ -42,8 +42,8 @@ func (g *Cached) reopenAt(s scale) uint64 {
 // yet. now must have been read under mu, because a stale reading would count the time since then twice.
 func (g *Cached) limit(w *window, now time.Time) uint64 {
 	s := g.scale(w)
-	// A monotonic reading, which time.Now has, makes Sub independent of the wall clock. Without one, a step back must
-	// not count.
+	// A monotonic reading, which time.Now has, makes Sub independent of the wall clock. Without such a reading, a step
+	// back must not count.
 	reading := now.Sub(g.clock.base)
 	if reading < g.last || reading-g.last >= soon {
 		g.quick = 0

@@ -44,11 +44,11 @@ func (g *Cached) account() {
 	}
 }
 
-// Made returns how many ids were handed out, from 0. Ids that a Fill got before it failed count. Ids that were passed
-// over because the clock moved on do not. After Close nothing is missing. It never goes back, and never waits.
+// Made returns how many ids were handed out, from 0. Ids that a Fill got before it failed count. Ids that were skipped
+// because the clock moved on do not count. After Close no id is missing. Made never goes back, and never waits.
 //
 // Made may count a few ids too many. A call that finds its window used up, or just closed, takes its ids from the next
-// one. The ids that it claimed in vain may count, too.
+// window. The ids that it claimed in vain may count, too.
 func (g *Cached) Made() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -13,8 +13,7 @@ const (
 	// hardlyAny is the number of ids since the last visit below which the visits of a window cost more than they save.
 	hardlyAny = 2
 
-	// A caller opens a window if it comes within soon of the call before it, and this has happened hurried times in a
-	// row.
+	// A caller opens a window after hurried calls in a row that each came within soon of the call before.
 	soon    = 125 * time.Microsecond
 	hurried = 16
 )
@@ -54,7 +53,7 @@ func NewClock(now func() time.Time) *Clock {
 	return &Clock{now: now, base: now()}
 }
 
-// share returns the copy of s that the previous generator uses, if it is equal, so both share it.
+// share returns the copy of s that the previous generator uses, if it is equal, so that both share it.
 func (c *Clock) share(s settings) *settings {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,7 +64,7 @@ func (c *Clock) share(s settings) *settings {
 	return c.latest
 }
 
-// visitFromNow has g visited until it is idle.
+// visitFromNow makes the Clock visit g until g is idle.
 func (c *Clock) visitFromNow(g *Cached) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

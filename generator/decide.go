@@ -5,43 +5,43 @@ type action int
 
 const (
 	handOut         action = iota // hand out free positions
-	waitForNewer                  // for a newer lease, although this one has positions: the clock has passed its end
+	waitForNewer                  // for a newer lease: the clock has passed the end of this one, which has ids left
 	waitForLease                  // for a lease that has positions
 	waitForClock                  // until the borrowing limit has moved on
-	refuseLease                   // the lease is used up, and no other is waited for
+	refuseLease                   // the lease is used up, and the caller does not wait for another
 	refuseBorrowing               // the borrowing limit is reached, and the generator does not wait
 )
 
 // An input is the input of decide. Its positions belong to one window.
 type input struct {
 	want  uint64 // how many positions the caller wants, at least 1
-	next  uint64 // the first that was not handed out
+	next  uint64 // the first position that was not handed out
 	at    uint64 // the position of the clock
-	limit uint64 // the first that must not be handed out now, because of the borrowing limit or the lease
-	end   uint64 // the first that the lease does not allow
+	limit uint64 // the first position that must not be handed out now, because of the borrowing limit or the lease
+	end   uint64 // the first position that the lease does not allow
 
 	noWait        bool // the generator refuses instead of waiting for the clock, and refuses a Fill as a whole
 	mayWait       bool // the caller may wait for a lease, and one may come
-	leaseWaitLeft bool // a newer lease is worth a wait
+	leaseWaitLeft bool // callers may still wait for a newer lease
 }
 
 // free returns how many positions may be handed out now.
-func (in input) free() uint64 { return in.limit - min(in.next, in.limit) }
+func (i input) free() uint64 { return i.limit - min(i.next, i.limit) }
 
 // decide returns the next action. It is pure.
-func decide(in input) action {
-	got := min(in.want, in.free())
+func decide(i input) action {
+	got := min(i.want, i.free())
 	switch {
-	case in.at >= in.end && in.next < in.end && in.leaseWaitLeft && in.mayWait:
+	case i.at >= i.end && i.next < i.end && i.leaseWaitLeft && i.mayWait:
 		return waitForNewer
-	case got == in.want || got > 0 && !in.noWait:
+	case got == i.want || got > 0 && !i.noWait:
 		return handOut
-	case in.next >= in.end || in.noWait && in.want > in.end-in.next:
-		if in.mayWait {
+	case i.next >= i.end || i.noWait && i.want > i.end-i.next:
+		if i.mayWait {
 			return waitForLease
 		}
 		return refuseLease
-	case in.noWait:
+	case i.noWait:
 		return refuseBorrowing
 	}
 	return waitForClock

@@ -10,18 +10,18 @@
 //
 // # Who may make an id
 //
-// A generator may stamp only one worker id and a span of ticks: its [Lease]. Ids are unique as long as no
-// two generators ever hold the same worker id for the same tick. The granter of leases guarantees that; package
-// workernode is one. A [Renewable] generator accepts other leases while it runs. A generator that accepts several at
-// once has lanes: each adds the ids of a worker id to every tick.
+// A generator may stamp only one worker id and a span of ticks: its [Lease]. Ids are unique as long as no two
+// generators ever hold the same worker id for the same tick. The granter of leases, such as package workernode,
+// guarantees that. A [Renewable] generator accepts other leases while it runs. A generator that accepts several at once
+// has lanes: each adds the ids of a worker id to every tick.
 //
 // # How ids are made
 //
 //   - [Cached] hands them out ahead of need, for the price of an atomic increment. The clock may jump, because
 //     only its forward progress counts.
 //   - [Snowflake] reads the clock for each id, as Twitter's Snowflake and Leaf do.
-//   - [Paired] has a second worker id for the time that the clock was set back.
+//   - [Paired] has a second worker id, for use while the clock is behind because it was set back.
 //   - [Buffered] stores ids that any source makes: of another service, or your own.
 //
-// Any number of goroutines may call one generator at once. [Generator] has the promises that all keep.
+// Any number of goroutines may call one generator at once. [Generator] documents what all of them guarantee.
 package generator

@@ -19,8 +19,8 @@ var (
 	// Fill of [Cached] return it.
 	ErrBorrowLimit = errors.New("generator: borrowing limit reached")
 
-	// ErrLeaseExpired reports that the lease is used up, and is not renewed or the generator must not wait for that.
-	// Next and Fill of all renewable generators return it.
+	// ErrLeaseExpired reports that the lease is used up, and that it is not renewed, or that the generator must not
+	// wait for a renewal. Next and Fill of all renewable generators return it.
 	ErrLeaseExpired = errors.New("generator: lease expired")
 
 	// ErrTimeExhausted reports that the time bits of the layout are used up. Next and Fill return it.

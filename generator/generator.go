@@ -12,12 +12,12 @@ import (
 //
 // Any number of goroutines may call its methods at once.
 type Generator interface {
-	// Next returns one id, never negative. It may wait until ctx ends, as its generator documents; the error is then
-	// ctx's own. With an error the id is 0 and means nothing.
+	// Next returns one id, never negative. It may wait, as each generator documents. If ctx ends meanwhile, the error
+	// is ctx's own. With an error the id is 0 and means nothing.
 	Next(ctx context.Context) (int64, error)
 
 	// Fill sets every element of ids to an id of its own, in ascending order. Ids of other callers may come between
-	// them. With an error the contents of ids mean nothing, and none of them is ever made again.
+	// them. With an error the contents of ids mean nothing, and none of these ids is ever made again.
 	Fill(ctx context.Context, ids []int64) error
 
 	// Close makes every later call, and every call that waits, return [ErrClosed]. When it has returned, no id is made
@@ -38,10 +38,10 @@ type Lease struct {
 type Renewable interface {
 	Generator
 
-	// Renew replaces the generator's leases. Each lease makes a lane. Their number is a power of two,
-	// at most [MaxLanes] and the number of worker ids of the layout. A [Snowflake] has one lane, a [Paired] two. The
-	// worker ids differ; From and Until are the same for all. Within a tick the lanes are used up one after the other,
-	// in the order of their worker ids, not of leases. Then the next tick begins.
+	// Renew replaces the generator's leases. Each lease makes a lane. The number of leases is a power of two, at most
+	// [MaxLanes] and the number of worker ids of the layout. A [Snowflake] has one lane, a [Paired] two. The worker ids
+	// differ; From and Until are the same for all. Within a tick the lanes are used up one after the other, in the
+	// order of their worker ids, not of leases. Then the next tick begins.
 	//
 	// From now on an id carries a tick from From to Until, and is larger than every id that the generator has made
 	// before:
@@ -51,11 +51,11 @@ type Renewable interface {
 	//     may overtake one another.
 	//   - With other worker ids, or more or fewer of them, the next id begins a tick: the first one from From on that
 	//     the generator has not begun. Until may be earlier than before. Calls that change worker ids must come in
-	//     their order.
+	//     order.
 	//
 	// Generators differ in a lease that begins ahead of the clock: see [Cached] and [Snowflake].
 	//
-	// Renew lifts a suspension, and wakes the callers that wait. It never waits for one. After Close it returns
+	// Renew lifts a suspension, and wakes the callers that wait. It never waits for callers. After Close it returns
 	// [ErrClosed]. Any other error wraps [ErrConfig], or [ErrLayout] for a lease that does not fit the layout, and
 	// changes nothing.
 	Renew(leases ...Lease) error
@@ -70,15 +70,15 @@ type Renewable interface {
 }
 
 // Usage is the state of a generator at one moment. While a caller takes ids or a lease is being replaced, it may be the
-// state before that.
+// state before.
 type Usage struct {
 	// Tick is the tick of the next id: the present one, or a later one if ids are ahead of the clock. When the clock is
 	// beyond the lease and ids are left, it is an earlier one. When the lease is used up, it is the tick after the
 	// lease.
 	Tick int64
 
-	// Left is the number of ids left in the lease, 0 when it is used up. A tick counts as many as the layout has
-	// sequences, for each lane, even for a generator that uses fewer.
+	// Left is the number of ids left in the lease, 0 when it is used up. Each lane has as many ids in a tick as the
+	// layout has sequences, even if the generator uses fewer.
 	Left uint64
 
 	// Waiting is true while a caller waits for the lease to be renewed.
@@ -88,7 +88,7 @@ type Usage struct {
 	// about the time of a call count for this call or the next.
 	Used bool
 
-	// Lanes is the number of leases, from 1. MaxLanes is how many Renew takes at most; 0 means [MaxLanes].
+	// Lanes is the number of leases, at least 1. MaxLanes is how many leases Renew takes at most; 0 means [MaxLanes].
 	Lanes, MaxLanes int
 }
 
@@ -138,23 +138,23 @@ func workers(layout Layout, leases []Lease) ([]int64, error) {
 	return ids, nil
 }
 
-// exhausted is the error of a generator that has used up the last tick of its lease, until. worker is the first of its
-// worker ids. cause is the reason for which no other lease is available, or nil.
-func exhausted(layout *Layout, worker, until int64, cause error) error {
-	if until == layout.MaxTick() {
+// exhausted is the error of a generator that has used up its lease. last is the last tick of the lease, and worker the
+// first worker id of the generator. cause is the reason for which no other lease is available, or nil.
+func exhausted(layout *Layout, worker, last int64, cause error) error {
+	if last == layout.MaxTick() {
 		return fmt.Errorf("%w: no id is left: the %d time bits of %v since %s end at %s; new ids need a layout with a later epoch or more time bits",
 			ErrTimeExhausted, layout.TimeBits, layout.Tick, format(layout.Epoch), format(layout.Expires()))
 	}
-	err := fmt.Errorf("%w: worker id %d may make ids only until %s", ErrLeaseExpired, worker, format(layout.TimeOf(until+1)))
+	err := fmt.Errorf("%w: worker id %d may make ids only until %s", ErrLeaseExpired, worker, format(layout.TimeOf(last+1)))
 	if cause != nil {
 		err = fmt.Errorf("%w, and the lease was not renewed: %w", err, cause)
 	}
 	return err
 }
 
-// scarce reports whether a lease should be renewed. The lease has the positions from begin up to end. It is scarce if
-// fewer than half of those from now on are left from next on. It is also scarce if none are left, or if now is beyond
-// them.
+// scarce reports whether a lease should be renewed. The lease has the positions from begin up to end. next is the next
+// position, and now is the position of the clock. A lease is scarce if fewer than half of its positions from now on are
+// left, if no position is left, or if now is beyond its end.
 func scarce(begin, end, next, now uint64) bool {
 	all := end - min(max(begin, now), end)
 	return end-min(next, end) < all-all/2 || now >= end || next >= end

@@ -10,7 +10,8 @@ import (
 const patience = time.Second
 
 // Health returns nil if a caller gets an id now, at most after the wait for a tick or for the renewal of the lease.
-// Otherwise it returns the error of a caller, or how long callers wait for the clock. It makes no id and never waits.
+// Otherwise it returns the error that a caller gets, or how long callers wait for the clock. Health makes no id and
+// never waits.
 func (g *Cached) Health() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -67,7 +68,7 @@ func (g *Paired) Health() error {
 }
 
 // Health returns [ErrClosed] after Close, and the error of the last call of Source if that failed and the buffer has no
-// id. In that case it starts another call of Source, because perhaps no caller comes that would. It never waits.
+// id. In that case it starts another call of Source, because perhaps no caller does. It never waits.
 func (g *Buffered) Health() error {
 	if g.closed.Load() {
 		return ErrClosed

@@ -17,7 +17,7 @@ import (
 //	   1       TimeBits      WorkerBits    SequenceBits
 //
 // Ids are never negative because the sign bit is always 0, and for one worker they sort by time. Bits that the three
-// widths leave over are 0, between the sign and the time. The time field counts whole ticks since Epoch.
+// widths do not use are 0, and are between the sign and the time. The time field counts whole ticks since Epoch.
 //
 // A Layout is a plain value. Once ids exist it must never change, because an id does not show which layout made it.
 // The zero Layout is not usable; see [Layout.Validate].
@@ -79,7 +79,7 @@ func JSSafeTablesLayout() Layout {
 // overflow.
 const maxSeconds = 1 << 53
 
-// Validate returns an error wrapping [ErrLayout] if l cannot hold ids. It looks at no clock; see [Layout.ValidAt].
+// Validate returns an error wrapping [ErrLayout] if l cannot hold ids. It reads no clock; see [Layout.ValidAt].
 func (l Layout) Validate() error {
 	sum := int(l.TimeBits) + int(l.WorkerBits) + int(l.SequenceBits)
 	switch {

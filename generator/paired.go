@@ -15,7 +15,7 @@ type PairedConfig struct {
 	Layout Layout // required
 
 	// Main is the lease of the lane that carries the clock's time. Backup is the lease of the lane that stands in for
-	// it, with another worker id: [Layout.BackupWorker] returns one. Both are required; Renew replaces them.
+	// the main lane, with another worker id: [Layout.BackupWorker] returns one. Both are required; Renew replaces them.
 	Main, Backup Lease
 
 	// MaxBorrow limits how far ahead of the clock the backup lane may stamp; 0 means an hour.
@@ -33,9 +33,8 @@ type PairedConfig struct {
 // present tick and then borrows the next ones, up to MaxBorrow. When the clock has caught up, the main lane continues.
 // So callers wait only when both lanes are used up, in the order of their arrival.
 //
-// Ids of each lane strictly ascend. While the backup lane is ahead of the clock, ids of both lanes together do not,
-// except within a call of Fill. If they must ascend, use a [Cached] with two lanes: the same idea with an order, and
-// cheaper.
+// Ids of each lane strictly ascend. While the backup lane is ahead of the clock, ids of both lanes together do not
+// ascend, except within a call of Fill. If ids must ascend, use a [Cached] with two lanes, which is also cheaper.
 //
 // Create a Paired with [NewPaired]. With a [JSSafeLayout] all ids are at most 2^53-1.
 type Paired struct {
@@ -49,8 +48,8 @@ type Paired struct {
 
 var _ Renewable = (*Paired)(nil)
 
-// BackupWorker returns the worker id that the 53-bit variant reserves for another one: the same with the highest bit
-// flipped. A user of both must not give worker ids of the upper half to any other generator.
+// BackupWorker returns the worker id that the 53-bit variant reserves as the backup of worker: worker with the highest
+// bit flipped. If you use both, do not give worker ids of the upper half to any other generator.
 func (l Layout) BackupWorker(worker int64) int64 { return worker ^ 1<<(l.WorkerBits-1) }
 
 // NewPaired returns a generator, or an error that wraps [ErrLayout] or [ErrConfig].
@@ -105,13 +104,13 @@ func (g *Paired) Fill(ctx context.Context, ids []int64) error {
 	return nil
 }
 
-// fillSome sets some of ids, of one lane, and returns how many. It is where callers wait.
+// fillSome sets some of ids, all from one lane, and returns how many. Callers wait in fillSome.
 func (g *Paired) fillSome(ctx context.Context, ids []int64) (n int, err error) {
 	n, o, err := g.main.claim(ids)
 	if errors.Is(err, ErrClosed) || n > 0 {
 		return n, err
 	}
-	// At most the ids of one tick, because after those the main lane may have ids again.
+	// At most the ids of one tick, because in the next tick the main lane may have ids again.
 	ids = ids[:min(g.tick, len(ids))]
 	if err != nil || o.lease {
 		return len(ids), g.backup.Fill(ctx, ids)
@@ -122,7 +121,7 @@ func (g *Paired) fillSome(ctx context.Context, ids []int64) (n int, err error) {
 		return len(ids), lease
 	}
 	if err = g.main.Fill(ctx, ids); errors.Is(err, ErrClockBackwards) {
-		err = lease // the clock went back meanwhile, and there is no other lane
+		err = lease // the clock went back meanwhile, and the backup lane is used up
 	}
 	return len(ids), err
 }
@@ -134,8 +133,8 @@ func (g *Paired) Close() {
 }
 
 // Renew implements [Renewable] for two leases. A worker id never moves between the lanes, because a lane knows nothing
-// of the ids of the other. A new worker id takes the lane of the one that it replaces. Of two new ones the lower goes
-// to the main lane.
+// of the ids of the other. A new worker id takes the lane of the worker id that it replaces. Of two new worker ids, the
+// lower goes to the main lane.
 func (g *Paired) Renew(leases ...Lease) error {
 	if _, err := workers(g.main.layout, leases); err != nil {
 		return err
@@ -175,7 +174,7 @@ func (g *Paired) Suspend(cause error) {
 	g.backup.Suspend(cause)
 }
 
-// Usage implements [Renewable]: of both lanes together.
+// Usage implements [Renewable], for both lanes together.
 func (g *Paired) Usage() Usage {
 	m, b := g.main.Usage(), g.backup.Usage()
 	return Usage{

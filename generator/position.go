@@ -71,10 +71,10 @@ func (s scale) duration(n uint64) time.Duration {
 	return time.Duration(min(hi<<(64-s.tickShift())|lo>>s.tickShift(), math.MaxInt64))
 }
 
-// convert returns the position of s at the same time as a position of the scale from, rounded down.
-func (s scale) convert(position uint64, from scale) uint64 {
-	if s.laneBits >= from.laneBits {
-		return position << (s.laneBits - from.laneBits)
+// convert converts a position of the scale other to the position of s at the same time, rounded down.
+func (s scale) convert(position uint64, other scale) uint64 {
+	if s.laneBits >= other.laneBits {
+		return position << (s.laneBits - other.laneBits)
 	}
-	return position >> (from.laneBits - s.laneBits)
+	return position >> (other.laneBits - s.laneBits)
 }

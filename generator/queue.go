@@ -17,8 +17,8 @@ const maxSleep = 20 * time.Millisecond
 
 // A queue is the part of [Cached] and [Snowflake] where callers wait and leases arrive.
 type queue struct {
-	// head is held, by a value in it, by the caller at the head of the queue. It is a channel instead of a mutex because
-	// a channel serves the callers behind in the order of their arrival, and because a context can end their wait.
+	// head contains a value while a caller is at the head of the queue. It is a channel and not a mutex, because a
+	// channel serves the other callers in the order of their arrival, and a context can end their wait.
 	head chan struct{}
 
 	waits atomic.Int64 // calls that waited
@@ -28,25 +28,25 @@ type queue struct {
 	// because Renew, Suspend and Usage must never wait for a caller, and OnLow may call them.
 	mu sync.Mutex
 
-	// changed is closed, and becomes nil, when waiting callers should look again. A caller that finds that it must wait
-	// makes it before it releases mu, because otherwise it could miss a change.
+	// changed is closed, and becomes nil, when waiting callers should look again. A caller that must wait makes the
+	// channel before it releases mu, because otherwise it could miss a change.
 	changed chan struct{}
 
 	cause     error         // of the suspension, or nil
 	from      int64         // the lease's first tick
 	leaseWait time.Duration // how long callers may still wait when the clock has passed the lease
-	made      int64         // ids, ever
+	made      int64         // number of ids made so far
 
 	waiting bool  // the caller at the head waits for Renew
 	used    bool  // ids were taken since Usage was called
 	closed  bool  // by Close
-	refills uint8 // of leaseWait; a caller compares them to see whether its wait was for an earlier lease
+	refills uint8 // how often leaseWait was refilled; shows a caller whether its wait was for an earlier lease
 
-	// These belong to Cached. They are here because they fill the word of used.
+	// These belong to Cached. They are here because they fit into the word of used.
 	open    bool  // window has not been closed
 	visited bool  // the clock visits this generator
 	idle    uint8 // visits in a row that found hardly any id taken
-	quick   uint8 // readings of the clock in a row that came soon after the last, at most hurried
+	quick   uint8 // consecutive readings of the clock, each soon after the one before; at most hurried
 }
 
 // An outcome is the result of an attempt to take ids. The zero outcome means that the ids were taken.
@@ -57,7 +57,7 @@ type outcome struct {
 	low   bool          // OnLow should be called
 }
 
-// retry calls try, with mu, until it succeeds or fails, and waits in between.
+// retry calls try with mu held, until try succeeds or fails. In between it waits.
 func (g *queue) retry(ctx context.Context, try func() (outcome, error)) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -115,13 +115,13 @@ func (g *queue) retry(ctx context.Context, try func() (outcome, error)) error {
 	}
 }
 
-// pause waits as o asks for, or until changed is closed.
+// pause waits as long as o requires, or until changed is closed.
 func (g *queue) pause(ctx context.Context, o outcome, changed <-chan struct{}, refills uint8) error {
 	start := time.Now()
 	err := sleep(ctx, o.wait, changed)
 	if o.lease {
 		g.mu.Lock()
-		if g.refills == refills { // else the wait was for the lease before
+		if g.refills == refills { // else the wait was for an earlier lease
 			g.leaseWait -= time.Since(start)
 		}
 		g.mu.Unlock()
@@ -129,7 +129,7 @@ func (g *queue) pause(ctx context.Context, o outcome, changed <-chan struct{}, r
 	return err
 }
 
-// leave lets the next caller be the head.
+// leave lets the next caller move to the head of the queue.
 func (g *queue) leave() {
 	g.mu.Lock()
 	g.waiting = false
@@ -137,7 +137,7 @@ func (g *queue) leave() {
 	<-g.head
 }
 
-// wake makes the callers that wait look again. It needs mu.
+// wake makes the callers that wait look again. The caller of wake holds mu.
 func (g *queue) wake() {
 	g.waiting = false
 	if g.changed != nil {
@@ -146,7 +146,7 @@ func (g *queue) wake() {
 	}
 }
 
-// renew calls accept, which replaces the lease, with mu. It lifts a suspension.
+// renew calls accept, which replaces the lease, with mu held. It lifts a suspension.
 func (g *queue) renew(accept func()) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -174,14 +174,14 @@ func (g *queue) Suspend(cause error) {
 }
 
 // Waits returns how many calls have waited, from 0: for the clock, for a tick, at the borrowing limit, or for the lease
-// to be renewed. Calls behind one that waits have waited, too. A call counts once, also if its context has ended. It
+// to be renewed. Calls behind one that waits have waited, too. A call counts once, even if its context has ended. Waits
 // never goes back, and never waits.
 func (g *queue) Waits() int64 { return g.waits.Load() }
 
-// mayFollow reports whether a lease until the tick until may be followed by another one.
-func (g *queue) mayFollow(l *Layout, until int64) bool { return g.onLow != nil && until < l.MaxTick() }
+// mayFollow reports whether another lease may follow the one whose last tick is last.
+func (g *queue) mayFollow(l *Layout, last int64) bool { return g.onLow != nil && last < l.MaxTick() }
 
-// usage is Usage for a lease up to end, of which next is not used.
+// usage is Usage for a lease with the positions below end, of which next is the first unused one.
 func (g *queue) usage(s scale, next, end uint64) Usage {
 	next = min(next, end)
 	u := Usage{Tick: s.tick(next), Left: end - next, Waiting: g.waiting, Used: g.used, Lanes: 1 << s.laneBits}

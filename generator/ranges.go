@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// MaxID returns the largest id that l can make, which has its last tick, worker id and sequence; the smallest one is 0.
+// MaxID returns the largest id that l can make, which has the last tick, worker id and sequence; the smallest id is 0.
 // l must be valid.
 func (l Layout) MaxID() int64 {
 	return 1<<(l.TimeBits+l.timeShift()) - 1
@@ -18,14 +18,14 @@ func (l Layout) JSSafe() bool { return l.MaxID() < 1<<53 }
 // timeShift returns how many bits of an id are below its time field.
 func (l Layout) timeShift() uint8 { return l.WorkerBits + l.SequenceBits }
 
-// Range returns the smallest and the largest id that can carry a time at or after from and before to. Worker id and
-// sequence may be any. The ids from first to last are exactly those whose Time, as [Layout.Decompose] returns it, is in
-// the span. The ranges of adjacent spans do not overlap and leave no id out.
+// Range returns the smallest and the largest id that can carry a time in the span that begins at from and ends before
+// to. Worker id and sequence may be any. The ids from first to last are exactly those whose Time, as [Layout.Decompose]
+// returns it, is in the span. The ranges of adjacent spans do not overlap and leave no id out.
 //
 // The time that an id carries is the start of its tick. A span that begins within a tick therefore leaves that tick to
-// the span before it. Begin at TimeOf(TickAt(from)) to include it. The time is not exactly when the id was made either:
-// ids may carry a time ahead of it, by as much as a generator may borrow. Where that matters, you should widen the
-// span, or compare a column of the row.
+// the span before it. Begin at TimeOf(TickAt(from)) to include it. Nor is the time exactly when the id was made: it may
+// be ahead of the clock by as much as a generator may borrow. Where that matters, you should widen the span, or compare
+// a column of the row.
 //
 // Range cuts off the part of the span outside of the layout. The error wraps [ErrLayout] if l is not valid, or if no id
 // can carry a time in the span. That is so if to is not after from, if the layout ends before the span or begins after

@@ -10,33 +10,33 @@ func (g *Cached) Renew(leases ...Lease) error {
 	return g.renew(func() { g.accept(m, leases[0].From, leases[0].Until) })
 }
 
-// accept replaces the lease by the ticks from from to until with the worker ids of m. It leaves the window closed,
-// because the next caller opens one if callers come fast.
-func (g *Cached) accept(m mapping, from, until int64) {
+// accept replaces the lease. The new lease has the ticks from first to last and the worker ids of m. A new window is
+// closed, because the next caller opens one if callers come fast.
+func (g *Cached) accept(m mapping, first, last int64) {
 	w := g.window.Load()
 	s := g.scale(w)
 	if w.same(&m) {
-		if until > w.until {
-			w.until = until
+		if last > w.until {
+			w.until = last
 			g.refillLeaseWait()
 		}
-		g.from = max(g.from, from)
-		if from <= s.tick(w.reached()) {
+		g.from = max(g.from, first)
+		if first <= s.tick(w.reached()) {
 			return
 		}
 		// Extending the window is not enough, because a claim in progress may reach from the old lease across the gap
 		// into the new one.
 		g.closeWindow()
-		w.raise(s.start(from))
+		w.raise(s.start(first))
 		return
 	}
 	g.closeWindow()
-	tick := max(s.ceil(w.next), from)
+	tick := max(s.ceil(w.next), first)
 	old := s
 	s.laneBits = m.laneBits
 	g.anchor = s.convert(g.anchor, old)
-	g.window.Store(newWindow(m, s.start(tick), until))
-	g.from = from
+	g.window.Store(newWindow(m, s.start(tick), last))
+	g.from = first
 	g.refillLeaseWait()
 }
 

@@ -13,13 +13,12 @@ type SnowflakeConfig struct {
 	Layout Layout // required
 	Lease  Lease  // required; Renew replaces it
 
-	// MaxClockBackwards is how far the clock may have gone back for a caller to wait until it has caught up. If it has
-	// gone back further, the caller gets [ErrClockBackwards] at once. 0 never waits, as UidGenerator does; Leaf
-	// tolerates 5 ms.
+	// MaxClockBackwards is the longest time that callers wait for a clock that has gone back. If the clock has gone
+	// back further, callers get [ErrClockBackwards] at once. 0 never waits, as UidGenerator does; Leaf tolerates 5 ms.
 	MaxClockBackwards time.Duration
 
-	// RandomStart makes the sequence of each tick begin at a random number below RandomStart. Then the low bits of ids
-	// that are made now and then differ. Leaf uses 100; 0 and 1 mean that it begins at 0. On average, each tick loses
+	// RandomStart makes the sequence of each tick begin at a random number below RandomStart. Then even ids that are
+	// made rarely have different low bits. Leaf uses 100; 0 and 1 mean that it begins at 0. On average, each tick loses
 	// half of RandomStart ids. RandomStart may not exceed the ids of a tick.
 	RandomStart int64
 
@@ -33,11 +32,12 @@ type SnowflakeConfig struct {
 // Snowflake reads the clock for each id, as UidGenerator's DefaultUidGenerator, Leaf-snowflake and Twitter's snowflake
 // do. The time in an id is the tick in which it was made. It is ahead of the clock or behind it only in two cases:
 //
-//   - A lease that begins ahead of the clock can be used at once. Its first tick is stamped until it is used up or the
-//     clock has reached it. If it is used up before, the next tick may be stamped when the clock has moved by a tick,
-//     and so on. So ids are never further ahead of the clock than the lease was, and only as far as they have to be.
-//   - A lease whose end the clock has passed before its ids were used up has ids of the past. If OnLow is set they are
-//     handed out, after callers have waited for Renew for 100 ms at most, all callers of that lease together.
+//   - A lease that begins ahead of the clock can be used at once. Its first tick is stamped until the tick is used up
+//     or the clock has reached it. If the tick is used up before, the next one may be stamped when the clock has moved
+//     by a tick, and so on. So ids are never further ahead of the clock than the lease was, and only as far as they
+//     have to be.
+//   - If the clock has passed the end of a lease before its ids were used up, the ids left are of the past. If OnLow is
+//     set, they are handed out after all callers of the lease together have waited for Renew for at most 100 ms.
 //
 // When the sequence of a tick is used up, callers wait for the next tick. When the lease is used up, they wait for
 // Renew, in the order of their arrival. A Snowflake has no goroutine and no timer except for waiting callers.
@@ -53,7 +53,7 @@ type Snowflake struct {
 	// mu guards the fields below.
 	worker   int64 // of the lease
 	until    int64 // last tick of the lease
-	tick     int64 // of the latest id; every id of an earlier tick is history
+	tick     int64 // of the latest id; no earlier tick is stamped any more
 	sequence int64 // next one in tick; MaxSequence+1 if tick is used up
 
 	// lead is by how many ticks ids may be ahead of the clock: as many as the lease's first tick was when the lease
@@ -158,8 +158,7 @@ func (g *Snowflake) accept(l Lease) {
 		g.sequence = g.layout.MaxSequence() + 1 // because the old worker id may be larger, and ids must ascend
 	}
 	if l.From > g.tick {
-		// Treat the tick before the lease as used up, because then a clock that goes back behind the lease counts as
-		// one that went back.
+		// Treat the tick before the lease as used up, so that we notice a clock that goes back behind the lease.
 		g.tick, g.sequence = l.From-1, g.layout.MaxSequence()+1
 		if present := g.layout.TickAt(g.now()); present >= 0 {
 			g.lead = max(g.lead, l.From-present)
@@ -205,7 +204,7 @@ func (g *Snowflake) claim(ids []int64) (n int, o outcome, err error) {
 	return n, o, err
 }
 
-// attempt is claim for a caller that has mu. It does not ask for a renewal.
+// attempt is claim for a caller that holds mu. It does not ask for a renewal.
 func (g *Snowflake) attempt(ids []int64) (n int, o outcome, err error) {
 	if g.closed {
 		return 0, o, ErrClosed

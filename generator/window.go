@@ -2,15 +2,15 @@ package generator
 
 import "github.com/uidplugin/uidplugin/ringbuffer"
 
-// MaxLanes is how many leases a generator can hold at once, at most.
+// MaxLanes is the largest number of leases that a generator can hold at once.
 const MaxLanes = 16
 
 // A mapping turns positions into ids, in the same order: within a tick, the ids of one lane after those of another,
 // in the order of the worker ids.
 type mapping struct {
 	sequenceMask uint64 // the sequence bits of a position
-	tickMask     uint64 // its tick bits; those between are the lane
-	base         uint64 // the worker id of the first lane, in its place
+	tickMask     uint64 // the tick bits of a position; the bits between are the lane
+	base         uint64 // the worker id of the first lane, at its place in an id
 
 	// bases has the worker ids of several lanes, repeated until it is full, because any number below MaxLanes should be
 	// an index. It is nil for one lane.
@@ -78,7 +78,7 @@ func fill16(ids *[16]int64, id int64) {
 	ids[12], ids[13], ids[14], ids[15] = id+12, id+13, id+14, id+15
 }
 
-// same reports whether both are for the same worker ids.
+// same reports whether both mappings have the same worker ids.
 func (m *mapping) same(n *mapping) bool {
 	if m.laneBits != n.laneBits || m.laneBits == 0 {
 		return m.laneBits == n.laneBits && m.base == n.base
@@ -107,8 +107,8 @@ type window struct {
 }
 
 // newWindow returns a closed window. Opening its ring opens it.
-func newWindow(m mapping, next uint64, until int64) *window {
-	return &window{mapping: m, next: next, until: until}
+func newWindow(m mapping, next uint64, last int64) *window {
+	return &window{mapping: m, next: next, until: last}
 }
 
 // raise moves next up to at least position.

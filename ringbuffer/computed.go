@@ -13,7 +13,7 @@ const cacheLine = 64
 // new one. A Computed must not be copied.
 type Computed struct {
 	// cursor only grows. Add(n) claims [cursor, cursor+n), but the claim counts only below the tail that is loaded
-	// after the Add. This ring refuses the part above it, and never hands it out.
+	// after the Add. The part above that tail is never handed out by this ring.
 	cursor atomic.Uint64
 	_      [cacheLine - 8]byte // keeps the tail, which is read far more often than written, off the cursor's line
 
@@ -56,8 +56,8 @@ func (r *Computed) Has(n uint64) bool {
 func (r *Computed) Taken() uint64 { return min(r.cursor.Load(), r.tail.Load()) }
 
 // Raise moves the cursor up to at least position. No caller gets the positions that it skips. It returns the result of
-// Taken just before. If the owner calls Raise, the result is exact: every position handed out is below it, and none
-// from there up to position is ever handed out.
+// Taken just before. If the owner calls Raise, the result is exact: every position handed out is below the result, and
+// no position from the result up to position is ever handed out.
 func (r *Computed) Raise(position uint64) (taken uint64) {
 	for {
 		cursor := r.cursor.Load()
@@ -78,7 +78,7 @@ func (r *Computed) Extend(position uint64) {
 // next ring can start there.
 func (r *Computed) Close() uint64 {
 	tail := r.tail.Swap(0)
-	// A claim that counted loaded the tail before the Swap, so its Add came before this Load and is included. Claims that
-	// did not count may have pushed the cursor beyond the tail.
+	// A successful claim has loaded the tail before the Swap, so its Add came before this Load and is included. Failed
+	// claims may have pushed the cursor beyond the tail.
 	return min(r.cursor.Load(), tail)
 }

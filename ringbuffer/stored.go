@@ -4,7 +4,7 @@ import "sync/atomic"
 
 const (
 	offsetBits = 24
-	// MaxRun is the most ids that one slot of a [Stored] ring holds.
+	// MaxRun is the largest number of ids that one slot of a [Stored] ring holds.
 	MaxRun   = 1<<offsetBits - 1
 	maxSlots = 1 << 20
 )
@@ -15,12 +15,12 @@ const (
 // Ids come in runs of consecutive numbers, and a slot holds a whole run, because then the memory of the ring does not
 // depend on how many ids it holds. Ids leave in the order in which they came.
 //
-// Any number of goroutines may call Take and Len at once, and one at a time Put. Create a Stored with [NewStored]. It
-// must not be copied.
+// Any number of goroutines may call Take and Len at once, but only one at a time Put. Create a Stored with [NewStored].
+// It must not be copied.
 type Stored struct {
-	// cursor is the run that ids are taken from, and how many of its ids are gone: position << offsetBits | offset. It
-	// only grows, so it never has a value twice in 2^40 runs. The taker that moves it by a compare-and-swap owns the
-	// ids that it moves over. A taker may have read a slot that was written again meanwhile. Then its swap fails,
+	// cursor is the run that ids are taken from, and how many of its ids were taken: position << offsetBits | offset.
+	// It only grows, so it never has a value twice in 2^40 runs. The taker that moves it by a compare-and-swap owns the
+	// ids between the two values. A taker may have read a slot that was written again meanwhile. Then its swap fails,
 	// because a slot is written again only when the cursor has moved off it.
 	cursor atomic.Uint64
 	_      [cacheLine - 8]byte
@@ -87,8 +87,8 @@ type candidate struct {
 	n            int
 }
 
-// look returns the next candidate. Others may take it, and the slot may be written again, while look reads it. Then the
-// result is nonsense, which claim refuses.
+// look returns the next candidate. While look reads the slot, other takers may take the run, and the slot may be
+// written again. Then claim refuses the result.
 func (r *Stored) look(want int) (c candidate) {
 	c.cursor = r.cursor.Load()
 	position, offset := c.cursor>>offsetBits, c.cursor&MaxRun

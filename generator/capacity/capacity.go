@@ -22,16 +22,15 @@ const (
 // A Demand is the load that a layout should carry, for [Plan]. The zero Demand is one process that makes ids for one
 // table and never ends.
 type Demand struct {
-	Processes int // most processes that run at once, without the additional ones of a deployment; 0 means 1
+	Processes int // largest number that run at once, without the additional ones of a deployment; 0 means 1
 
 	// Tables is the number of tables for which each process makes ids; 0 means 1. Under the leased policy, count all
 	// tables for which any process of the application has ever made ids, because a slot keeps the worker ids of all
 	// its holders. Applications with other tables have slots of their own: plan each application, and add up Held.
 	Tables int
 
-	// RestartsPerDay is how often a day each process is started, deployments and
-	// crashes included, from 0 to 86,400. It need not be whole: 1.0/7 is once a week.
-	// 0 means once and for all.
+	// RestartsPerDay is how often a day each process is started, deployments and crashes included, from 0 to 86,400. It
+	// need not be whole: 1.0/7 is once a week. 0 means that each process is started once.
 	RestartsPerDay float64
 
 	// Lanes is how many worker ids a slot owns for each table under the leased policy,
@@ -46,9 +45,9 @@ type Demand struct {
 	// Reserved is how many slots the leased policy needs beyond one for each of Processes. A new process cannot use the
 	// slot of the process that it replaces while both run, nor for 21 s after the old one was closed: twice the lead of
 	// 10 s, and a second. So a rolling deployment that starts n processes at a time needs 2n more slots, if each
-	// process is ready after 21 s or more. If all processes are restarted at once, it needs as many more as Processes.
-	// Add the processes that can crash within Grace, such as those of one machine. 0 means that a process starts only
-	// when the slot of its predecessor is free.
+	// process is ready after 21 s or more. If all processes are restarted at once, it needs Processes more slots. Add
+	// the processes that can crash within Grace, such as those of one machine. 0 means that a process starts only when
+	// the slot of its predecessor is free.
 	Reserved int
 
 	// CrashesPerDay is how many of RestartsPerDay follow a crash. If it is not 0, Plan assumes that all processes may
@@ -81,7 +80,7 @@ type Forecast struct {
 }
 
 // A DisposableForecast is the forecast for the disposable policy. Each start of a process takes a new worker id for
-// each of its tables, which is never given out again. The policy has no lanes.
+// each of its tables, and no worker id is given out twice. The policy has no lanes.
 type DisposableForecast struct {
 	PerDay    float64 // worker ids that are used up in a day
 	PerSecond float64 // ids a second that all worker ids in use carry together
@@ -226,8 +225,8 @@ func (u *uncountable) plus(a, b uint64) uint64 {
 //
 // If the leased policy does not fit, one more paragraph names a layout that fits.
 //
-// The column processes has the most processes that each policy allows. Under the disposable policy, these are the most
-// whose worker ids last as long as the layout.
+// The column processes has the largest number of processes that each policy allows. Under the disposable policy, the
+// worker ids of these processes last as long as the layout.
 func (f Forecast) String() string {
 	var out strings.Builder
 	d := f.Demand

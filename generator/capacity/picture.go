@@ -9,7 +9,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// pictureWidth is the most columns of a picture, because a plain terminal has as many.
+// pictureWidth is the largest width of a picture: the columns of a plain terminal.
 const pictureWidth = 80
 
 // Picture draws id as l splits it. It returns lines of plain ASCII, each with a newline and at most 80 columns wide.

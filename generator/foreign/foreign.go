@@ -8,8 +8,8 @@
 //
 // # To continue above the keys of a system
 //
-// Functions such as [UidGeneratorLayout] return the layout of a system; the other systems have theirs in
-// [System.Layout]. Use it for [generator.Layout.Above], and for new ids with the same bits.
+// Functions such as [UidGeneratorLayout] return the layout of a system; for the other systems see [System.Layout]. Use
+// such a layout for [generator.Layout.Above], and for new ids with the same bits.
 package foreign
 
 import (
@@ -89,14 +89,14 @@ func (f System) Decode(id int64) (generator.Parts, error) {
 	return p, err
 }
 
-// Identify returns the [Systems] that may have made id: those in whose format its time differs from made by at most
-// within. made is when its row was created. Identify returns none if within is negative. A single id can match by
-// accident, so you should try several of different ages. It assumes the epochs of Systems, so it does not find ids of a
-// UidGenerator whose Java process has another time zone than +08:00.
-func Identify(id int64, made time.Time, within time.Duration) []System {
+// Identify returns the [Systems] that may have made id: those in whose format the time of id differs from created by at
+// most tolerance. created is the time at which the row of id was created. With a negative tolerance Identify returns
+// none. A single id can match by accident, so you should try several ids of different ages. Identify assumes the epochs
+// of Systems, so it does not find ids of a UidGenerator whose Java process has another time zone than +08:00.
+func Identify(id int64, created time.Time, tolerance time.Duration) []System {
 	var could []System
 	for _, f := range Systems() {
-		if p, err := f.Decode(id); err == nil && p.Time.Sub(made).Abs() <= within {
+		if p, err := f.Decode(id); err == nil && p.Time.Sub(created).Abs() <= tolerance {
 			could = append(could, f)
 		}
 	}
