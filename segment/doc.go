@@ -18,10 +18,10 @@
 //	UPDATE leaf_alloc SET max_id = m+n WHERE biz_tag = ? AND max_id = m
 //
 // If that changes one row, the process owns the ids from m to m+n-1. If it changes none, another process was faster, so
-// the process reads again. Each statement is a transaction of its own, and no lock is held between them. This is exact
-// even after a stale read, and on clusters, where we should not rely on locks. The statement always changes the row, so
-// it does not matter whether the driver counts changed or matched rows. If the answer is lost, nobody uses the range,
-// which leaves a gap.
+// the process reads again. Each statement is a transaction of its own, and no lock is held between them. The protocol
+// holds even after a stale read, and on clusters, where we should not rely on locks. The statement always changes the
+// row, so it does not matter whether the driver counts changed or matched rows. If the answer is lost, nobody uses the
+// range, which leaves a gap.
 //
 // The process then reads max_id again on the same connection, because a trigger or a narrow column may have stored a
 // smaller number. Otherwise the next process would fetch the same range. A range that was not stored is discarded, and
@@ -34,14 +34,14 @@
 // # Guarantees
 //
 //   - Ids are unique as long as max_id never goes back. The database must not lose acknowledged commits, as after
-//     restoring a backup, or after the crash of a server that writes lazily. A process that notices this logs it, and
-//     continues above its own ids.
+//     restoring a backup, or after the crash of a server that writes lazily. A process that notices such a loss logs
+//     it, and continues above its own ids.
 //   - The ids of one process strictly ascend. Ids of several processes do not, because each has its own range: a row
 //     created later may have the smaller id.
-//   - A process that ends loses at most two ranges, and each lost answer loses one.
+//   - A process that ends loses at most two ranges, and each lost answer loses one range.
 //   - When Open returns, the first range is in memory.
-//   - A caller that finds no id waits for the fetch, whereas Leaf's callers fail at once. It gets the database's error
-//     if the fetch fails. It waits until its context ends, or for Config.MaxWait without a deadline.
+//   - A caller that finds no id waits for the fetch, whereas Leaf's callers fail at once. The caller waits until its
+//     context ends, or for Config.MaxWait without a deadline. If the fetch fails, it gets the database's error.
 //   - A failed fetch is repeated even if no caller waits. Until one succeeds, Health returns the reason and the time of
 //     the first failure.
 //

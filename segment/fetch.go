@@ -11,14 +11,14 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// A range that lasts less than growBelow doubles the next one, and one that lasts shrinkFrom halves it: Leaf's figures.
+// If a range lasts less than growBelow, the next one is twice as large, and after shrinkFrom half as large, as in Leaf.
 const (
 	growBelow  = 15 * time.Minute
 	shrinkFrom = 30 * time.Minute
 )
 
-// fetching is the state of the goroutine that fetches. [generator.Buffered] treats its panic as a failure. The range
-// must still be due then, so due and the mark are set last.
+// fetching is the state of the goroutine that fetches. [generator.Buffered] treats a panic as a failure, after which
+// the range must still be due. So due and the mark are set last.
 type fetching struct {
 	due    bool          // a range is needed, and not fetched yet
 	since  time.Time     // when it became due

@@ -34,27 +34,28 @@ type Config struct {
 	Table string
 
 	// Schema is the schema of the table on PostgreSQL, and the database on MySQL, if Table does not name one. "" means
-	// the one in which the connection finds the table, or else the current one. Open looks for it, and all statements
-	// name it from then on. On PostgreSQL Open fails instead of creating a second table in another schema of the database.
-	// The plugin sets Schema to the schema of its other tables, if it has any.
+	// the schema in which the connection finds the table, or else the current one. Open looks for it, and all
+	// statements name it from then on. On PostgreSQL Open fails instead of creating a second table in another schema of
+	// the database. The plugin sets Schema to the schema of its other tables, if it has any.
 	Schema string
 
-	// Step is the step that Open inserts if the row of the tag is missing, from 1 to 2^31-1; 0 means 2,000. If the
-	// row has a smaller step, this process uses Step all the same, until somebody changes the step of the row. A
-	// transaction that keeps others from writing needs a Step of twice the rows that it creates.
+	// Step is the step that Open inserts if the row of the tag is missing, from 1 to 2^31-1; 0 means 2,000. If the row
+	// has a smaller step, this process uses Step all the same, until somebody changes the step of the row. A
+	// transaction that keeps other connections from writing needs a Step of twice the number of rows that it creates.
 	Step int64
 
-	// MaxStep limits how far ranges grow, from 1 to 2^31-1 ids; 0 means 1,000,000. They never grow if it is at
+	// MaxStep limits how far ranges grow, from 1 to 2^31-1 ids; 0 means 1,000,000. Ranges never grow if MaxStep is at
 	// most the step of the row.
 	MaxStep int64
 
-	// Start is the smallest id, at least 1; 0 means 1. The next fetch raises a smaller max_id to it.
+	// Start is the smallest id, at least 1; 0 means 1. The next fetch raises a smaller max_id to Start.
 	Start int64
 
 	// Used is the largest number of the column, 0 for an empty one. Ids begin above it. Read it before calling Open. If
-	// max_id is not above Used, another program has made these numbers. It may hold higher ones in memory, as a Leaf
-	// service with another tag does. So Open refuses the tag with [ErrRow], unless it is new and Start is above Used. A
-	// tag is new if its row is missing, or if its max_id is 1 or less, because then nobody has fetched from it.
+	// max_id is not above Used, another program has made these numbers. That program may hold higher numbers in memory,
+	// as a Leaf service with another tag does. So Open refuses the tag with [ErrRow], unless the tag is new and Start
+	// is above Used. A tag is new if its row is missing, or if its max_id is 1 or less, because then nobody has fetched
+	// from it.
 	Used int64
 
 	// Lift allows ids of an existing tag to begin above Used, with a warning. Set it only if all programs that number
@@ -86,8 +87,9 @@ type Config struct {
 // [generator.ErrSource], and [ErrRow] or [ErrExhausted] where these apply. A failed fetch is repeated with pauses of up
 // to a second while callers wait, otherwise every 5 s.
 //
-// Note that a caller inside a transaction keeps its connection while it waits. Without another one, the fetch fails
-// with a timeout. The same happens on SQLite if the transaction has written, because only one connection can write.
+// Note that a caller inside a transaction keeps its connection while it waits. Without another connection, the fetch
+// fails with a timeout. The same happens on SQLite if the transaction has written, because only one connection can
+// write.
 //
 // Create a Generator with [Open]. It is safe for concurrent use.
 type Generator struct {

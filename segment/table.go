@@ -53,8 +53,8 @@ func newTable(db *sqldb.DB, name, tag string) *table {
 	return &table{db: db, given: name, schema: m[1], name: m[2], tag: tag}
 }
 
-// locate finds the schema of the table, which all statements then name. The application may leave another one on
-// connections of the pool.
+// locate finds the schema of the table. All statements then name the schema, because the application may set another
+// one on connections of the pool.
 func (t *table) locate(ctx context.Context, schema string) (err error) {
 	if t.schema = cmp.Or(t.schema, schema); t.schema != "" {
 		return nil
@@ -114,7 +114,7 @@ func (t *table) prepare(ctx context.Context) error {
 }
 
 // exists queries the catalogue instead of the table, because GORM would log the failing statement.
-func (t *table) exists(ctx context.Context) (has bool, err error) {
+func (t *table) exists(ctx context.Context) (ok bool, err error) {
 	query, args := "", []any{t.name}
 	switch t.db.Dialect() {
 	case "mysql":
@@ -136,10 +136,10 @@ func (t *table) exists(ctx context.Context) (has bool, err error) {
 		return true, nil
 	}
 	err = t.db.Query(ctx, func(*sql.Rows) error {
-		has = true
+		ok = true
 		return nil
 	}, query, args...)
-	return has, err
+	return ok, err
 }
 
 func (t *table) create(ctx context.Context) error {
@@ -156,7 +156,7 @@ var (
 	named   = regexp.MustCompile("[`\"]" + DefaultTable + "[`\"]")
 )
 
-// join inserts the row of the tag if it is missing; otherwise it returns the existing one. It refuses a new tag unless
+// join inserts the row of the tag if it is missing; otherwise it returns the existing row. It refuses a new tag unless
 // r.maxID is above used.
 func (t *table) join(ctx context.Context, r row, used int64, description string) (existing row, inserted bool, err error) {
 	var refused error // error of the last insert
@@ -261,12 +261,12 @@ func (t *table) read(ctx context.Context, locking string) (r row, ok bool, err e
 	return r, n == 1, nil
 }
 
-// move changes max_id from one number to another, and reports whether it did. It reads max_id back, because with a
-// smaller number ranges would overlap. It locks the row, so MySQL and PostgreSQL return the newest version, and proxies
-// ask the primary.
-func (t *table) move(ctx context.Context, from, to int64) (bool, error) {
+// move changes max_id from present to next, and reports whether it did. It reads max_id back, because ranges would
+// overlap if the database stored a smaller number. The read locks the row, so MySQL and PostgreSQL return the newest
+// version, and proxies ask the primary.
+func (t *table) move(ctx context.Context, present, next int64) (bool, error) {
 	changed, err := t.db.Exec(ctx, `UPDATE `+t.quoted()+` SET max_id = ?, update_time = CURRENT_TIMESTAMP WHERE biz_tag = ? AND max_id = ?`,
-		to, t.tag, from)
+		next, t.tag, present)
 	if err != nil {
 		return false, fmt.Errorf("segment: fetch ids of the tag %q from %s: %w", t.tag, t, err)
 	}
@@ -280,9 +280,9 @@ func (t *table) move(ctx context.Context, from, to int64) (bool, error) {
 	switch now, ok, err := t.read(ctx, locking); {
 	case err != nil || !ok:
 		return false, err
-	case changed == 1 && now.maxID < to, changed == 0 && now.maxID == from:
+	case changed == 1 && now.maxID < next, changed == 0 && now.maxID == present:
 		return false, fmt.Errorf("%w: the database did not keep max_id = %d of the tag %q in %s although it reported no error, but %d, so ids could come twice:"+
-			" remove the trigger that changes it, or make max_id BIGINT", workernode.ErrTable, to, t.tag, t, now.maxID)
+			" remove the trigger that changes it, or make max_id BIGINT", workernode.ErrTable, next, t.tag, t, now.maxID)
 	}
 	return changed == 1, nil
 }

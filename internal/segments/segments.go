@@ -97,7 +97,7 @@ var errNoFetch = fmt.Errorf("%w: the ranges in memory are used up, and this tran
 type fetchWaitKey struct{}
 
 // within returns the context for ids of a statement on pool. In a transaction that keeps the next range of a segment
-// from being fetched, a create waits for it only for a moment.
+// from being fetched, a create waits for the range only for a moment.
 func (o *opener) within(ctx context.Context, pool gorm.ConnPool) context.Context {
 	if o.Registry != o.DB || !sqldb.HoldsConnection(pool) {
 		return ctx
@@ -107,7 +107,8 @@ func (o *opener) within(ctx context.Context, pool gorm.ConnPool) context.Context
 			return ctx
 		}
 	}
-	// A range may be fetched already and come in a moment, and on SQLite the transaction may only have read so far.
+	// A wait of a moment may help, because a fetch may be running already, and on SQLite the transaction may only have
+	// read so far.
 	return context.WithValue(ctx, fetchWaitKey{}, min(time.Second, o.Timeout))
 }
 
@@ -136,7 +137,7 @@ func (g limitedSegment) Fill(ctx context.Context, ids []int64) error {
 	return reason(ctx, g.Generator.Fill(ctx, ids))
 }
 
-// reason returns err, or errNoFetch if that has ended ctx.
+// reason returns err, or errNoFetch if errNoFetch has ended ctx.
 func reason(ctx context.Context, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) && context.Cause(ctx) == errNoFetch {
 		return errNoFetch
