@@ -9,7 +9,7 @@ import (
 )
 
 // CreateFunctions creates the view uid_origin and, except on SQLite, the functions uid_time, uid_worker and uid_table.
-// It replaces earlier ones, so call it again for a new id space. Up never calls it.
+// CreateFunctions replaces existing ones, so call it again for a new id space. Up never calls it.
 //
 // The layout is read from WORKER_REGISTRY. With the option WithRegistry, pass the handle of the registry.
 //
@@ -28,7 +28,7 @@ func CreateFunctions(ctx context.Context, db *gorm.DB, options ...Option) error 
 
 // FunctionStatements returns the statements of [CreateFunctions] as a script for an administrator. Each ends with a
 // semicolon. On MySQL, run them in the database of the registry. FunctionStatements only reads, and returns the same
-// errors as CreateFunctions for that.
+// errors as CreateFunctions.
 func FunctionStatements(ctx context.Context, db *gorm.DB, options ...Option) (string, error) {
 	d, _, err := open(ctx, db, options)
 	if err != nil {

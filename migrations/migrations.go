@@ -39,8 +39,8 @@ import (
 //go:embed *.sql
 var Files embed.FS
 
-// essential lists columns that mark a table as ours; for WORKER_NODE, UidGenerator's. A table without them belongs to
-// another program.
+// essential lists columns that mark a table as ours; for WORKER_NODE, the columns of UidGenerator. A table without
+// these columns belongs to another program.
 var essential = map[string][]string{
 	workernode.NodeTable:     {"ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED"},
 	workernode.SlotTable:     {"ID", "FENCE", "VERSION", "HOLDER"},
@@ -48,17 +48,17 @@ var essential = map[string][]string{
 	workernode.RegistryTable: {"NAME", "LAYOUT", "NEXT_ID"},
 }
 
-// outdated lists columns that only unreleased versions of uidplugin had. These tables cannot be extended because they
-// lack facts about worker ids.
+// outdated lists columns that only unreleased versions of uidplugin had. Tables with these columns cannot be extended,
+// because they lack facts about worker ids.
 var outdated = map[string]string{
 	workernode.NodeTable:     "START_SECOND",
 	workernode.RegistryTable: "FLOOR_SECOND",
 }
 
 // refuseOutdated returns an error for a table of an unreleased version.
-func refuseOutdated(table string, have []string) error {
+func refuseOutdated(table string, columns []string) error {
 	column := outdated[table]
-	if column == "" || len(missing([]string{column}, have)) > 0 {
+	if column == "" || len(missing([]string{column}, columns)) > 0 {
 		return nil
 	}
 	return fmt.Errorf("%w: it was created by an unreleased version of uidplugin, which had the column %s:"+
@@ -72,17 +72,17 @@ type table struct {
 	columns []string
 	define  map[string]string // definitions of columns, as in ADD COLUMN
 	index   string            // a CREATE INDEX statement, for dialects whose CREATE TABLE cannot contain it
-	key     string            // the index as in ALTER TABLE ADD, for the others
+	key     string            // the index as in ALTER TABLE ADD, for the other dialects
 
 	before func(context.Context) error // called before each change
 }
 
-// An Option says where the tables are. Without any, they are in the database of the connection, and on PostgreSQL in
-// the schema in which its search path finds WORKER_REGISTRY, or else in its current schema.
+// An Option says where the tables are. Without options, they are in the database of the connection, and on PostgreSQL
+// in the schema in which its search path finds WORKER_REGISTRY, or else in its current schema.
 type Option func(*sqldb.Place)
 
-// In names the schema of the tables on PostgreSQL, as the option WithSchema does. On PostgreSQL the functions of this
-// package refuse a database with WORKER_REGISTRY in another schema without it. It has no effect on other databases.
+// In names the schema of the tables on PostgreSQL, as the option WithSchema does. Without In, the functions of this
+// package refuse a PostgreSQL database that has WORKER_REGISTRY in another schema. In has no effect on other databases.
 func In(schema string) Option { return func(p *sqldb.Place) { p.Schema = schema } }
 
 // open returns the tables of db.
@@ -104,7 +104,7 @@ func open(ctx context.Context, db *gorm.DB, options []Option) (*sqldb.DB, sqldb.
 	return d, place, err
 }
 
-// Up creates missing tables, and adds missing columns to UidGenerator's and to those of earlier releases. Older programs
+// Up creates missing tables, and adds missing columns to tables of UidGenerator and of earlier releases. Older programs
 // of the same major version can continue to run. If there is nothing to add, Up only reads. Any number of processes may
 // run it at once.
 //
@@ -285,7 +285,7 @@ func (t *table) up(ctx context.Context, db *sqldb.DB) error {
 	return failed
 }
 
-// ensureIndex creates the separate index if an earlier attempt failed before it.
+// ensureIndex creates the separate index if an earlier attempt failed before creating it.
 func (t *table) ensureIndex(ctx context.Context, db *sqldb.DB) error {
 	if t.index == "" {
 		return nil
@@ -297,7 +297,7 @@ func (t *table) ensureIndex(ctx context.Context, db *sqldb.DB) error {
 	return t.run(ctx, db, qualified(db, t.index))
 }
 
-// extension returns the statements that add columns: one for the table, except on SQLite, which adds one at a time.
+// extension returns the statements that add columns: one for the table, except on SQLite, where each adds one column.
 func (t *table) extension(db *sqldb.DB, columns []string) (statements []string) {
 	var adds []string
 	for _, c := range columns {
@@ -348,11 +348,11 @@ func (t *table) run(ctx context.Context, db *sqldb.DB, statements ...string) err
 	return nil
 }
 
-// missing returns the names in want that are not in have. It ignores case, as MySQL and SQLite do. PostgreSQL does not,
-// but no table has names that differ only in case.
-func missing(want, have []string) (lacks []string) {
-	for _, w := range want {
-		if !slices.ContainsFunc(have, func(h string) bool { return strings.EqualFold(h, w) }) {
+// missing returns the names in required that are not in present. It ignores case, as MySQL and SQLite do. PostgreSQL
+// does not, but no table has names that differ only in case.
+func missing(required, present []string) (lacks []string) {
+	for _, w := range required {
+		if !slices.ContainsFunc(present, func(h string) bool { return strings.EqualFold(h, w) }) {
 			lacks = append(lacks, w)
 		}
 	}

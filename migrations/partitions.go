@@ -16,12 +16,12 @@ import (
 // time of the ids. It only reads. Run the statements in their order and one at a time, outside of a transaction.
 //
 // layout is the layout of the ids, and table the name as in the model. Its primary key must be a single column with
-// ids. every is month, week or day, in UTC. There will be partitions for the present period and as many as ahead after
-// it. keep is the number of complete periods to keep before the present one; 0 drops nothing. The clock is the
+// ids. every is month, week or day, in UTC. There will be partitions for the present period, and for ahead periods
+// after it. keep is the number of complete periods to keep before the present one; 0 drops nothing. The clock is the
 // database's.
 //
-// For a table that is not partitioned, the first statements convert it. A statement begins with comments about what to
-// know before running it. docs/partitions.md explains them.
+// For a table that is not partitioned, the first statements convert it. Read the comments at the beginning of a
+// statement before you run it; see docs/partitions.md.
 //
 // The error wraps [errors.ErrUnsupported] for databases other than PostgreSQL, MySQL and MariaDB.
 func PartitionStatements(

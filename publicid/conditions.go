@@ -101,8 +101,7 @@ func (cs textConditions) look(stmt *gorm.Statement, table string, conditions []c
 }
 
 // check adds an error to the statement if a condition compares a column with a text. It also refuses conditions that
-// name a column and have a public id among their values. The second rule works for any SQL, because it does not parse
-// it.
+// name a column and have a public id among their values. The second rule works for any SQL, because nothing is parsed.
 func (cs textConditions) check(stmt *gorm.Statement, table string, condition clause.Expression) {
 	db := stmt.DB.Session(&gorm.Session{NewDB: true})
 	plain := &plainDialector{Dialector: db.Dialector}

@@ -27,7 +27,7 @@ import (
 // with [ErrInvalid].
 //
 // In Go an ID is a number: compare it with ==, and convert it with uidplugin.ID(key). In package fmt only %v and %s
-// write the text. The other rules of uidplugin.ID also apply, such as the one that a sole key needs no tag.
+// write the text. The other rules of uidplugin.ID also apply, such as the rule that a sole key needs no tag.
 type ID[T Type] int64
 
 var (

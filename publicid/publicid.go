@@ -114,8 +114,8 @@ func codecOf[T Type]() (*Codec, error) {
 	return codec, nil
 }
 
-// codec returns the codec of a prefix, and whether a type has used it before. It does not remember codecs itself,
-// because users may send any prefix.
+// codec returns the codec of a prefix, and whether a type has used it before. It does not store the codec, because
+// users may send any prefix.
 func (c *codecs) codec(prefix string) (codec *Codec, known bool, err error) {
 	if codec, ok := c.byTypes.Load(prefix); ok {
 		return codec.(*Codec), true, nil
@@ -136,8 +136,8 @@ func (c *codecs) codec(prefix string) (codec *Codec, known bool, err error) {
 // Return on every error, because the id is then 0. Write the id into a condition, because GORM leaves out a zero key of
 // a model: an update of &Order{ID: 0} changes all rows that match the other conditions.
 //
-// It refuses texts of another type, and decimal digits because they can be guessed. The error wraps [ErrInvalid] and
-// uidplugin.ErrNoSuchID. Before [SetKeys], or with an invalid prefix, it wraps [ErrConfig].
+// Parse refuses texts of another type. It also refuses decimal digits, because they can be guessed. The error wraps
+// [ErrInvalid] and uidplugin.ErrNoSuchID. Before [SetKeys], or with an invalid prefix, it wraps [ErrConfig].
 func Parse[T Type](text string) (id ID[T], err error) {
 	if err = id.UnmarshalText([]byte(text)); errors.Is(err, ErrInvalid) {
 		err = fmt.Errorf("%w: %w", lookup.ErrNoSuchID, err)
@@ -146,9 +146,9 @@ func Parse[T Type](text string) (id ID[T], err error) {
 }
 
 // ParseAny reads the text of an [ID] of any type, for methods such as Find of uidplugin.Plugin. The number may be an id
-// of another type if the text was made with the wrong one. So you should prefer [Parse] or [Find], or check the row's
-// type. Decimal digits are refused, because they can be guessed. The error wraps [ErrInvalid] and uidplugin.ErrNoSuchID,
-// or [ErrConfig] before [SetKeys].
+// of another type if the text was made with the wrong type. So you should prefer [Parse] or [Find], or check the row's
+// type. Decimal digits are refused, because they can be guessed. The error wraps [ErrInvalid] and
+// uidplugin.ErrNoSuchID, or [ErrConfig] before [SetKeys].
 func ParseAny(text string) (int64, error) {
 	c := set.Load()
 	if c == nil {

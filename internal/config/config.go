@@ -61,7 +61,7 @@ type Test struct {
 	Name string // the function that returned the plugin, for messages
 
 	// Table returns the table of an id, or [supply.AllTables] if the id does not resolve to one. It reports false if
-	// the plugin cannot have made the id. It is nil if the ids are not of the layout.
+	// the plugin cannot have made the id. Table is nil if the ids are not of the layout.
 	Table func(id int64) (table string, ok bool)
 }
 
@@ -97,9 +97,9 @@ func (c *Config) Skew() time.Duration {
 // workerIDLead is the default lead of a process with a fixed worker id.
 const workerIDLead = time.Second
 
-// FixedLead returns how far a process with a fixed worker id may stamp ahead of the clock. After a start it skips as
-// much time, because an earlier process may have stamped it. It is at least a tick. It is 0 for worker ids from the
-// database. It is also 0 with a clock of the application, because that may stand still.
+// FixedLead returns how far a process with a fixed worker id may stamp ahead of the clock. After a start the process
+// skips as much time, because an earlier process may have stamped it. FixedLead is at least a tick. It is 0 for worker
+// ids from the database. It is also 0 with a clock of the application, because that may stand still.
 func (c *Config) FixedLead() time.Duration {
 	if !c.Fixed || c.Injected {
 		return 0
@@ -211,7 +211,7 @@ func (c *Config) validateFixed(bad func(format string, args ...any)) {
 }
 
 // LargestFixed returns the largest worker id that WithWorkerID gives to this process. It reports false if the process
-// makes no id with one.
+// makes no id with such a worker id.
 func (c *Config) LargestFixed() (id int64, ok bool) {
 	spec := c.Specs[c.Generator]
 	if !c.Fixed || c.Test != nil || spec.Make == nil {

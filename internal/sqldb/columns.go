@@ -19,7 +19,7 @@ func (d *DB) IsNarrow(driverType string) bool {
 
 var narrowType = regexp.MustCompile(`(?i)^((unsigned )?(tiny|small|medium)?int|int[24]|float[48]?|double)$`)
 
-// Columns returns the columns of a table, except on SQLite with the driver's names of their types. An error most often
+// Columns returns the columns of a table and, except on SQLite, the driver's names of their types. An error most often
 // means that the table does not exist, so it is not logged.
 func (d *DB) Columns(ctx context.Context, table string) (columns []Column, err error) {
 	if d.Dialect() != "sqlite" {
@@ -44,7 +44,7 @@ func (d *DB) Columns(ctx context.Context, table string) (columns []Column, err e
 	return columns, err
 }
 
-// Types returns the columns of a table that this connection sees. locking ends the SELECT. It has no time limit.
+// Types returns the columns of a table that this connection sees. locking ends the SELECT, which has no time limit.
 func (d *DB) Types(ctx context.Context, table, locking string) (columns []Column, err error) {
 	rows, err := d.pool.QueryContext(ctx, `SELECT * FROM `+table+` WHERE 1 = 0`+locking)
 	for try := 0; try < 20 && isOutdatedPlan(err); try++ { // on another connection, which may have prepared it, too
@@ -62,9 +62,9 @@ func (d *DB) Types(ctx context.Context, table, locking string) (columns []Column
 	return columns, err
 }
 
-// HasIndex reports whether an index exists that a separate statement creates. It checks PostgreSQL and SQLite, and
-// returns true elsewhere.
-func (d *DB) HasIndex(ctx context.Context, index string) (has bool, err error) {
+// HasIndex reports whether an index exists that a separate statement creates. Except on PostgreSQL and SQLite it
+// returns true.
+func (d *DB) HasIndex(ctx context.Context, index string) (ok bool, err error) {
 	query, args := "", []any{index}
 	switch {
 	case d.Dialect() == "postgres" && d.schema != "":
@@ -77,8 +77,8 @@ func (d *DB) HasIndex(ctx context.Context, index string) (has bool, err error) {
 		return true, nil
 	}
 	err = d.Query(ctx, func(*sql.Rows) error {
-		has = true
+		ok = true
 		return nil
 	}, query, args...)
-	return has, err
+	return ok, err
 }

@@ -15,8 +15,7 @@ var ErrNoConnection = errors.New("get a connection")
 // The first statement waits for the connection, or [DB.Ready] does. The DB replaces a connection that is closed, or
 // that may still be busy after an error.
 //
-// Use it for tasks of several statements, because a caller that asks again for each statement may starve in a busy
-// pool.
+// Use it for tasks of several statements, because a caller that asks again for each statement may starve.
 //
 // Only one goroutine may use the DB. If the pool does not hand out connections, Hold returns d and each statement goes
 // to the pool.
@@ -102,8 +101,8 @@ func (d *DB) giveBack(conn *sql.Conn, err error) {
 	closeAfter(conn, err)
 }
 
-// closeAfter returns a connection to the pool, or closes it after an error: in the background, because that waits for a
-// statement that is still running.
+// closeAfter returns a connection to the pool. After an error it closes the connection in the background, because
+// closing waits for a statement that is still running.
 func closeAfter(conn *sql.Conn, err error) {
 	switch {
 	case conn == nil:

@@ -43,17 +43,16 @@ func (d *DB) Limited(statement, transaction time.Duration, later func(func())) *
 	return &other
 }
 
-// Quiet returns a DB that hides errors from GORM's logger, because statements may fail after another process did the
-// same first. The logger still sees the statements. The caller must return the errors that matter.
+// Quiet returns a DB that hides errors from GORM's logger, because a statement may fail only because another process
+// was faster. The logger still sees the statements. The caller must return the errors that matter.
 func (d *DB) Quiet() *DB {
 	other := *d
 	other.quiet = true
 	return &other
 }
 
-// Silent returns a DB whose statements GORM's logger does not see: neither errors, nor that they are slow. It is for
-// statements that are sent all the time, that wait, or that are interrupted, none of which is news. The caller must
-// return the errors that matter.
+// Silent returns a DB whose statements GORM's logger does not see, even if they fail or are slow. It is for statements
+// that are sent all the time, that wait, or that are interrupted. The caller must return the errors that matter.
 func (d *DB) Silent() *DB {
 	other := *d
 	other.silent = true
@@ -83,7 +82,7 @@ func (d *DB) On(pool gorm.ConnPool) *DB {
 	return &other
 }
 
-// Pool returns what the statements are sent to.
+// Pool returns the pool to which the statements are sent.
 func (d *DB) Pool() gorm.ConnPool { return d.pool }
 
 // HandsOut reports whether the pool hands out connections.
@@ -142,7 +141,7 @@ func (d *DB) Query(ctx context.Context, scan func(*sql.Rows) error, query string
 	return err
 }
 
-// Scan reads a row of a table. The error names the table, the column, and the row by its first columns, as many as
+// Scan reads a row of a table. The error names the table, the column, and the values of the first columns, as many as
 // keys. We need this detail because on SQLite other programs may have written any value.
 func Scan(rows *sql.Rows, table string, keys int, into ...any) error {
 	err := rows.Scan(into...)
@@ -169,8 +168,8 @@ func Scan(rows *sql.Rows, table string, keys int, into ...any) error {
 	return fmt.Errorf("a row of %s, with %s, cannot be read: %w", table, strings.Join(key, " and "), err)
 }
 
-// send runs f and shows the statement to GORM's logger. Like database/sql, it retries on another connection if one
-// turns out to be closed.
+// send runs f and shows the statement to GORM's logger. Like database/sql, it retries on another connection if the
+// first turns out to be closed.
 func (d *DB) send(ctx context.Context, query string, args []any, f func(ctx context.Context, pool gorm.ConnPool, query string) (int64, error)) (int64, error) {
 	for try := 0; ; try++ {
 		if err := d.Ready(ctx); err != nil {
@@ -205,8 +204,8 @@ func (d *DB) attempt(ctx context.Context, query string, args []any, f func(ctx c
 	return n, err
 }
 
-// isOutdatedPlan reports that a connection of PostgreSQL had prepared the statement before a column was added. The driver
-// then forgets it.
+// isOutdatedPlan reports whether a connection of PostgreSQL had prepared the statement before a column was added. The
+// driver then forgets the prepared statement.
 func isOutdatedPlan(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "cached plan must not change result type")
 }
@@ -259,7 +258,7 @@ func (d *DB) Translate(query string) string {
 	})
 }
 
-func (d *DB) trace(ctx context.Context, took time.Duration, query string, args []any, n int64, err error) {
+func (d *DB) trace(ctx context.Context, elapsed time.Duration, query string, args []any, n int64, err error) {
 	l := d.gorm.Logger
 	if l == nil || d.silent {
 		return
@@ -269,7 +268,7 @@ func (d *DB) trace(ctx context.Context, took time.Duration, query string, args [
 	}
 	ctx = context.WithoutCancel(ctx)
 	show := func() {
-		l.Trace(ctx, time.Now().Add(-took), func() (string, int64) { return d.gorm.Dialector.Explain(query, args...), n }, err)
+		l.Trace(ctx, time.Now().Add(-elapsed), func() (string, int64) { return d.gorm.Dialector.Explain(query, args...), n }, err)
 	}
 	if d.later == nil {
 		show()

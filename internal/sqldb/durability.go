@@ -19,8 +19,8 @@ var risks = map[string]struct{ query, value, loses string }{
 	},
 }
 
-// DurabilityRisk returns the setting that may lose acknowledged commits in a crash, and the extent of the loss. It is
-// empty if there is none, or the setting cannot be read.
+// DurabilityRisk returns the setting that may lose acknowledged commits in a crash, and the extent of the loss. risk is
+// empty if there is no such setting, or if the setting cannot be read.
 func (d *DB) DurabilityRisk(ctx context.Context) (risk string) {
 	r, ok := risks[d.Dialect()]
 	if !ok {

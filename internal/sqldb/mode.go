@@ -35,9 +35,9 @@ const (
 	RestoreMode = "SESSION sql_mode = @uid_mode"
 )
 
-// Define runs a statement that creates a function or the like, written in the dialect. On MySQL it sets sql_mode for
-// it, because a function keeps the mode with which it was created, and because MariaDB has another syntax for functions
-// and triggers with ORACLE.
+// Define runs a statement that creates a function or the like, written in the dialect. On MySQL it first sets sql_mode,
+// because a function keeps the mode with which it was created, and because MariaDB has another syntax for functions and
+// triggers with sql_mode=ORACLE.
 func (d *DB) Define(ctx context.Context, query string) error {
 	if d.Dialect() != "mysql" {
 		return d.ExecRaw(ctx, query)

@@ -14,7 +14,7 @@ func Quoted(dialector gorm.Dialector, name string) string {
 	return quoted.String()
 }
 
-// DollarQuoted puts a text into dollar quotes of PostgreSQL that it does not contain, because names may contain any.
+// DollarQuoted puts a text, which may contain any names, into dollar quotes of PostgreSQL that are not in the text.
 func DollarQuoted(text string) string {
 	tag := "$$"
 	for n := 1; strings.Contains(text, tag); n++ {

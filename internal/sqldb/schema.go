@@ -109,7 +109,8 @@ type Place struct {
 	Schema string // as named by the user; empty means look for it
 	Option string // how the user names it
 
-	// Located has found the tables already; nil if not. Before is called before a statement creates or extends a table.
+	// Located is a DB that has found the tables already, or nil. Before is called before a table is created or
+	// extended.
 	Located *DB
 	Before  func(context.Context) error
 }
@@ -131,19 +132,19 @@ var (
 	ErrSchema = errors.New("the schema cannot be used")
 )
 
-// Locate finds the schema of the plugin's tables, and returns a DB that names it. The tables need not exist. given is
-// the schema that the user has named on PostgreSQL; empty means the one in which the search path finds WORKER_REGISTRY,
-// or, if there is none, the current one. option tells the user how to name it.
+// Locate finds the schema of the plugin's tables, and returns a DB that names it. The tables need not exist. userSchema
+// is the schema that the user has named on PostgreSQL. If it is empty, Locate takes the schema in which the search path
+// finds WORKER_REGISTRY, or else the current schema. option tells the user how to name a schema.
 //
-// The error wraps ErrElsewhere if the tables exist in another spelling, or, without given, in another schema of the
-// same database. It wraps ErrSchema if given does not exist. Locate only reads.
-func (d *DB) Locate(ctx context.Context, given, option string) (*DB, error) {
+// The error wraps ErrElsewhere if the tables exist in another spelling, or, without userSchema, in another schema of
+// the same database. It wraps ErrSchema if userSchema does not exist. Locate only reads.
+func (d *DB) Locate(ctx context.Context, userSchema, option string) (*DB, error) {
 	var schema string
 	var err error
 	d = d.In("")
 	switch d.Dialect() {
 	case "postgres":
-		schema, err = d.locateOnPostgres(ctx, given, option)
+		schema, err = d.locateOnPostgres(ctx, userSchema, option)
 	case "mysql":
 		schema, err = d.locateOnMySQL(ctx)
 	case "sqlite":
@@ -152,14 +153,14 @@ func (d *DB) Locate(ctx context.Context, given, option string) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.alone, d.schema = given == "", schema
+	d.alone, d.schema = userSchema == "", schema
 	return d, nil
 }
 
-// locateOnPostgres reads pg_class, which everybody may, so that tables in a schema without the privilege USAGE count.
-func (d *DB) locateOnPostgres(ctx context.Context, given, option string) (schema string, err error) {
+// locateOnPostgres reads pg_class, because everybody may read it, even about a schema without the privilege USAGE.
+func (d *DB) locateOnPostgres(ctx context.Context, userSchema, option string) (schema string, err error) {
 	var visible, current string
-	var exists bool // the given schema
+	var exists bool // userSchema exists
 	var all []Name
 	err = d.Query(ctx, func(rows *sql.Rows) error {
 		var found Name
@@ -181,16 +182,16 @@ func (d *DB) locateOnPostgres(ctx context.Context, given, option string) (schema
 		` (pg_catalog.pg_class t JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace`+
 		` JOIN pg_catalog.pg_attribute a ON attrelid = t.oid AND attnum > 0 AND NOT attisdropped)`+
 		` ON (lower(relname), lower(attname)) IN (`+marks+`) AND relkind IN ('r', 'p', 'v', 'f') AND nspname !~ '^pg_'`+
-		` ORDER BY nspname, relname`, given)
+		` ORDER BY nspname, relname`, userSchema)
 	if err != nil {
 		return "", fmt.Errorf("look for the schema of %s: %w", registry, err)
 	}
-	switch schema = given; {
-	case given != "" && !exists:
-		return "", fmt.Errorf("%w: %s: this database has no schema %q: create it first (CREATE SCHEMA), or name another", ErrSchema, option, given)
-	case given == "" && visible != "":
+	switch schema = userSchema; {
+	case userSchema != "" && !exists:
+		return "", fmt.Errorf("%w: %s: this database has no schema %q: create it first (CREATE SCHEMA), or name another", ErrSchema, option, userSchema)
+	case userSchema == "" && visible != "":
 		schema = visible
-	case given == "":
+	case userSchema == "":
 		schema = current
 	}
 	for _, t := range all {
@@ -200,7 +201,7 @@ func (d *DB) locateOnPostgres(ctx context.Context, given, option string) (schema
 		if t.Schema == schema && !isOwn(t.Table) {
 			return "", otherSpelling(t, d.Quoted(t), d.quote(strings.ToUpper(t.Table)))
 		}
-		if given == "" && t.Schema != schema && strings.EqualFold(t.Table, registry) {
+		if userSchema == "" && t.Schema != schema && strings.EqualFold(t.Table, registry) {
 			return "", otherSchema(schema, visible != "", t, option)
 		}
 	}
@@ -214,8 +215,8 @@ func (d *DB) locateOnPostgres(ctx context.Context, given, option string) (schema
 // createLock is the advisory lock of PostgreSQL that [DB.CreateRegistry] takes, in each database.
 const createLock int64 = 0x7569<<48 + 1
 
-// CreateRegistry returns a statement that creates WORKER_REGISTRY by create. On PostgreSQL it fails if processes have
-// created one in another schema since [DB.Locate], unless the user has named the schema.
+// CreateRegistry returns a statement that creates WORKER_REGISTRY by running create. On PostgreSQL the statement fails
+// if another process has created one in another schema since [DB.Locate], unless the user has named the schema.
 func (d *DB) CreateRegistry(create string) string {
 	if d.Dialect() != "postgres" || !d.alone {
 		return create
@@ -247,18 +248,18 @@ func otherSchema(schema string, used bool, other Name, option string) error {
 }
 
 // otherSpelling returns the error for a table whose name is not in upper case. renamed is its quoted new name.
-func otherSpelling(found Name, from, renamed string) error {
+func otherSpelling(found Name, old, renamed string) error {
 	return fmt.Errorf("%w: %s, and statements need the name in upper case: with new tables, ids would be made twice;"+
-		" stop all processes, then run ALTER TABLE %s RENAME TO %s, and the same for the others", ErrElsewhere, found, from, renamed)
+		" stop all processes, then run ALTER TABLE %s RENAME TO %s, and the same for the others", ErrElsewhere, found, old, renamed)
 }
 
-// marks are two of the tables, each with a column that no table of another program has under this name. Their names are
-// in lower case.
+// marks are two of the tables, each with a column that a table of this name lacks in other programs. Their names are in
+// lower case.
 const marks = `('worker_registry', 'id_space'), ('worker_node', 'launch_date')`
 
 // SchemaOf looks for tables in the home of d, or else where this connection looks. It returns the schema of the first
-// one that exists, and whether that is tables[0]; if none exists, the current schema. The schema is empty on Vitess and
-// unknown databases, where statements do not name one.
+// table that exists, and whether that table is tables[0]. If no table exists, it returns the current schema. The schema
+// is empty on Vitess and unknown databases, where statements do not name one.
 func (d *DB) SchemaOf(ctx context.Context, tables ...string) (schema string, exists bool, err error) {
 	query, args := "", []any{}
 	switch {
@@ -298,7 +299,7 @@ func (d *DB) SchemaOf(ctx context.Context, tables ...string) (schema string, exi
 }
 
 // locateOnMySQL uses the database of the connection, and never looks at others. On Vitess names stay as they are,
-// because a keyspace is not a database: with routing rules, tables may be in others.
+// because a keyspace is not a database: with routing rules, tables may be in other keyspaces.
 func (d *DB) locateOnMySQL(ctx context.Context) (schema string, err error) {
 	var version string
 	var folds int
@@ -332,7 +333,7 @@ func (d *DB) locateOnMySQL(ctx context.Context) (schema string, err error) {
 	return schema, nil
 }
 
-// moved matches the errors about a table or a schema that does not exist.
+// moved adds advice to an error about a table or a schema that does not exist.
 func (d *DB) moved(query string, err error) error {
 	if err == nil || d.schema == "" || d.Dialect() == "sqlite" || !noTable(err) || !strings.Contains(query, d.quote(d.schema)+".") {
 		return err

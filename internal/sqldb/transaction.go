@@ -17,8 +17,8 @@ import (
 var ErrRollback = errors.New("sqldb: the transaction was rolled back")
 
 // Transact runs f in a transaction on one connection, and commits unless f returns an error. After any error but
-// ErrRollback the outcome is unknown. It then closes the connection, because a statement may still be running. f must
-// use only the given DB and context.
+// ErrRollback the outcome is unknown. Transact then closes the connection, because a statement may still be running. f
+// must use only the given DB and context.
 func (d *DB) Transact(ctx context.Context, f func(ctx context.Context, tx *DB) error) error {
 	conn, tx, err := d.begin(ctx)
 	if err != nil {
@@ -61,14 +61,14 @@ func (d *DB) Together(ctx context.Context, f func(ctx context.Context, conn *DB)
 	}
 }
 
-// errPanic is the error of a function that has panicked, for which its connection is closed.
+// errPanic is the error of a function that has panicked, so that its connection is closed.
 var errPanic = errors.New("sqldb: panic")
 
 // limit returns the limit of a transaction, and of the wait for a connection.
 func (d *DB) limit() time.Duration { return cmp.Or(d.whole, d.timeout) }
 
 // begin begins a transaction, on a connection of its own if the pool hands out connections. Like database/sql, it
-// retries on another connection if one turns out to be closed.
+// retries on another connection if the first turns out to be closed.
 func (d *DB) begin(ctx context.Context) (*sql.Conn, *Tx, error) {
 	for try := 0; ; try++ {
 		conn, err := d.take(ctx)
@@ -98,9 +98,9 @@ type Tx struct {
 	idle   chan struct{} // closed while neither COMMIT nor ROLLBACK is running
 }
 
-// Begin begins a transaction, and fails after the limit. The transaction goes on when ctx ends, because database/sql
-// would roll back at any time, even while we close the connection. After an error close the connection, because BEGIN
-// may still be running. options may be nil.
+// Begin begins a transaction, and fails after the limit. The end of ctx does not end the transaction, because
+// database/sql would roll back at any time, even while we close the connection. After an error, close the connection,
+// because BEGIN may still be running. options may be nil.
 func Begin(ctx context.Context, pool gorm.ConnPool, limit time.Duration, options *sql.TxOptions) (*Tx, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -136,10 +136,10 @@ func (t *Tx) Commit() error { return t.within("COMMIT", t.txPool.Commit) }
 // Rollback rolls back. If there is no answer within the limit, it returns an error while ROLLBACK may still be running.
 func (t *Tx) Rollback() error { return t.within("ROLLBACK", t.txPool.Rollback) }
 
-func (t *Tx) within(what string, f func() error) error {
+func (t *Tx) within(name string, f func() error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), t.limit)
 	defer cancel()
-	return t.end(ctx, t.limit, what, f)
+	return t.end(ctx, t.limit, name, f)
 }
 
 // whenIdle calls f, in the background if COMMIT or ROLLBACK is still running.
@@ -155,9 +155,8 @@ func (t *Tx) whenIdle(f func()) {
 	}
 }
 
-// end waits for f until ctx ends, which is after at most limit, because drivers may wait for minutes if there is no
-// answer.
-func (t *Tx) end(ctx context.Context, limit time.Duration, what string, f func() error) (err error) {
+// end waits for f until ctx ends, for at most limit, because drivers may wait for minutes if there is no answer.
+func (t *Tx) end(ctx context.Context, limit time.Duration, name string, f func() error) (err error) {
 	ended := make(chan error, 1)
 	t.idle = make(chan struct{})
 	go func() {
@@ -171,14 +170,14 @@ func (t *Tx) end(ctx context.Context, limit time.Duration, what string, f func()
 		err = late(ctx.Err(), limit)
 	}
 	if err != nil {
-		err = fmt.Errorf("%s: %w", what, err)
+		err = fmt.Errorf("%s: %w", name, err)
 	}
 	return err
 }
 
 // RolledBack reports whether a connection can be used again after COMMIT or ROLLBACK has failed on it. On SQLite it
-// rolls back: COMMIT may keep the transaction, and ROLLBACK fails if a statement has ended it. A database in memory
-// would end with its connection. Connections to other databases should be closed, as should one that is still busy.
+// first rolls back, because a failed COMMIT may keep the transaction. The connection is kept, because a database in
+// memory would end with it. Connections to other databases, and connections that are still busy, should be closed.
 func (d *DB) RolledBack(ctx context.Context, failed error) bool {
 	if d.Dialect() != "sqlite" || errors.Is(failed, context.DeadlineExceeded) {
 		return false
@@ -189,7 +188,7 @@ func (d *DB) RolledBack(ctx context.Context, failed error) bool {
 }
 
 // PoolError returns the error of a closed sql.DB, or nil. It does not query the database, because its context has
-// already ended.
+// ended.
 func (d *DB) PoolError() error {
 	pool, err := d.gorm.DB()
 	if err != nil || pool == nil {
@@ -238,7 +237,7 @@ func HoldsConnection(pool gorm.ConnPool) bool {
 	case *sql.Conn:
 		return true
 	case gorm.TxCommitter:
-		// gorm.io/sharding wraps every pool in one that commits and begins.
+		// gorm.io/sharding wraps every pool in a type that commits and begins.
 		if _, begins := pool.(gorm.ConnPoolBeginner); begins {
 			if v := reflect.Indirect(reflect.ValueOf(pool)); v.Kind() == reflect.Struct {
 				if f := v.FieldByName("ConnPool"); f.IsValid() && f.CanInterface() {
