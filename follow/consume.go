@@ -25,31 +25,31 @@ import (
 //		return tx.Create(&Invoice{EventID: e.ID}).Error
 //	})
 //
-// Any number of processes may run a consumer of the same name. One of them works. If it ends or stands still, another
-// one takes over within seconds. The cursor is a row of UID_CURSOR, a table that [Enable] creates. A new consumer
-// begins with the oldest row, unless you pass [FromNow] or [From].
+// Any number of processes may run a consumer of the same name. One process works. If it ends or hangs, another process
+// takes over within seconds. The cursor is a row of UID_CURSOR, a table that [Enable] creates. A new consumer begins
+// with the oldest row, unless you pass [FromNow] or [From].
 //
-// Rows that do not match the conditions of db are passed over, as by [Rows]. A row may have changed since it was read.
-// To see its present state, load it with a lock in handle.
+// Consume leaves out rows that do not match the conditions of db, as [Rows] does. A row may have changed since it was
+// read. To see its present state, load it with a lock in handle.
 //
-// If handle returns an error, its transaction is rolled back, and the row comes again: first after a second, later
-// after up to a minute. Until it succeeds no other row comes, unless handle returns [Skip]. After ErrTooLate, and after
-// conflicts in the database such as deadlocks, the row comes again at once. If handle panics, Consume rolls back and
+// If handle returns an error, Consume rolls back and calls handle with the row again: first after a second, later after
+// up to a minute. It handles no other row until handle succeeds or returns [Skip]. After ErrTooLate, and after
+// conflicts in the database such as deadlocks, it calls handle again at once. If handle panics, Consume rolls back and
 // panics as well.
 //
 // If a statement of Consume itself fails, Consume logs the error and tries again. When the context ends, Consume
 // finishes the present transaction and returns the cause, which is the signal after signal.NotifyContext. Other errors
-// mean that it cannot go on: the model or the conditions of db are not suitable, as in [Enable] and [Rows], the pool of
-// connections was closed, or the error wraps [ErrNotEnabled], [ErrRemoved] or [uidplugin.ErrOption].
+// mean that Consume cannot go on: the model or the conditions of db are not suitable, as in [Enable] and [Rows], the
+// pool of connections was closed, or the error wraps [ErrNotEnabled], [ErrRemoved] or [uidplugin.ErrOption].
 //
 // # What handle must not do
 //
 //   - Write by another handle than tx. The write would not be part of the transaction, so it would take effect again
-//     when the row comes again. It would wait forever on a pool of one connection, because tx has that.
-//   - End the transaction: commit, roll back, or change tables, because that commits on MySQL and MariaDB. tx refuses
+//     if the row is handled again. In a pool of one connection it would wait forever for the connection of tx.
+//   - End the transaction: commit, roll back, or create or alter tables, which commits on MySQL and MariaDB. tx refuses
 //     most of these statements.
-//   - Stand still. After 30 seconds without a statement the server ends the transaction, and the row comes again. So
-//     send e-mails and the like by short calls. They may happen twice, so give the receiver the row's id as a key.
+//   - Send no statement for 30 seconds. The server then ends the transaction, and the row is handled again. So send
+//     e-mails and the like by short calls. A call may happen twice, so pass the row's id to the receiver as a key.
 //   - Insert into a followed table, if that can be avoided. Followers of that table wait until the transaction ends.
 //
 // On SQLite, other writers wait while handle runs. With dbresolver, rows are read from the primary, and handle writes
@@ -62,8 +62,8 @@ func Consume[T any](ctx context.Context, db *gorm.DB, name string, handle func(t
 }
 
 // ConsumeBatch is [Consume] for up to size rows in a transaction, which is faster. handle gets at least one row. If it
-// fails or returns [Skip] for several rows, they come again one by one. A row is skipped only if handle returns Skip
-// for it alone.
+// fails or returns [Skip] for several rows, it gets these rows again one by one. A row is skipped only if handle
+// returns Skip for this row alone.
 func ConsumeBatch[T any](ctx context.Context, db *gorm.DB, name string, size int, handle func(tx *gorm.DB, rows []*T) error, options ...ConsumeOption) error {
 	if handle == nil {
 		return errNoHandler
@@ -90,14 +90,14 @@ func consume[T any](ctx context.Context, db *gorm.DB, name string, size int, han
 		Key: engine.ConsumerKey{Consumer: name, Table: t.Name}, Host: t.core.DetectHost(), Size: size, Cursors: t.db, Effects: db, Log: t.core.Log,
 		Limit: max(chunk, size), ID: r.id, IsOwn: r.isOwn, Rewind: o.rewind, Poll: t.core.Test != nil, Handle: handle,
 		Start: func(ctx context.Context) (int64, error) {
-			begin, err := t.begin(ctx, db) // also if it is not used, because a table that is not followed gets no cursor
+			begin, err := t.begin(ctx, db) // even if not used, because a table that is not followed gets no cursor
 			if !o.fromNow {
 				return int64(o.after), err
 			}
 			return max(begin-1, 0), err
 		},
-		Read: func(ctx context.Context, cursor engine.Cursor, limit int, in engine.FetchHooks) ([]*T, int64, error) {
-			r.in = in
+		Read: func(ctx context.Context, cursor engine.Cursor, limit int, hooks engine.FetchHooks) ([]*T, int64, error) {
+			r.hooks = hooks
 			return r.read(ctx, cursor, limit)
 		},
 	}
@@ -126,8 +126,8 @@ func cursorsIn(effects *gorm.DB, t *table) (*sqldb.DB, error) {
 	return sqldb.Open(effects, max(t.core.Timeout, timeout))
 }
 
-// space returns the name of the database of the table, as far as it fits into SPACE, which has 128 characters. Names of
-// servers fit.
+// space returns the name of the database of the table, cut to the 128 characters of SPACE. Only the names of SQLite's
+// files can be longer.
 func (t *table) space(ctx context.Context) (string, error) {
 	name, err := engine.DatabaseName(ctx, t.db)
 	if name != "" && t.db.Dialect() == "sqlite" {

@@ -31,26 +31,27 @@ func (f RowsOption) consume(o *consumeOptions) {
 	}
 }
 
-// FromNow makes a new consumer begin with the rows that come from now on. Without it, the consumer begins with the oldest
-// row. A consumer that has a cursor goes on from there.
+// FromNow makes a new consumer begin with the rows that come from now on. Without it, the consumer begins with the
+// oldest row. A consumer that has a cursor goes on from that cursor.
 func FromNow() ConsumeOption {
 	return consumeOption(func(o *consumeOptions) { o.fromNow, o.after = true, 0 })
 }
 
-// From makes a new consumer begin with the first row after an id. A consumer that has a cursor goes on from there.
+// From makes a new consumer begin with the first row after an id. A consumer that has a cursor goes on from that
+// cursor.
 func From(after uidplugin.ID) ConsumeOption {
 	return consumeOption(func(o *consumeOptions) { o.fromNow, o.after = false, after })
 }
 
-// Into makes the handler write into another database: its tx belongs to effects, and the cursor is there, in a table
-// UID_CURSOR that Consume creates. If several databases of rows have the same name, give their consumers different
-// names.
+// Into makes the handler write into another database: its tx belongs to effects. The cursor is also in that database,
+// in a table UID_CURSOR that Consume creates. If several databases of rows have the same name, give their consumers
+// different names.
 //
-// If the database of the rows alone loses commits, as after a failover, rows could be missed. Consume then returns an
-// error, or with [WithRewind] goes back to the mark with which the database has recovered. The cursor has the mark with
-// which rows were last read, so a process that begins to work after the loss notices it, too. It does not if, while
-// rows came, others have followed the table for more than about 15 seconds since, or less with a slack below 500 ms; an
-// operator should then set the cursor back.
+// If only the database of the rows loses commits, as after a failover, rows could be missed. Consume then returns an
+// error, or with [WithRewind] goes back to the mark that the database had after the loss. A process that begins to work
+// later notices the loss, too, because the cursor has the mark with which rows were last read. It does not notice the
+// loss after others have followed the table, while rows came, for about 15 seconds, or less with a slack below 500 ms.
+// An operator should then set the cursor back.
 func Into(effects *gorm.DB) ConsumeOption {
 	return consumeOption(func(o *consumeOptions) { o.effects, o.into = effects, true })
 }
@@ -62,12 +63,12 @@ func optionsOf(name string, size int, options []ConsumeOption) (o consumeOptions
 			option.consume(&o)
 		}
 	}
-	const most = 128
+	const maxLength = 128
 	switch {
-	case name == "" || len(name) > most || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl),
+	case name == "" || len(name) > maxLength || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl),
 		strings.TrimSpace(name) != name: // MySQL compares without spaces at the end, so "a" and "a " would share a cursor
 		err = fmt.Errorf("%w: the name of the consumer is %.200q: it must have 1 to %d bytes of UTF-8, without control characters,"+
-			" and without spaces at its ends", uidplugin.ErrOption, name, most)
+			" and without spaces at its ends", uidplugin.ErrOption, name, maxLength)
 	case size < 1:
 		err = fmt.Errorf("%w: the size of a batch is %d, but must be at least 1", uidplugin.ErrOption, size)
 	case o.into && o.effects == nil:

@@ -11,7 +11,7 @@
 // trigger of the table therefore refuses rows that come too late, and [Rows] waits for older transactions;
 // docs/following.md has the costs and limits.
 //
-// The handle db needs the plugin of package uidplugin. If it does not have it, the functions return
+// The handle db needs the plugin of package uidplugin. Without the plugin, the functions return
 // [uidplugin.ErrNotRegistered].
 package follow
 
@@ -37,11 +37,11 @@ import (
 // [WithSlack] and [ErrTooLate]. Call it once, as in a migration, or at each start: on an enabled table it only updates
 // the slack.
 //
-// Call it again after a change that renames the table, as with gh-ost, because the trigger stays with the renamed one.
-// It then drops that trigger.
+// Call Enable again after a tool such as gh-ost has replaced the table by a new one, because the trigger stays with the
+// old table. Enable then drops that trigger.
 //
-// Enable waits for transactions that have inserted rows into the table, and while it waits, so do new ones. It
-// therefore gives up each time after a moment and tries again, until the context ends.
+// Enable waits for transactions that have inserted rows into the table. New transactions wait behind it, so it gives up
+// after a moment and tries again, until the context ends.
 //
 // The error wraps [uidplugin.ErrNoField], [uidplugin.ErrField], [uidplugin.ErrNotKey], [uidplugin.ErrNotDecodable],
 // [uidplugin.ErrOption] or [uidplugin.ErrNotRegistered], or comes from the database.
@@ -60,7 +60,7 @@ func Enable(ctx context.Context, db *gorm.DB, model any, options ...EnableOption
 	return nil
 }
 
-// warned has the names of tables whose keys the database numbers, and which the log has named.
+// warned has the names of the tables about which warnNumbered has warned.
 type warned struct{ sync.Map }
 
 // warnNumbered warns once if the database numbers the key of the table.
@@ -80,8 +80,8 @@ func (t *table) warnNumbered(ctx context.Context, db *gorm.DB) {
 	}
 }
 
-// Disable removes what [Enable] has installed except the tables, also from a table that had this name before. Followers
-// then get errors that wrap [ErrNotEnabled].
+// Disable removes what [Enable] has installed for a table, or for an earlier table of this name. Only the tables UID_*
+// stay. Followers then get errors that wrap [ErrNotEnabled].
 func Disable(ctx context.Context, db *gorm.DB, model any) error {
 	t, err := tableOf(db, model)
 	if err != nil || t.core.Test != nil {
@@ -98,7 +98,7 @@ func Disable(ctx context.Context, db *gorm.DB, model any) error {
 //
 // Read the rows after Settled has returned, with a new snapshot, and from the primary. Settled waits for transactions
 // that have inserted rows into the table, unless another process is doing so already. It returns the errors of
-// [Enable], or wraps [ErrNotEnabled] or [uidplugin.ErrClock].
+// [Enable], or an error that wraps [ErrNotEnabled] or [uidplugin.ErrClock].
 func Settled(ctx context.Context, db *gorm.DB, model any) (uidplugin.ID, error) {
 	t, err := tableOf(db, model)
 	if err != nil {
@@ -116,7 +116,7 @@ func (t *table) settled(ctx context.Context, db *gorm.DB) (uidplugin.ID, error) 
 	return uidplugin.ID(id), err
 }
 
-// begin returns an id for a follower that begins now. Rows that were made more than the slack before are below it.
+// begin returns an id at which a follower may begin now. Rows that are older than the slack have lower ids.
 func (t *table) begin(ctx context.Context, db *gorm.DB) (int64, error) {
 	if t.core.Test != nil {
 		return t.highest(ctx, db)
@@ -171,7 +171,7 @@ func Rows[T any](ctx context.Context, db *gorm.DB, after uidplugin.ID, options .
 // chunk is the number of rows that Rows reads at a time.
 const chunk = 500
 
-// timeout is the least time for a statement, because those that wait for transactions take two seconds.
+// timeout is the minimal time for a statement, because statements that wait for transactions take two seconds.
 const timeout = 10 * time.Second
 
 // A table is a table that can be followed.

@@ -9,14 +9,14 @@ import (
 	"gorm.io/gorm"
 )
 
-// Handled returns the lowest cursor of all consumers of a model, also of those that do not run: they have handled or
-// passed over each row with this id or a lower one. It is 0 if no consumer has begun. Use it to find out what may be
-// deleted, or which partition may be dropped:
+// Handled returns the lowest cursor of all consumers of a model, whether they run or not. Each consumer has handled,
+// skipped or left out every row up to this id. The id is 0 if no consumer has begun. Use it to find out which rows may
+// be deleted, or which partition may be dropped:
 //
 //	handled, err := follow.Handled(ctx, db, &Event{})
 //	err = db.Where("id <= ?", handled).Delete(&Event{}).Error
 //
-// It does not know consumers whose cursors are in other databases; see [Into].
+// Handled does not know consumers whose cursors are in other databases; see [Into].
 func Handled(ctx context.Context, db *gorm.DB, model any) (uidplugin.ID, error) {
 	t, err := tableOf(db, model)
 	if err != nil {

@@ -15,9 +15,9 @@ type enableOptions struct {
 	slack time.Duration
 }
 
-// WithSlack sets how old an id may be when its INSERT arrives; older ones are refused with [ErrTooLate]. Followers see
-// rows this much later. The default is a second, and the least is 20 ms or a tick of the layout. Choose more than the
-// time from making an id to its INSERT, including differences between clocks.
+// WithSlack sets how old an id may be when its INSERT arrives; older ids are refused with [ErrTooLate]. Followers see
+// each row later by this time. The default is a second, and the least is 20 ms or a tick of the layout. Choose more
+// than the time from making an id to its INSERT, including differences between clocks.
 func WithSlack(d time.Duration) EnableOption {
 	return func(o *enableOptions) { o.slack = d }
 }
@@ -30,12 +30,12 @@ func slackOf(tick time.Duration, options []EnableOption) (time.Duration, error) 
 			option(&o)
 		}
 	}
-	least := max(engine.MinSlack, tick)
+	minimum := max(engine.MinSlack, tick)
 	switch {
 	case o.slack == 0:
 		return max(time.Second, tick), nil
-	case o.slack < least || o.slack > engine.MaxSlack:
-		return 0, fmt.Errorf("%w: WithSlack(%v): it must be from %v to %v", uidplugin.ErrOption, o.slack, least, engine.MaxSlack)
+	case o.slack < minimum || o.slack > engine.MaxSlack:
+		return 0, fmt.Errorf("%w: WithSlack(%v): it must be from %v to %v", uidplugin.ErrOption, o.slack, minimum, engine.MaxSlack)
 	}
 	return o.slack, nil
 }

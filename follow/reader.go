@@ -38,7 +38,7 @@ type reader[T any] struct {
 	foreign sync.Once // for the log
 	bad     int64     // the last row that could not be read
 
-	in engine.FetchHooks // of Consume; empty for Rows
+	hooks engine.FetchHooks // of Consume; empty for Rows
 }
 
 func newReader[T any](t *table, db *gorm.DB, locked bool) *reader[T] {
@@ -47,8 +47,8 @@ func newReader[T any](t *table, db *gorm.DB, locked bool) *reader[T] {
 
 func (r *reader[T]) id(row *T) int64 { return r.model.ID(row) }
 
-// isOwn reports whether a row is of this region. The log says so once of a row that is not, because nobody handles it if
-// it did not come by replication.
+// isOwn reports whether a row is of this region. It logs the first row of another region, because nobody handles such a
+// row unless it came by replication.
 func (r *reader[T]) isOwn(row *T) bool {
 	own := r.regions.IsOwn(r.id(row))
 	if !own {
@@ -60,7 +60,7 @@ func (r *reader[T]) isOwn(row *T) bool {
 	return own
 }
 
-// read is a [engine.Reader]. If one of the rows cannot be read, it returns those before it, and an error with its id.
+// read is a [engine.Reader]. If a row cannot be read, it returns the rows before, and an error with the row's id.
 func (r *reader[T]) read(ctx context.Context, cursor engine.Cursor, limit int) (rows []*T, published int64, err error) {
 	rows, published, err = r.chunk(ctx, cursor, limit)
 	if err != nil && !errors.Is(err, uidplugin.ErrClause) && !errors.Is(err, engine.ErrMoved) {
@@ -72,8 +72,8 @@ func (r *reader[T]) read(ctx context.Context, cursor engine.Cursor, limit int) (
 	return rows, published, err
 }
 
-// before reads the rows before the one that cannot be read, in smaller and smaller chunks, after a chunk failed with
-// err. If not even the next id can be read, no row is to blame, and before returns err.
+// before reads the rows before a row that cannot be read, in smaller and smaller chunks, after a chunk failed with err.
+// If not even the next id can be read, no row is to blame, and before returns err.
 func (r *reader[T]) before(ctx context.Context, cursor engine.Cursor, limit int, err error) (rows []*T, published int64, _ error) {
 	for size := limit; len(rows) < limit; {
 		if err != nil {
@@ -167,9 +167,9 @@ func (r *reader[T]) query(ctx context.Context, cursor engine.Cursor, limit int, 
 	}
 	err := r.transaction(ctx, &isolation, func(tx *gorm.DB) (err error) {
 		published := int64(math.MaxInt64)
-		if r.in.Before != nil {
+		if r.hooks.Before != nil {
 			var restore func() error
-			restore, err = r.in.Before(ctx, tx.Statement.ConnPool)
+			restore, err = r.hooks.Before(ctx, tx.Statement.ConnPool)
 			defer func() { err = errors.Join(err, restore()) }()
 		}
 		if err == nil && r.core.Test == nil {
@@ -193,17 +193,17 @@ func (r *reader[T]) query(ctx context.Context, cursor engine.Cursor, limit int, 
 		between := clause.And(clause.Gt{Column: column, Value: value(above)}, clause.Lt{Column: column, Value: value(below)})
 		return f(tx, r.model.Where(ctx, tx, between, more...), published)
 	})
-	if err == nil && r.in.Committed != nil {
-		r.in.Committed()
+	if err == nil && r.hooks.Committed != nil {
+		r.hooks.Committed()
 	}
 	return err
 }
 
 // transaction calls f in a transaction, in which BEGIN, COMMIT and ROLLBACK wait for a limited time. It uses its own
-// connection, which it closes if COMMIT or ROLLBACK fails: COMMIT leaves the transaction of SQLite open if the file is
-// locked, and the pool would hand it out. A pool that another plugin has wrapped may hand out no connection; then GORM
-// begins the transaction. BEGIN gets a context that does not end with ctx, because database/sql would close the
-// connection, and a database in memory with it.
+// connection, which it closes if COMMIT or ROLLBACK fails: on SQLite, COMMIT leaves the transaction open if the file is
+// locked, and the pool would hand that connection out. A pool that another plugin has wrapped may hand out no
+// connection; then GORM begins the transaction. BEGIN gets a context that does not end with ctx, because database/sql
+// would close the connection, and a database in memory with it.
 func (r *reader[T]) transaction(ctx context.Context, isolation *sql.TxOptions, f func(tx *gorm.DB) error) error {
 	if !r.db.HandsOut() {
 		return r.handle.WithContext(ctx).Transaction(f, isolation)
@@ -239,7 +239,7 @@ func (r *reader[T]) after(id int64) clause.Expression {
 	return clause.Gt{Column: r.model.Column(), Value: r.model.Key.Value(id)}
 }
 
-// A from is the quoted name, with its schema, of the table that a statement reads: the one whose mark was read.
+// A from is the quoted name, with its schema, of the table that a statement reads. It is the table whose mark was read.
 type from string
 
 func (f from) ModifyStatement(stmt *gorm.Statement) { stmt.TableExpr = &clause.Expr{SQL: string(f)} }

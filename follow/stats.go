@@ -27,12 +27,12 @@ type ConsumerStats struct {
 	Consumer  string       `json:"consumer"`
 	Works     bool         `json:"works"`   // this process works; otherwise it stands by
 	Paused    bool         `json:"paused"`  // by an operator
-	Last      uidplugin.ID `json:"last"`    // every row up to it was handled or passed over, as far as this process knows
+	Last      uidplugin.ID `json:"last"`    // every row up to it was handled, skipped or left out, as this process knows
 	Handled   int64        `json:"handled"` // rows that this process has handled
 	Failed    int64        `json:"failed"`  // failures of the handler in this process
 	Skipped   int64        `json:"skipped"` // rows for which the handler in this process has returned [Skip]
 	Stuck     uidplugin.ID `json:"stuck"`   // the row that fails again and again; 0 if none does
-	LastError error        `json:"-"`       // why the consumer stands still; nil if it works
+	LastError error        `json:"-"`       // why the consumer cannot go on; nil if it works
 
 	// Delay is how far the handled rows are behind the clock, with the slack. It is 0 unless Works is true.
 	Delay time.Duration `json:"-"`

@@ -13,16 +13,17 @@ import (
 	"gorm.io/gorm"
 )
 
-// Transaction runs fn in a transaction, and again, up to five times in total, if it fails with [ErrTooLate] or a conflict
-// such as a deadlock. So an application that inserts into followed tables does not see ErrTooLate.
+// Transaction runs fn in a transaction. If the transaction fails with [ErrTooLate] or a conflict such as a deadlock, it
+// runs fn in another one, up to five times in total. So an application that inserts into followed tables does not see
+// ErrTooLate.
 //
 //	err := follow.Transaction(ctx, db, func(tx *gorm.DB) error {
 //		return tx.Create(&event).Error
 //	})
 //
 // fn must return the errors of its statements, and must not do what a rollback does not undo. After a rollback the keys
-// that the plugin has set in creates on tx are zero again, so the structs may be made in fn or outside of it. Other
-// values of them stay as they are, also the keys of creates on a new session (NewDB).
+// that the plugin has set in creates on tx are zero again, so the structs may be made in fn or outside of it. Their
+// other fields stay as they are, and so do the keys of creates on a new session (NewDB).
 func Transaction(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) error {
 	c, err := core.Of(db)
 	if err != nil {
@@ -33,18 +34,18 @@ func Transaction(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) e
 			uidplugin.ErrOption)
 	}
 	for try := range attempts {
-		var failed error // otherwise COMMIT has failed, and it may have succeeded
+		var failed error // the error of fn; if it is nil, COMMIT has failed, but may have taken effect
 		clear := func() {}
 		err = db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 			tx, clear = c.Collect(tx)
 			failed = fn(tx)
 			return failed
 		})
-		again := err != nil && (errors.Is(err, ErrTooLate) || sqldb.IsTransient(err))
-		if failed != nil || again {
+		repeat := err != nil && (errors.Is(err, ErrTooLate) || sqldb.IsTransient(err))
+		if failed != nil || repeat {
 			clear()
 		}
-		if !again || try == attempts-1 {
+		if !repeat || try == attempts-1 {
 			return err
 		}
 		select {

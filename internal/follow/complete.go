@@ -9,8 +9,8 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// errUnable reports a trigger that fails for each row. The parts with the mark are there, so Enable can correct it
-// without losing the mark.
+// errUnable reports a trigger that fails for each row. The parts with the mark are there, so Enable can correct the
+// trigger without losing the mark.
 var errUnable = fmt.Errorf("%w: its trigger cannot run", ErrNotEnabled)
 
 // complete returns an error if the table refuses all rows because the mark or a gate is missing, or because the trigger
@@ -48,8 +48,8 @@ func (s *statements) complete(ctx context.Context, db *sqldb.DB) error {
 	return ctx.Err()
 }
 
-// checkFunction checks the function of the trigger on PostgreSQL. It names the schema, which may have been renamed, and
-// runs with the rights of its owner, who may have changed.
+// checkFunction checks the function of the trigger on PostgreSQL. The function names the schema, which may have been
+// renamed, and runs with the rights of its owner, who may have changed.
 func (s *statements) checkFunction(ctx context.Context, db *sqldb.DB) error {
 	sequence := s.flavor.in(s.table, s.names.mark)
 	named, readable, owner := true, true, ""
@@ -67,15 +67,16 @@ func (s *statements) checkFunction(ctx context.Context, db *sqldb.DB) error {
 	return nil
 }
 
-// checkDefiner checks that the account exists whose rights the trigger has on MySQL and MariaDB. A role has no host.
+// checkDefiner checks on MySQL and MariaDB that the definer of the trigger exists. It ignores a role, which has no
+// host.
 func (s *statements) checkDefiner(ctx context.Context, db *sqldb.DB) error {
-	gone := ""
-	err := db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&gone) },
+	missing := ""
+	err := db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&missing) },
 		"SELECT t.DEFINER FROM information_schema.TRIGGERS t WHERE t.TRIGGER_SCHEMA = "+s.flavor.schema(s.table)+
 			" AND t.TRIGGER_NAME = "+s.flavor.text(s.names.trigger)+" AND t.DEFINER LIKE '_%@_%' AND NOT EXISTS (SELECT 1"+
 			" FROM mysql.user u WHERE CAST(CONCAT(u.User, '@', u.Host) AS BINARY) = CAST(t.DEFINER AS BINARY))")
-	if err != nil || gone == "" {
+	if err != nil || missing == "" {
 		return err
 	}
-	return fmt.Errorf("%w: it has the rights of the account %s, which does not exist; call follow.Enable", errUnable, gone)
+	return fmt.Errorf("%w: it has the rights of the account %s, which does not exist; call follow.Enable", errUnable, missing)
 }

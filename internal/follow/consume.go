@@ -73,12 +73,12 @@ type consuming[T any] struct {
 	row     cursorRow
 	process consumer.Process
 	state   *consumerState
-	failing map[string]error // by the names of steps that have failed, and have not succeeded since: the error in the log
+	failing map[string]error // the logged errors of the steps that fail at present, by the name of the step
 	stuckID int64            // the row that has last failed in this process
 	cause   error            // why it has failed; nil if it was handled since
 
 	readAt   time.Time // when the row of UID_CURSOR was last read
-	rows     []T       // of the last fetch; the last ones, as many as process.IDs has, are not handled yet
+	rows     []T       // of the last fetch; the last len(process.IDs()) of them are not handled yet
 	leave    func()    // ends following the mark; nil if this consumer does not follow it
 	news     *news     // of the mark, from before the present step
 	joined   *news     // of the mark, from when this consumer began to follow it; an error in it may be out of date
@@ -86,11 +86,11 @@ type consuming[T any] struct {
 	losses   int       // how many entries of news.recovered are in lowest
 	lowest   int64     // lowest mark to which the table's database went back since a fetch; math.MaxInt64 if it did not
 	lowestOf int64     // the Mark of the cursor for which lowest was noticed
-	emptyAt  time.Time // when a fetch last found less than Limit; for Poll
+	emptyAt  time.Time // when a fetch last found fewer rows than Limit; for Poll
 	held     bool      // this process has tried to become the holder
 }
 
-// now estimates the database's clock: its time at the last read of the cursor, and the time that has passed since.
+// now estimates the database's clock: its time at the last read of the cursor, plus the time that has passed since.
 func (c *consuming[T]) now() int64 {
 	return c.process.Row().Now + time.Since(c.readAt).Milliseconds()
 }
@@ -127,7 +127,7 @@ func (c *consuming[T]) next(ctx context.Context) error {
 		err = c.take(ctx, step)
 	case consumer.Fetch:
 		if err = c.fetch(ctx, step); err == nil && len(c.process.IDs()) == 0 {
-			return nil // the next fetch may fail again, unless fetch has noted that nothing fails
+			return nil // fetch notes whether nothing fails now; otherwise the next fetch may fail again
 		}
 	case consumer.Handle:
 		err = c.handle(ctx, step)
@@ -209,7 +209,7 @@ func (c *consuming[T]) read(ctx context.Context) error {
 	}
 	another := row.Holder != "" && !c.process.IsOwn(row.Holder)
 	if row.Paused || another && row.Holder == before.Holder && row.Until != before.Until {
-		clear(c.failing) // because no process works, or another one does, which has extended its term
+		clear(c.failing) // because no process works, or another process works and has extended its term
 	}
 	c.state.set(func(s *ConsumerState) {
 		s.Last, s.Holds, s.Paused = row.Last, c.process.Holds(), row.Paused
@@ -243,7 +243,7 @@ func (c *consuming[T]) take(ctx context.Context, step consumer.Step) (err error)
 		c.process.Wrote(step, changed && err == nil)
 		return err
 	}
-	c.held = true // also if the answer is lost
+	c.held = true // before the statement, because its answer may be lost
 	changed, err = c.row.take(ctx, step)
 	if !changed || err != nil {
 		c.process.Wrote(step, false)
@@ -283,10 +283,10 @@ func (c *consuming[T]) more() bool {
 		c.lowest < math.MaxInt64
 }
 
-// wait waits until rows may have come.
-func (c *consuming[T]) wait(ctx context.Context, at int64) error {
+// wait waits until rows may have come, but not longer than until end.
+func (c *consuming[T]) wait(ctx context.Context, end int64) error {
 	if c.leave == nil {
-		c.sleep(ctx, min(at, c.now()+pollPause.Milliseconds()))
+		c.sleep(ctx, min(end, c.now()+pollPause.Milliseconds()))
 		return nil
 	}
 	n := c.news
@@ -295,11 +295,11 @@ func (c *consuming[T]) wait(ctx context.Context, at int64) error {
 			return err
 		}
 	}
-	if len(c.process.IDs()) > 0 { // a row has failed, and is handled again at this time
-		c.sleep(ctx, at)
+	if len(c.process.IDs()) > 0 { // a row has failed, and is handled again at the end
+		c.sleep(ctx, end)
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(at-c.now())*time.Millisecond)
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(end-c.now())*time.Millisecond)
 	defer cancel()
 	n.wait(ctx)
 	return nil
@@ -317,9 +317,9 @@ func (c *consuming[T]) noteMark(err error) error {
 	return nil
 }
 
-// nothingFails notes that no step fails any more, because rows were handled, or there are none. Not every failed step
-// is repeated and then noted by goOn: it may have succeeded although its answer was lost, or an operator may have set
-// the cursor.
+// nothingFails notes that no step fails any more, because rows were handled, or there are none. goOn alone does not
+// suffice, because not every failed step is repeated: it may have succeeded although its answer was lost, or an
+// operator may have set the cursor.
 func (c *consuming[T]) nothingFails() {
 	for name := range c.failing {
 		if name != advance {
@@ -332,7 +332,7 @@ func (c *consuming[T]) nothingFails() {
 const advance = "advance the mark"
 
 // fail records an error of a step. It logs the error unless the step was failing already. After errSlow it also logs
-// the next other error, because that one tells the reason.
+// the next other error, because that error tells the reason.
 func (c *consuming[T]) fail(name string, err error) {
 	c.state.set(func(s *ConsumerState) { s.Err = err })
 	if was := c.failing[name]; was == nil || was == errSlow && err != errSlow {
@@ -370,6 +370,6 @@ func (c *consuming[T]) release() {
 }
 
 // sleep sleeps until a time of the database's clock.
-func (c *consuming[T]) sleep(ctx context.Context, until int64) {
-	sleep(ctx, time.Duration(until-c.now())*time.Millisecond)
+func (c *consuming[T]) sleep(ctx context.Context, end int64) {
+	sleep(ctx, time.Duration(end-c.now())*time.Millisecond)
 }

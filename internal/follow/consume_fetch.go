@@ -10,7 +10,7 @@ import (
 )
 
 // A FetchReader is a [Reader] with hooks. It calls them for each of its transactions, which may be several.
-type FetchReader[T any] func(ctx context.Context, cursor Cursor, limit int, in FetchHooks) ([]T, int64, error)
+type FetchReader[T any] func(ctx context.Context, cursor Cursor, limit int, hooks FetchHooks) ([]T, int64, error)
 
 // FetchHooks are the hooks of a read. A hook may be nil.
 type FetchHooks struct {
@@ -24,22 +24,22 @@ type FetchHooks struct {
 func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 	cursor, changed := Cursor{Last: step.After}, false
 	next := step
-	var in FetchHooks
-	apart := c.Space != nil
-	if !apart {
-		in.Before = func(ctx context.Context, pool gorm.ConnPool) (func() error, error) {
+	var hooks FetchHooks
+	elsewhere := c.Space != nil
+	if !elsewhere {
+		hooks.Before = func(ctx context.Context, pool gorm.ConnPool) (func() error, error) {
 			return c.changeFirst(ctx, pool, next)
 		}
-		// If a row cannot be read, the reader uses several transactions. Each changes the cursor as the one before has
-		// left it.
-		in.Committed = func() {
+		// If a row cannot be read, the reader uses several transactions. Each changes the cursor that the transaction
+		// before has left.
+		hooks.Committed = func() {
 			changed, step = true, next
 			next.Change = next.Change.Next()
 		}
 	}
 	end := c.keep(ctx, &step)
 	defer end() // after a panic
-	rows, published, unread := c.Read(ctx, cursor, c.Limit, in)
+	rows, published, unread := c.Read(ctx, cursor, c.Limit, hooks)
 	end()
 	if unread != nil && len(rows) == 0 {
 		return unread
@@ -48,7 +48,7 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 	if err != nil {
 		return err
 	}
-	if apart {
+	if elsewhere {
 		if step.Change.Mark = -recovered; recovered == 0 && !c.Poll && published > step.Change.NewLast {
 			step.Change.Mark = published
 		}
@@ -76,8 +76,8 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 	return nil
 }
 
-// keepOwn keeps the rows of this consumer for the handler, and returns their ids. last is the id of the last of all
-// rows, or the cursor if there are none.
+// keepOwn keeps the rows of this region for the handler, and returns their ids. last is the id of the last row of any
+// region, or the cursor if there are no rows.
 func (c *consuming[T]) keepOwn(rows []T, cursor int64) (ids []int64, last int64) {
 	last, c.rows = cursor, nil
 	for _, row := range rows {
@@ -88,9 +88,9 @@ func (c *consuming[T]) keepOwn(rows []T, cursor int64) (ids []int64, last int64)
 	return ids, last
 }
 
-// keep extends the term of this process while it reads rows, if they are in another database than the cursor, because
-// this process has no lock on the cursor then. After each change it sets step to the next one. If the read takes long,
-// it notes that. Call end before step is used.
+// keep extends the term of this process while it reads rows from another database than the cursor's, because the cursor
+// is not locked then. After each change it sets step to the next change. It also records errSlow if the read takes
+// long. Call end before step is used.
 func (c *consuming[T]) keep(ctx context.Context, step *consumer.Step) (end func()) {
 	reading, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -98,7 +98,7 @@ func (c *consuming[T]) keep(ctx context.Context, step *consumer.Step) (end func(
 	go func() {
 		defer close(ended)
 		for lost := c.Space == nil; sleep(reading, errorPause); {
-			if c.now()-begun >= slowAfter { // it goes on, because the statement may only be slow
+			if c.now()-begun >= slowAfter { // keep goes on, because the statement may only be slow
 				c.fail(name, errSlow)
 			}
 			if lost {

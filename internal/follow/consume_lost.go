@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// noticeLoss keeps the lowest mark to which the database of the table has gone back. It forgets that mark when the
-// cursor has another Mark, because then a process has gone back or has read rows since, or an operator has set the
-// cursor. A loss from before this process read rows is found by the cursor's Mark. Without Space, one database has both
-// the cursor and the mark, and loses commits of both together.
+// noticeLoss remembers the lowest mark to which the database of the table has gone back. It forgets that mark when the
+// Mark of the cursor has changed, because a process has then gone back or read rows, or an operator has set the cursor.
+// The cursor's Mark shows losses from before this process read rows. Without Space, one database has both the cursor
+// and the mark, and loses commits of both together.
 func (c *consuming[T]) noticeLoss() {
 	begins := c.looked == nil || c.Space == nil
 	if mark := c.process.Row().Mark; begins || mark != c.lowestOf {
@@ -69,9 +69,9 @@ func (c *consuming[T]) goBack(mark int64) error {
 }
 
 // setAhead reports whether a cursor is above the mark because an operator or the application has set it to about now.
-// The mark will pass it soon, and there is nothing to handle until then. Such a cursor is not from lost commits,
-// because a cursor in the same database is lost with the mark, and one in another database has the Mark with which rows
-// were last read.
+// The mark will pass it soon, and there is nothing to handle until then. Lost commits leave no such cursor: a cursor in
+// the same database is lost with the mark, and a cursor in another database has the Mark with which rows were last
+// read.
 func (c *consuming[T]) setAhead(last int64) bool {
 	latest, err := MarkAt(c.mark.layout, time.UnixMilli(c.now()).Add(10*time.Second))
 	return (c.Space == nil || c.process.Row().Mark == 0) && err == nil && last < latest

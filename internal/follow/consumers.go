@@ -18,7 +18,7 @@ import (
 // A ConsumerKey names a cursor.
 type ConsumerKey struct {
 	Consumer string // as the application named it
-	Space    string // the database of the followed table; empty if the cursor is in the same
+	Space    string // the database of the followed table; empty if the cursor is in the same database
 	Table    string // the followed table, as in UID_FOLLOW
 	Schema   string // of UID_CURSOR; empty means the schema of the table
 }
@@ -37,10 +37,10 @@ func (k ConsumerKey) TableName() string {
 // A CursorStatus describes a cursor for operators.
 type CursorStatus struct {
 	ConsumerKey
-	Last       int64 // all rows up to it are handled or passed over
+	Last       int64 // every row up to it was handled, skipped or left out
 	Paused     bool
 	Holder     string    // the process that works
-	Until      time.Time // until when, if it does not renew it; zero if nobody holds the cursor
+	Until      time.Time // the end of its term, which it extends again and again; zero if nobody holds the cursor
 	locked     bool      // Until is past, but the row is locked, so a handler is running
 	Attempts   int64     // how often the row in hand has failed
 	RetryAt    time.Time // zero if it may be tried at once
@@ -197,16 +197,16 @@ func (f Flavor) tableOf(ctx context.Context, db *sqldb.DB, k ConsumerKey) (t Tab
 	return t, err
 }
 
-// ResetConsumer sets a cursor, so the rows above to come next. It also lets a row that failed be tried at once. Processes
-// may run meanwhile: each of their transactions begins with an UPDATE that finds the row only where it left it. The mark
-// is forgotten, because an operator who sets a cursor after lost commits decides which rows come again.
-func ResetConsumer(ctx context.Context, db *sqldb.DB, k ConsumerKey, to int64) error {
-	return change(ctx, db, k, "LAST_ID = "+strconv.FormatInt(to, 10)+
+// ResetConsumer sets a cursor to an id, so that the rows above are handled next. A row that failed may be tried at
+// once. Processes may run meanwhile: each of their transactions begins with an UPDATE that compares the cursor. The
+// mark is forgotten, because an operator who sets a cursor after lost commits decides which rows are handled again.
+func ResetConsumer(ctx context.Context, db *sqldb.DB, k ConsumerKey, id int64) error {
+	return change(ctx, db, k, "LAST_ID = "+strconv.FormatInt(id, 10)+
 		", MARK = 0, ATTEMPTS = 0, RETRY_AT = 0, STUCK_ID = 0, STUCK_SINCE = 0, ERROR = ''")
 }
 
-// PauseConsumer makes a consumer stand still, or go on. A paused consumer has no holder, so that a process that goes on
-// later does not take the former one for dead.
+// PauseConsumer pauses a consumer, or resumes it. A paused consumer has no holder, so that the next holder does not
+// take the former holder for dead.
 func PauseConsumer(ctx context.Context, db *sqldb.DB, k ConsumerKey, paused bool) error {
 	set := map[bool]string{false: "PAUSED = 0", true: "PAUSED = 1, HOLDER = ''"}[paused]
 	return change(ctx, db, k, set)
@@ -232,8 +232,8 @@ func change(ctx context.Context, db *sqldb.DB, k ConsumerKey, set string) error 
 	return nil
 }
 
-func (f Flavor) change(ctx context.Context, db *sqldb.DB, at Table, k ConsumerKey, set string, args ...any) error {
-	table := f.in(at, CursorTable)
+func (f Flavor) change(ctx context.Context, db *sqldb.DB, place Table, k ConsumerKey, set string, args ...any) error {
+	table := f.in(place, CursorTable)
 	where := " WHERE " + f.quote("CONSUMER") + " = ? AND " + f.quote("SPACE") + " = ? AND " + f.quote("TABLE_NAME") + " = ?"
 	statement := "DELETE FROM " + table
 	if set != "" {
@@ -244,7 +244,7 @@ func (f Flavor) change(ctx context.Context, db *sqldb.DB, at Table, k ConsumerKe
 		n, err = db.Exec(ctx, statement+where, append(args, k.Consumer, k.Space, k.Table)...)
 		return err
 	})
-	if err == nil && n == 0 && set != "" { // MySQL does not count a row whose values stay
+	if err == nil && n == 0 && set != "" { // MySQL does not count a row whose values stay the same
 		err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&n) }, "SELECT COUNT(*) FROM "+table+where, k.Consumer, k.Space, k.Table)
 	}
 	if err == nil && n == 0 {
@@ -253,22 +253,23 @@ func (f Flavor) change(ctx context.Context, db *sqldb.DB, at Table, k ConsumerKe
 	return err
 }
 
-// cursorTable returns where the cursor of a consumer is.
-func cursorTable(ctx context.Context, db *sqldb.DB, k ConsumerKey) (f Flavor, at Table, err error) {
+// cursorTable returns a table in whose schema the cursor of a consumer is.
+func cursorTable(ctx context.Context, db *sqldb.DB, k ConsumerKey) (f Flavor, place Table, err error) {
 	f, err = FlavorOf(ctx, db)
-	at = Table{Name: k.Table, Schema: k.Schema} // the table may have been moved to another schema of PostgreSQL
+	place = Table{Name: k.Table, Schema: k.Schema} // the table may have been moved to another schema of PostgreSQL
 	if k.Space != "" {
-		at.Name = CursorTable
+		place.Name = CursorTable
 	}
 	if err == nil {
-		at, _, err = f.located(ctx, db, at)
+		place, _, err = f.located(ctx, db, place)
 	}
-	return f, at, err
+	return f, place, err
 }
 
-// RenameConsumers gives the cursors of a table that was renamed its new name, and returns their number. It leaves the
-// cursors of consumers that have begun another cursor under the new name. Both names must be in one schema.
-func RenameConsumers(ctx context.Context, db *sqldb.DB, from, to string) (renamed int64, left []ConsumerKey, err error) {
+// RenameConsumers writes the new name of a renamed table into its cursors, and returns their number. It also returns
+// the consumers whose cursors it has not changed: they have a cursor under the new name already, or the two names have
+// different schemas.
+func RenameConsumers(ctx context.Context, db *sqldb.DB, from, to string) (renamed int64, unchanged []ConsumerKey, err error) {
 	keys, err := ConsumersOf(ctx, db, from)
 	if err != nil {
 		return 0, nil, err
@@ -276,24 +277,24 @@ func RenameConsumers(ctx context.Context, db *sqldb.DB, from, to string) (rename
 	for _, k := range keys {
 		f, at, err := cursorTable(ctx, db, k)
 		if err == nil && inSchemaOf(from, "") == inSchemaOf(to, "") {
-			err = f.change(ctx, db, at, k, "TABLE_NAME = ?, CONDITIONS = ''", to) // their hash has the name of the table
+			err = f.change(ctx, db, at, k, "TABLE_NAME = ?, CONDITIONS = ''", to) // the hash depends on the name of the table
 		} else if err == nil {
-			left = append(left, k)
+			unchanged = append(unchanged, k)
 			continue
 		}
 		switch {
 		case err == nil:
 			renamed++
 		case db.IsDuplicate(err):
-			left = append(left, k)
-		case !errors.Is(err, ErrNoConsumer): // it was removed meanwhile
-			return renamed, left, fmt.Errorf("uidplugin: follow: rename the cursor of the consumer %s: %w", k, err)
+			unchanged = append(unchanged, k)
+		case !errors.Is(err, ErrNoConsumer): // the error of a cursor that was removed meanwhile
+			return renamed, unchanged, fmt.Errorf("uidplugin: follow: rename the cursor of the consumer %s: %w", k, err)
 		}
 	}
-	return renamed, left, nil
+	return renamed, unchanged, nil
 }
 
-// ConsumersOf returns the consumers of a table that have their cursors in its schema. The table may be gone.
+// ConsumersOf returns the consumers of a table whose cursors are in the schema of the table. The table need not exist.
 func ConsumersOf(ctx context.Context, db *sqldb.DB, table string) (keys []ConsumerKey, err error) {
 	f, at, err := cursorTable(ctx, db, ConsumerKey{Table: table})
 	var found []CursorStatus
@@ -311,7 +312,8 @@ func ConsumersOf(ctx context.Context, db *sqldb.DB, table string) (keys []Consum
 	return keys, err
 }
 
-// prefixes returns the beginnings of the names of tables in the default schema, and in those of the known tables.
+// prefixes returns the prefixes of the names of tables: none for the default schema, and the schemas of the known
+// tables.
 func (f Flavor) prefixes(known []string) []string {
 	prefixes := []string{""}
 	for _, name := range known {

@@ -79,8 +79,8 @@ func (c *cursorRow) read(ctx context.Context) (row consumer.Row, found bool, err
 	return row, found, err
 }
 
-// insert inserts the row, and the table if it is missing. Another process may do so at the same time; then insert
-// reports false.
+// insert inserts the row, and creates the table if it is missing. It reports false if another process has inserted the
+// row meanwhile.
 func (c *cursorRow) insert(ctx context.Context, last int64) (inserted bool, err error) {
 	s, err := c.statements(ctx)
 	if err != nil {
@@ -104,10 +104,9 @@ func (c *cursorRow) insert(ctx context.Context, last int64) (inserted bool, err 
 	return err == nil, err
 }
 
-// checkRenamed returns an error if the consumer has a cursor for this table under another name: a former name, or one
-// without the schema. With a second cursor it would handle all rows again. A cursor counts as one with a former name if
-// its table does not exist any more, or is a view. checkRenamed does nothing with Into, because the tables are in another
-// database.
+// checkRenamed returns an error if the consumer has a cursor for this table under another name, such as a former one.
+// With a second cursor the consumer would handle all rows again. A name is taken for a former one if no table has it
+// any more, or only a view. checkRenamed does nothing with Into, because the tables are in another database.
 func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 	if c.key.Space != "" {
 		return nil
@@ -164,7 +163,7 @@ func (s *statements) isSame(ctx context.Context, db *sqldb.DB, name string) (sam
 }
 
 // change sends the UPDATE of a step through db. It reports whether the row of UID_CURSOR had the values that the step
-// expects; otherwise it changes nothing. message is the error of the handler, for a step that stores a failure.
+// expects; otherwise the UPDATE changes nothing. message is the error of the handler, for a step that stores a failure.
 func (c *cursorRow) change(ctx context.Context, db *sqldb.DB, step consumer.Step, message string) (bool, error) {
 	s, err := c.statements(ctx)
 	if err != nil {
@@ -188,9 +187,9 @@ func (c *cursorRow) change(ctx context.Context, db *sqldb.DB, step consumer.Step
 	return n > 0, err
 }
 
-// settings returns a condition for the UPDATE on PostgreSQL. It is always true, but it sets timeouts for the rest of
-// the transaction, unless the application has set them. While the server sends rows to a process that stands still, the
-// transaction does not count as idle, so tcp_user_timeout has to end it; only Linux has that.
+// settings returns a condition for the UPDATE on PostgreSQL. The condition is always true, but it sets timeouts for the
+// rest of the transaction, unless the application has set them. While the server sends rows to a process that hangs,
+// the transaction is not idle, so tcp_user_timeout has to end it; only Linux has this setting.
 func (s *statements) settings(step consumer.Step) string {
 	const set = " AND CASE WHEN current_setting('%[1]s', true) = '0'%[2]s THEN set_config('%[1]s', '%[3]d', true) ELSE '' END IS NOT NULL"
 	switch {
@@ -203,19 +202,19 @@ func (s *statements) settings(step consumer.Step) string {
 		fmt.Sprintf(set, "tcp_user_timeout", " AND version() LIKE '%linux%'", idleLimit.Milliseconds())
 }
 
-// idleLimit limits the time between two statements of a transaction that has locked the cursor. The server ends the
-// transaction then, because a process that stands still must not keep the lock.
+// idleLimit limits the time between two statements of a transaction that has locked the cursor. The server then ends
+// the transaction, because a process that hangs must not keep the lock.
 const idleLimit = 30 * time.Second
 
-// processName returns a name for HOLDER and CLOSER, which have 64 characters: where the process runs, and a text that no
-// other process has. It has no plus sign, because package consumer adds one.
+// processName returns a name for HOLDER and CLOSER, which have 64 characters: where the process runs, and a text that
+// no other process has. The name has no plus sign, because package consumer appends one.
 func processName(h workernode.Host) string {
 	const maxHost = 40
 	host := strings.ReplaceAll(ascii(h.Name+"/"+h.Port), "+", "-")
 	return host[max(len(host)-maxHost, 0):] + "/" + rand.Text()[:16]
 }
 
-// HolderHost returns the host name and port in a name of processName, which keeps the last 40 characters of them.
+// HolderHost returns the host and port in a name that processName has made: at most their last 40 characters.
 func HolderHost(name string) string {
 	if i := strings.LastIndexByte(name, '/'); i >= 0 {
 		return name[:i]
@@ -234,18 +233,18 @@ func ascii(text string) string {
 	return text[:min(len(text), 255)]
 }
 
-// take is change for a process that wants to become the holder. It gives up if the row is locked, because then another
-// process works with it. It looks for the lock before it sends the UPDATE, because the UPDATE would wait for it.
-// Suppose that the other handler runs longer than the term, and fails. A waiting UPDATE would then make this process
-// the holder before the other one has stored the failure. So the row would be handled again without a pause, and a row
-// that is skipped each time would never be passed. The UPDATE is a transaction of its own, so that a process that
-// stands still keeps no lock.
+// take is change for a process that wants to become the holder. It gives up if the row is locked, because another
+// process works then. It tries to lock the row before it sends the UPDATE, because the UPDATE would wait for the lock.
+// Suppose that the handler of the other process runs longer than the term, and fails. A waiting UPDATE would then make
+// this process the holder before the other process has stored the failure. So the row would be handled again without a
+// pause, and the cursor would never get past a row that the handler skips. The UPDATE is a transaction of its own, so
+// that a process that hangs keeps no lock.
 func (c *cursorRow) take(ctx context.Context, step consumer.Step) (changed bool, err error) {
 	s, err := c.statements(ctx)
 	if err != nil {
 		return false, err
 	}
-	if s.flavor != SQLite { // which has no locks of rows
+	if s.flavor != SQLite { // SQLite has no locks of rows
 		err = c.lock(ctx, s)
 	}
 	switch {
@@ -284,9 +283,9 @@ func (c *cursorRow) release(ctx context.Context, me string) error {
 }
 
 // limit makes MySQL and MariaDB close a connection after idleLimit without a statement, even between two transactions,
-// and after idleLimit in which this process reads none of the rows that the server sends. For a handler it also turns
-// autocommit off, because the server may end the transaction early: later statements of the handler would then be
-// committed one by one. Without autocommit they begin another transaction, which is rolled back. Call restore
+// and after idleLimit in which this process reads none of the rows that the server sends. For a handler, limit also
+// turns autocommit off, because the server may end the transaction early, and would then commit later statements of the
+// handler one by one. Without autocommit these begin another transaction, which is rolled back. Call restore
 // afterwards, and close the connection if restore fails.
 func (c *cursorRow) limit(ctx context.Context, conn *sqldb.DB, handler bool) (restore func() error, err error) {
 	s, err := c.statements(ctx)

@@ -1,68 +1,68 @@
 // Package follow reads the rows of a table in the order of their ids, each once, and misses none.
 //
-// Ids contain a time, so rows sort by when they were made. But a transaction may commit long after it made its ids, so
-// a reader that asks for ids above the last one misses the rows that commit later below it. This package closes the
-// past instead.
+// Ids contain a time, so rows sort by when they were made. But a transaction may commit long after it made its ids. So
+// a follower that asks for ids above the last one that it has seen misses rows that commit later with lower ids. This
+// package closes the past instead: a process, the closer, makes sure that no more rows come below a mark.
 //
 // # The protocol
 //
-//  1. Raise. The reader sets the table's mark to the smallest id of "now minus slack". A trigger of the table refuses
+//  1. Raise. The closer sets the table's mark to the smallest id of "now minus slack". A trigger of the table refuses
 //     every new row whose id is below the mark.
 //  2. Wait. For each row the trigger first takes a shared lock, the gate, until the end of the transaction, and only
-//     then reads the mark. The reader asks for the same lock exclusively. When it has had the lock, every transaction
+//     then reads the mark. The closer asks for the same lock exclusively. When it has had the lock, every transaction
 //     has ended that took the gate before.
-//  3. Publish. The reader stores the mark in UID_FOLLOW. From then on all rows with ids below it are visible, or will
+//  3. Publish. The closer stores the mark in UID_FOLLOW. From then on all rows with ids below it are visible, or will
 //     never be.
 //
 // # Why no row is missed
 //
 // Let m be a published mark, and r a row with an id below m. The trigger of r took a gate and then read the mark, on
-// MySQL with the gate. It may have done so twice, because it reads again before it refuses; then take the last time. If
-// it read m or more, it refused r. Otherwise it read the mark before m was raised, so it took its gate before that,
-// too. The reader passed this gate after it had raised the mark, so the transaction of r had ended. Hence r was
-// visible, or rolled back, before m was published. A follower reads the published mark first and its rows afterwards,
-// with a new snapshot, so it sees r.
+// MySQL with the gate. A trigger may read the mark twice, because it reads again before it refuses; the last time
+// counts. If it read m or more, it refused r. Otherwise it read the mark before the closer raised the mark to m, so it
+// took its gate before that, too. The closer passed this gate afterwards, so the transaction of r had ended. Hence r
+// was visible, or rolled back, before m was published. A follower reads the published mark first and its rows
+// afterwards, with a new snapshot, so it sees r.
 //
-// This holds for all clocks, pauses and retries. Slack only decides how many rows are refused: an id that is older than
-// slack when its INSERT arrives. The program then creates the row again with a new id.
+// This holds for all clocks, pauses and retries. Slack only decides which rows are refused: those whose ids are older
+// than slack when the INSERT arrives. The program then creates the row again with a new id.
 //
 // # The parts
 //
-// There are two gates, so that nobody waits for the reader: while it waits for one, new transactions take the other.
-// Which one they take does not matter for correctness, because the reader passes both before it publishes. A
-// transaction may have chosen a gate just before the reader did, and would wait behind it. So the reader asks for the
-// gate again and again at first, without waiting.
+// There are two gates, so that nobody waits for the closer: while the closer waits for one gate, new transactions take
+// the other. Which gate they take does not matter for correctness, because the closer passes both before it publishes.
+// A transaction may have chosen a gate just before the closer did, and would wait behind the closer. So the closer asks
+// for the gate again and again at first, without waiting.
 //
 // The trigger chooses its gate once for a row, by a statement of its own. In the condition that finds the gate's row,
-// MySQL and MariaDB would evaluate the choice twice. If the closer changed it in between, they would find no gate, and
-// refuse the row for no reason. A refusal compares with the mark that is in its message, so no id in a message is above
-// the mark.
+// MySQL and MariaDB would evaluate the choice twice. If the closer changed the choice in between, they would find no
+// gate, and refuse the row for no reason. The trigger compares the id with the mark that its message shows, so no
+// message shows an id above the mark.
 //
-// The trigger must see the mark of now instead of its snapshot's. On MySQL it reads the row of the gate with a shared
-// lock. On MariaDB and PostgreSQL the mark is a sequence, which has no versions; the gates are rows that are locked but
-// never written, or advisory locks. MariaDB reads the sequence after the gate because the subquery for the sequence
-// uses a column of the gate's row. SQLite has one writer at a time, so the UPDATE that raises the mark also waits.
+// The trigger must see the current mark instead of its snapshot's. On MySQL it reads the row of the gate with a shared
+// lock. On MariaDB and PostgreSQL the mark is a sequence, which has no versions. The gates are rows that are locked but
+// never written on MariaDB, and advisory locks on PostgreSQL. MariaDB reads the sequence after the gate because the
+// subquery for the sequence uses a column of the gate's row. SQLite has one writer at a time, so the UPDATE that raises
+// the mark also waits.
 //
 // A mark that is missing or NULL refuses all rows. The trigger runs after the INSERT because a trigger before it also
 // fires for rows that exist, such as those of ON CONFLICT DO NOTHING.
 //
 // On PostgreSQL the trigger runs once for each statement, with the inserted rows as a table. Such a trigger does not
-// fire for rows that are inserted into a partition directly, so a partitioned table and a partition get one for each
-// row.
+// fire for rows that are inserted into a partition directly, so on a partitioned table and on a partition the trigger
+// runs for each row.
 //
-// InnoDB forgets the gates of XA transactions that are prepared: MariaDB at XA PREPARE, and MySQL when the server
-// crashes. Their rows stay locked, so a follower that reads with shared locks, at READ COMMITTED, waits for them.
+// InnoDB forgets the gates of prepared XA transactions: on MariaDB at XA PREPARE, on MySQL when the server crashes. The
+// rows of these transactions stay locked, so a follower that reads with shared locks, at READ COMMITTED, waits.
 //
 // CREATE TRIGGER waits for the transactions that have inserted rows without a gate, so every later row is guarded. All
 // writers queue up behind it, so it gives up after a second at most and tries again.
 //
 // Some statements only spare others a wait: asking for a gate without waiting, the lock that diverts new transactions,
 // and limits of the connection. A round goes on without them, because a database may refuse any of them. On MySQL and
-// MariaDB a closer that stands still would keep the lock of its connection, so it limits how long the connection may be
-// idle.
+// MariaDB a closer that hangs would keep the lock of its connection, so it limits how long the connection may be idle.
 //
-// Several processes may close at once, because raising never lowers the mark and each waits by itself. One at a time is
-// enough, so they take turns by a column of UID_FOLLOW.
+// Several processes may close at once, because raising never lowers the mark and each process waits by itself. One
+// closer is enough, so the processes take turns by a column of UID_FOLLOW.
 //
 // A round is bound to one connection. If the connection breaks, another round begins, because after a failover the
 // database may have lost the mark. Behind a pooler the steps of a round may still go to two servers, so publishing

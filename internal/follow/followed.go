@@ -20,7 +20,7 @@ var ErrTooLate = errors.New("uidplugin: too late")
 // empty.
 type Followed struct {
 	marks     sync.Map // *Mark by Table
-	consumers sync.Map // of *consumerState, those that run
+	consumers sync.Map // keys are the *consumerState of running consumers
 
 	mu      sync.Mutex
 	refused map[string]int64 // creates that were too late, by table
@@ -44,9 +44,9 @@ func (h *Followed) OnInsertError(reach func(to time.Time)) func(stmt *gorm.State
 		if !ok || errors.Is(err, ErrTooLate) {
 			return err, errors.Is(err, ErrTooLate)
 		}
-		table := cmp.Or(stmt.Table, "the table") // which is unknown for Exec
+		table := cmp.Or(stmt.Table, "the table") // Exec does not know the table
 		if stmt.Schema != nil && strings.HasSuffix(stmt.Schema.Table, "."+stmt.Table) {
-			table = stmt.Schema.Table // GORM leaves the name of the table's schema out, and followers have it
+			table = stmt.Schema.Table // GORM leaves out the schema in the name, but followers use it
 		}
 		if stmt.Table != "" {
 			h.count(table)
@@ -75,7 +75,7 @@ type TableState struct {
 	Err       error // why Settled does not advance
 }
 
-// Tables returns the tables that are followed here, or that have refused rows, by their names.
+// Tables returns the tables that are followed here, or that have refused rows, in the order of their names.
 func (h *Followed) Tables() []TableState {
 	tables := map[string]TableState{}
 	h.mu.Lock()
@@ -97,7 +97,7 @@ func (h *Followed) Tables() []TableState {
 	return slices.SortedFunc(maps.Values(tables), func(a, b TableState) int { return strings.Compare(a.Table, b.Table) })
 }
 
-// Consumers returns the consumers of a table that run here, by their names.
+// Consumers returns the consumers that run here, in the order of their tables and names.
 func (h *Followed) Consumers() (list []ConsumerState) {
 	for key := range h.consumers.Range {
 		list = append(list, key.(*consumerState).get())

@@ -80,9 +80,9 @@ func (g *guard) refuse(query string) error {
 	return err
 }
 
-// ends matches statements that end a transaction. commits matches statements before which MySQL and MariaDB commit. It
-// also matches some before which they do not, and these are the statements that stays matches. No pattern matches a
-// statement in a procedure, so the caller looks for the savepoint afterwards.
+// ends matches statements that end a transaction. commits matches statements before which MySQL and MariaDB commit, and
+// a few others, which stays matches. No pattern matches a statement in a procedure, so the caller looks for the
+// savepoint afterwards.
 var (
 	ends = beginning(`(COMMIT|END|ABORT|(START|PREPARE)\s+TRANSACTION)\b|` +
 		`BEGIN\s*($|[^N\s\w])|BEGIN\s+[^N\s]|` + // not BEGIN NOT ATOMIC
@@ -124,7 +124,7 @@ func (g *guard) lives() bool {
 }
 
 // endsTransaction reports whether a server may have ended the transaction with this error. A lock timeout of PostgreSQL
-// (55P03) does not end it: the server refuses further statements of the handler only until ROLLBACK TO a savepoint.
+// (55P03) does not end the transaction: after ROLLBACK TO a savepoint the handler may go on.
 func endsTransaction(err error) bool {
 	var state interface{ SQLState() string }
 	if errors.As(err, &state) && state.SQLState() == "55P03" {
@@ -133,14 +133,14 @@ func endsTransaction(err error) bool {
 	return sqldb.IsTransient(err) || isBroken(err)
 }
 
-// isBroken reports whether an error is about the connection, or the server has ended it. A session that was idle for
-// too long (25P03) does not count, because the handler is to blame.
+// isBroken reports whether an error means that the connection is broken, or that the server has ended it. It reports
+// false if the session was idle for too long (25P03), because the handler is to blame for that.
 func isBroken(err error) bool {
 	var state interface{ SQLState() string } // PostgreSQL
 	if errors.As(err, &state) && (strings.HasPrefix(state.SQLState(), "08") || strings.HasPrefix(state.SQLState(), "57P")) {
 		return true
 	}
-	return sqldb.IsUnreachable(err) || strings.Contains(err.Error(), "invalid connection") // which MySQL's driver does not wrap
+	return sqldb.IsUnreachable(err) || strings.Contains(err.Error(), "invalid connection") // not wrapped by MySQL's driver
 }
 
 // pool returns the pool that executes a statement. Statements about savepoints cannot be prepared.
@@ -225,8 +225,8 @@ func (g *guard) GetDBConn() (*sql.DB, error) { return g.db.DB() }
 func (g *guard) Commit() error   { return g.misused("commit its transaction") }
 func (g *guard) Rollback() error { return g.misused("roll back its transaction") }
 
-func (g *guard) misused(what string) error {
-	err := fmt.Errorf("uidplugin: follow: a handler must not %s: return nil to commit, or an error to roll back", what)
+func (g *guard) misused(action string) error {
+	err := fmt.Errorf("uidplugin: follow: a handler must not %s: return nil to commit, or an error to roll back", action)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.cause == nil {

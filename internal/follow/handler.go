@@ -68,7 +68,7 @@ type attempt struct {
 //   - What the handler reads is not older than the lock.
 //   - On SQLite it takes the write lock, like BEGIN IMMEDIATE. A transaction that has read first may not get that lock.
 //
-// If COMMIT fails, the outcome is Again, even if the server may have committed: if it has, the next change finds
+// If COMMIT fails, the outcome is Again, even if the server may have committed. In that case the next change finds
 // another cursor. transact returns an error if one of its own statements fails before the handler is called.
 func (c *cursorRow) transact(ctx context.Context, conn *sql.Conn, step consumer.Step, handle func(ctx context.Context, tx *sql.Tx) attempt) (attempt, error) {
 	tx, err := sqldb.Begin(ctx, conn, TransactionLimit, nil)
@@ -111,15 +111,15 @@ func (c *cursorRow) transact(ctx context.Context, conn *sql.Conn, step consumer.
 	}
 	failed := tx.Rollback()
 	if err == nil {
-		a.ended = failed // the connection is closed then, and a server rolls back
+		a.ended = failed // makes the caller close the connection, so that a server rolls back
 	} else if errors.Is(failed, context.DeadlineExceeded) {
 		err = errors.Join(err, failed) // the connection is still busy, so RolledBack must not use it
 	}
 	return a, err
 }
 
-// handle handles rows that were fetched. If the connection breaks before the handler was called, it tries again on
-// another one.
+// handle handles rows that were fetched. If the connection breaks before the handler was called, handle tries another
+// connection.
 func (c *consuming[T]) handle(ctx context.Context, step consumer.Step) (err error) {
 	for range 3 {
 		var called bool

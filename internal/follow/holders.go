@@ -53,8 +53,8 @@ func (h Holder) String() string {
 // maxHolders limits a list of holders, because every open writer is one.
 const maxHolders = 20
 
-// holders returns the open transactions that hold a gate, the oldest first. On MariaDB only those are known for which
-// the closer waits at this moment. An error names the missing privilege.
+// holders returns the open transactions that hold a gate, the oldest first. MariaDB only shows the transactions for
+// which the closer waits at this moment. An error names the missing privilege.
 func (s *statements) holders(ctx context.Context, db *sqldb.DB, now time.Time) (list []Holder, err error) {
 	query := ""
 	switch s.flavor {
@@ -103,7 +103,8 @@ var rights = map[Flavor]string{
 	MariaDB:  "it needs PROCESS",
 }
 
-// holdersOfPostgres reads pg_locks, which everybody may. Only states and times of other users' sessions need a role.
+// holdersOfPostgres reads pg_locks, which every user may read. Only states and times of other users' sessions need a
+// role.
 func (s *statements) holdersOfPostgres() string {
 	return fmt.Sprintf(`SELECT COALESCE(l.pid, 0), COALESCE(p.gid, ''), COALESCE(a.usename, p.owner, ''),
 		COALESCE(host(a.client_addr), ''), COALESCE(a.application_name, ''), COALESCE(a.state, ''),
@@ -117,7 +118,7 @@ func (s *statements) holdersOfPostgres() string {
 		s.advisory(usedGate), s.advisory(idleGate))
 }
 
-// holdersOfMySQL reads the locks on the gates' rows. A transaction may hold both.
+// holdersOfMySQL reads the locks on the rows of the gates. A transaction may hold both gates.
 func (s *statements) holdersOfMySQL() string {
 	return "SELECT COALESCE(MAX(t.PROCESSLIST_ID), 0), '', COALESCE(MAX(t.PROCESSLIST_USER), ''), " +
 		"COALESCE(MAX(t.PROCESSLIST_HOST), ''), '', COALESCE(MAX(t.PROCESSLIST_COMMAND), ''), " +

@@ -45,8 +45,8 @@ type Table struct {
 	Regional bool // other regions may replicate rows to the table, and followers leave them out
 }
 
-// in returns the quoted name of something in the schema of the table. The trigger's search path is fixed, and the
-// application may leave another one on connections.
+// in returns the quoted name of an object in the schema of the table. The schema is needed because the trigger has a
+// fixed search path, and the application may leave another search path on connections.
 func (f Flavor) in(t Table, name string) string {
 	switch {
 	case strings.Contains(t.Name, "."):
@@ -80,7 +80,7 @@ func (f Flavor) located(ctx context.Context, db *sqldb.DB, t Table) (Table, bool
 type names struct {
 	mark, trigger, function string // sequence of the mark; trigger and its function
 	lock                    string // user-level lock of MySQL, which chooses the gate; the beginning of its name
-	gate                    int64  // the keys of the gates on MySQL and MariaDB are the next two
+	gate                    int64  // the keys of the gates on MySQL and MariaDB are gate + 1 and gate + 2
 }
 
 var unusual = regexp.MustCompile(`[^a-z0-9_]+`)
@@ -109,8 +109,8 @@ func (f Flavor) quote(name string) string {
 	return strings.Join(parts, ".")
 }
 
-// advisory is an expression for an advisory lock of PostgreSQL. sequence is the quoted name of the mark; its oid makes the
-// lock the table's own, because other schemas of the database may have tables of the same name. A constant above keeps it
+// advisory is an expression for an advisory lock of PostgreSQL. sequence is the quoted name of the mark. Its oid is
+// part of the lock, because other schemas of the database may have tables of the same name. advisoryBase keeps the lock
 // apart from the locks of other programs.
 func advisory(sequence string, lock int) string {
 	return fmt.Sprintf("(%d + 4 * %s::regclass::oid::bigint)", advisoryBase+int64(lock), Postgres.text(sequence))
@@ -180,7 +180,7 @@ func (f Flavor) Install(t Table) []string {
 	}
 	statements := strings.Split(strings.TrimSpace(out.String()), "\n---\n")
 	statements = slices.Insert(statements, 1, f.CreateCursors(t))
-	if f == Postgres { // before CREATE TRIGGER, because a trigger of this name may be there, or may come to a partition
+	if f == Postgres { // before CREATE TRIGGER, because the table or a partition may have a trigger of this name
 		function := f.in(t, n.function)
 		misplaced := dropCalling(function, "NOT ("+newStatements(f, t).intact()+")")
 		statements = slices.Insert(statements, len(statements)-2, misplaced)
@@ -227,8 +227,8 @@ var columnName = regexp.MustCompile(`[A-Z_]{2,}`)
 func (f Flavor) columns(list string) string { return columnName.ReplaceAllStringFunc(list, f.quote) }
 
 // Uninstall returns the statements that undo [Flavor.Install]. The tables stay, with the cursors of consumers. The
-// trigger is dropped first, because nothing has changed if that fails. It is dropped from any table, because it stays
-// with a table that is renamed.
+// trigger is dropped first, so nothing has changed if that fails. It is dropped from whatever table has it, because it
+// stays with a table that is renamed.
 func (f Flavor) Uninstall(t Table) []string {
 	if f == Postgres {
 		t.Schema = cmp.Or(t.Schema, "public")

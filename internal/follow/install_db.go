@@ -18,7 +18,7 @@ func FlavorOf(ctx context.Context, db *sqldb.DB) (Flavor, error) {
 	return f, err
 }
 
-// flavorOf also returns the version of MySQL, MariaDB and what is compatible with them.
+// flavorOf also returns the version of MySQL, MariaDB and compatible servers.
 func flavorOf(ctx context.Context, db *sqldb.DB) (f Flavor, version string, err error) {
 	switch dialect := db.Dialect(); dialect {
 	case "postgres", "sqlite":
@@ -35,9 +35,9 @@ func flavorOf(ctx context.Context, db *sqldb.DB) (f Flavor, version string, err 
 	}
 }
 
-// Enable installs what makes a table followed, and checks that it is there. It waits for transactions that have inserted
-// rows into the table. The error wraps ErrRefused if rows could be missed. GORM's logger does not see errors, because it
-// would show the whole trigger.
+// Enable installs the trigger and all that it needs, and checks the installation. It waits for transactions that have
+// inserted rows into the table. The error wraps ErrRefused if rows could be missed. GORM's logger does not see errors,
+// because a line of it would show the whole trigger.
 func Enable(ctx context.Context, db *sqldb.DB, t Table) error {
 	db = db.Quiet()
 	f, version, err := flavorOf(ctx, db)
@@ -64,7 +64,7 @@ func Enable(ctx context.Context, db *sqldb.DB, t Table) error {
 	return nil
 }
 
-// enable looks first, because the other statements would lock the table.
+// enable first checks whether the table is enabled, because the other statements would lock the table.
 func (s *statements) enable(ctx context.Context, db *sqldb.DB) error {
 	if ok, err := s.isEnabled(ctx, db); ok || err != nil {
 		return err
@@ -78,7 +78,7 @@ func (s *statements) enable(ctx context.Context, db *sqldb.DB) error {
 			return err
 		}
 		var statements []string
-		if s.flavor != Postgres { // its installation drops them
+		if s.flavor != Postgres { // on PostgreSQL Install drops them
 			for _, t := range own {
 				statements = append(statements, s.drop(t))
 			}
@@ -113,14 +113,14 @@ func (s *statements) verify(ctx context.Context, db *sqldb.DB, createErr error) 
 	return err
 }
 
-// isEnabled reports whether a table is followed by the trigger that was installed, and then sets the slack.
+// isEnabled reports whether the table has the trigger that was installed. If so, isEnabled also sets the slack.
 func (s *statements) isEnabled(ctx context.Context, db *sqldb.DB) (bool, error) {
 	state, err := s.state(ctx, db.Quiet())
 	if err != nil || state.check() != nil {
 		return false, ctx.Err() // no table UID_FOLLOW, or no row in it
 	}
 	if err := s.complete(ctx, db.Quiet()); errors.Is(err, errUnable) {
-		return false, nil // another installation corrects it
+		return false, nil // installing the trigger again corrects it
 	} else if err != nil {
 		return true, err
 	}
@@ -140,7 +140,8 @@ func (s *statements) isEnabled(ctx context.Context, db *sqldb.DB) (bool, error) 
 }
 
 // addCursors creates UID_CURSOR where an earlier version has enabled the table. Followers do not need it, so it is not
-// an error if this account may not create it. It looks first, because IF NOT EXISTS needs the right, too.
+// an error if this account may not create it. addCursors first checks whether the table exists, because CREATE TABLE IF
+// NOT EXISTS needs the privilege even if it does.
 func (s *statements) addCursors(ctx context.Context, db *sqldb.DB) error {
 	ok, err := s.flavor.has(ctx, db, s.flavor.in(s.table, CursorTable))
 	if err == nil && !ok {
@@ -152,7 +153,7 @@ func (s *statements) addCursors(ctx context.Context, db *sqldb.DB) error {
 	return err
 }
 
-// Disable removes what Enable has installed, also from a table that had this name before.
+// Disable removes what Enable has installed for a table, or for an earlier table of this name.
 func Disable(ctx context.Context, db *sqldb.DB, t Table) error {
 	f, err := FlavorOf(ctx, db)
 	if err == nil {
@@ -192,7 +193,7 @@ func (s *statements) disable(ctx context.Context, db *sqldb.DB) error {
 	return err
 }
 
-// IsInstalled reports whether a table, or one that had this name before, has the trigger of an installation.
+// IsInstalled reports whether a table, or an earlier table of this name, has an installed trigger.
 func IsInstalled(ctx context.Context, db *sqldb.DB, t Table) (bool, error) {
 	f, err := FlavorOf(ctx, db)
 	if err == nil {
@@ -228,8 +229,8 @@ func (s *statements) alone(ctx context.Context, db *sqldb.DB, f func(ctx context
 	})
 }
 
-// impatiently runs f on a connection of MySQL whose statements wait for locks of tables for a second, which is the least,
-// and have the sql_mode of [sqldb.DB.Define]. After an error the connection has to be closed.
+// impatiently runs f on a connection of MySQL. There statements wait for locks of tables only for a second, the
+// minimum, and have the sql_mode of [sqldb.DB.Define]. After an error the connection has to be closed.
 func impatiently(ctx context.Context, conn *sqldb.DB, f func(ctx context.Context, db *sqldb.DB) error) error {
 	err := conn.ExecRaw(ctx, setInstall)
 	if err == nil {
@@ -246,10 +247,10 @@ const (
 	unsetInstall = "SET SESSION lock_wait_timeout = @uid_wait, " + sqldb.RestoreMode
 )
 
-// install runs a statement, which waits for a moment at a time. A trigger can only be created or dropped when no
-// transaction uses the table, and while the statement waits for that, new transactions wait for it. On MySQL it waits
-// for a second, which is the least; on PostgreSQL the statements have a limit of their own, and SQLite runs all of them in
-// one transaction, which is tried again as a whole.
+// install runs a statement until it succeeds. A trigger can only be created or dropped when no transaction uses the
+// table. While the statement waits for such transactions, new ones queue up behind it, so it gives up early and is
+// tried again. On MySQL it waits for a second, the minimum. On PostgreSQL the statements contain their own limit.
+// SQLite runs all statements in one transaction, which is tried again as a whole.
 func (s *statements) install(ctx context.Context, db *sqldb.DB, statement string) error {
 	if s.flavor == SQLite {
 		return db.ExecRaw(ctx, statement)
@@ -272,7 +273,8 @@ func isMissing(err error) bool {
 	return strings.Contains(err.Error(), "Error 1146 ") || strings.Contains(err.Error(), "no such table")
 }
 
-// retry runs f again after conflicts with other processes, and until the context ends if f has waited for a lock.
+// retry runs f again after conflicts with other processes, up to ten times. After a lock timeout it runs f again until
+// the context ends.
 func retry(ctx context.Context, f func() error) error {
 	for try := 0; ; try++ {
 		err := f()
@@ -291,12 +293,12 @@ func retry(ctx context.Context, f func() error) error {
 	}
 }
 
-// isConflict reports whether a statement may succeed if it is tried again. PostgreSQL's IF NOT EXISTS fails if another
-// session creates the same at the same time.
+// isConflict reports whether a statement may succeed if it is tried again. On PostgreSQL even IF NOT EXISTS fails if
+// another session creates the same object at the same time.
 func isConflict(err error) bool {
 	var state interface{ SQLState() string }
 	if errors.As(err, &state) {
-		switch code := state.SQLState(); { // a table is also a type, whose name may be taken first
+		switch code := state.SQLState(); { // creating a table also creates a type, so the error may be about either
 		case code == "42P07", code == "42710" && strings.Contains(err.Error(), "type "), code == "23505" && strings.Contains(err.Error(), "pg_"):
 			return true
 		}

@@ -9,12 +9,12 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// A Left is an installation in a schema of PostgreSQL that the table has left by ALTER TABLE .. SET SCHEMA. The trigger
-// goes with the table, and calls the function that stays.
+// A Left is what stays in a schema of PostgreSQL after ALTER TABLE .. SET SCHEMA has moved the table. The trigger moves
+// with the table, but still calls the function in the former schema.
 type Left struct {
 	Schema  string
 	Trigger string // the table that has the trigger; empty if it was dropped
-	Remedy  string // the statements that remove it
+	Remedy  string // the statements that remove what stays
 }
 
 // leftBehind returns the status of a table in a schema that the table has left, or nil. It also reports whether the

@@ -22,8 +22,8 @@ import (
 // ErrNotEnabled reports a table that follow.Enable has not prepared, or whose preparation was changed.
 var ErrNotEnabled = errors.New("the table is not enabled for following")
 
-// A Mark is the published mark of a table. All followers in a process share it, and while there are any, a goroutine
-// advances it. It may be used concurrently.
+// A Mark is the published mark of a table. All followers in a process share it, and as long as there are followers, a
+// goroutine advances it. It may be used concurrently.
 type Mark struct {
 	db     *sqldb.DB
 	table  Table
@@ -36,7 +36,7 @@ type Mark struct {
 	held   time.Time                  // begin of the round for which noteHeld has logged a line; guarded by turn
 
 	log       *slog.Logger
-	heldAfter time.Duration // how long a round may wait before the log says so
+	heldAfter time.Duration // how long a round may wait before it is logged
 	server    serverCheck   // guarded by turn
 
 	mu     sync.Mutex
@@ -125,8 +125,8 @@ func (m *Mark) follow() (leave func()) {
 	}
 }
 
-// giveTurn ends the turn of this process, so that another one can close at once. It returns after 100 ms even if the
-// pool has no free connection, and tries on in the background.
+// giveTurn ends the turn of this process, so that another process can close at once. It returns after 100 ms even if
+// the pool has no free connection, and then goes on in the background.
 func (m *Mark) giveTurn() {
 	s := m.known.Load()
 	if s == nil {
@@ -136,7 +136,7 @@ func (m *Mark) giveTurn() {
 	given := make(chan struct{})
 	go func() {
 		defer cancel()
-		_ = s.giveTurn(ctx, m.db, m.me) // otherwise it ends by itself
+		_ = s.giveTurn(ctx, m.db, m.me) // after an error the turn ends by itself
 		close(given)
 	}()
 	select {
@@ -202,9 +202,9 @@ func (m *Mark) Advance(ctx context.Context) (int64, error) {
 	return state.Published, err
 }
 
-// Begin returns the mark at which a follower begins that wants only new rows. The ids that are made after the call are
-// not below it, unless a clock is behind the database's by more than the slack. A published mark cannot be used: while
-// another process is the closer, the last one has old rows above it, and the next one has new rows below it.
+// Begin returns the mark at which a follower of only new rows begins. Ids that are made after the call are not below
+// the mark, unless a clock is behind the database's by more than the slack. A published mark would not do: while
+// another process is the closer, old rows may be above the latest published mark, and new rows below the next one.
 func (m *Mark) Begin(ctx context.Context) (mark int64, err error) {
 	s, err := m.statements(ctx)
 	if err != nil {
@@ -235,7 +235,7 @@ func (m *Mark) Published(ctx context.Context, tx gorm.ConnPool) (int64, error) {
 	return published, enabled(err)
 }
 
-// recent returns the published mark, and those that were published before. Call it after rows were read.
+// recent returns the published mark, and the marks that were published before. Call it after rows were read.
 func (m *Mark) recent(ctx context.Context) (state State, err error) {
 	s, err := m.statements(ctx)
 	if err != nil {
@@ -303,7 +303,7 @@ func (m *Mark) visit(ctx context.Context, force bool) (state State, err error) {
 		}
 		return errors.Join(err, unusable)
 	})
-	if unusable != nil { // Together was a transaction if the handle has no pool, and then the round was rolled back
+	if unusable != nil { // without a pool, Together was a transaction, so the round was rolled back
 		state.Published, err = s.published(ctx, m.db)
 	}
 	if err != nil {

@@ -29,8 +29,8 @@ func CheckSlack(slack time.Duration) error {
 	return nil
 }
 
-// refuse returns an error wrapping ErrRefused if rows of the table could be missed. Settings that this user may not see
-// are no reason to refuse it.
+// refuse returns an error wrapping ErrRefused if rows of the table could be missed. It ignores settings that this user
+// may not see.
 func refuse(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 	checks := []func(context.Context, *sqldb.DB, Flavor, Table) error{refuseServer, refuseKey}
 	if f == MySQL || f == MariaDB {
@@ -47,9 +47,9 @@ func refuse(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 	return ctx.Err()
 }
 
-// refuseServer checks that this server takes all writes to the table, in at most two statements, because gates do not work
-// across servers, and replication does not run the trigger. A process repeats it while it follows, because a server may
-// join a cluster later.
+// refuseServer checks that this server takes all writes to the table, because gates do not work across servers, and
+// replication does not run the trigger. It sends at most two statements, because a process repeats the check while it
+// follows: a server may join a cluster later.
 func refuseServer(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 	switch f {
 	case MySQL, MariaDB:
@@ -127,8 +127,8 @@ func refuseInherited(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error
 	return refused("the table %s inherits from %s, and its rows are not guarded; use partitions", child, t.Name)
 }
 
-// refuseElsewhere checks that the table has no trigger of an installation in another schema, whose mark this one would
-// not raise.
+// refuseElsewhere checks that the table has no trigger of an installation in another schema, because rounds would not
+// raise the mark of that trigger.
 func refuseElsewhere(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 	s := newStatements(f, t)
 	var other string
@@ -178,8 +178,8 @@ func refuseCluster(ctx context.Context, db *sqldb.DB) error {
 // followed, because followers leave out the rows of other regions.
 var ErrReplicated = fmt.Errorf("%w: replication inserts rows without the trigger, so they could be missed", ErrRefused)
 
-// refuseReplica checks that a server of MySQL or MariaDB does not apply the changes of another one. It does not stop
-// followers, because these changes may concern other tables only.
+// refuseReplica checks that a server of MySQL or MariaDB does not apply the changes of another server. Followers do not
+// call it, because these changes may concern other tables only.
 func refuseReplica(ctx context.Context, db *sqldb.DB, f Flavor) error {
 	query := map[Flavor]string{
 		MariaDB: "SHOW GLOBAL STATUS LIKE 'Slaves_running'",
@@ -267,7 +267,7 @@ func (s settings) clusterRefusal() error {
 	return nil
 }
 
-// binlogRefusal takes the global format, and has the session's.
+// binlogRefusal returns an error if the global format of the binary log, or the session's format in s, is STATEMENT.
 func (s settings) binlogRefusal(global string) error {
 	for scope, format := range map[string]string{"GLOBAL": global, "SESSION": s["binlog_format"]} {
 		if s.isOn("log_bin") && strings.EqualFold(format, "STATEMENT") {

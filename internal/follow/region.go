@@ -52,8 +52,8 @@ func (r *Regions) Learn(ctx context.Context, workers *workernode.DB, ids []int64
 	return err
 }
 
-// IsOwn reports whether an id is of this region. A key without a worker id, such as a small one from before the plugin,
-// counts as its own. If the row of a worker id is not replicated yet, the remainder of the worker id decides.
+// IsOwn reports whether an id is of this region. It reports true for a key without a worker id, such as a small key
+// from before the plugin. If the row of a worker id is not replicated yet, the remainder of the worker id decides.
 func (r *Regions) IsOwn(id int64) bool {
 	worker, ok := r.workerOf(id)
 	if !IsRegional(r.region) || !ok {

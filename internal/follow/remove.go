@@ -32,9 +32,9 @@ var objectsOf = map[Flavor][]string{
 	SQLite: {"SELECT name FROM sqlite_schema WHERE type = 'trigger'", ""},
 }
 
-// Removal returns the statements that undo [Enable] for all tables of the default schema, also if UID_FOLLOW was
-// dropped or a table was renamed, and that drop the tables. In other schemas they undo it for the known tables, because
-// other applications may follow tables there.
+// Removal returns the statements that undo [Enable] for all tables of the default schema, even if UID_FOLLOW was
+// dropped or a table was renamed, and then drop the tables UID_*. In other schemas they undo [Enable] only for the
+// known tables, because other applications may follow tables there.
 func Removal(ctx context.Context, db *sqldb.DB, known ...string) (statements []string, err error) {
 	f, err := FlavorOf(ctx, db)
 	if err != nil {
@@ -79,16 +79,16 @@ func Removal(ctx context.Context, db *sqldb.DB, known ...string) (statements []s
 	return statements, nil
 }
 
-// objects returns the triggers and sequences of the schema of a table. It adds those of the tables in UID_FOLLOW,
-// because a user without the privilege TRIGGER does not see triggers.
-func (f Flavor) objects(ctx context.Context, db *sqldb.DB, at Table) (triggers, sequences []string, err error) {
+// objects returns the triggers and sequences in the schema of a table. It adds the triggers of the tables in
+// UID_FOLLOW, because a user without the privilege TRIGGER does not see triggers.
+func (f Flavor) objects(ctx context.Context, db *sqldb.DB, t Table) (triggers, sequences []string, err error) {
 	for i, into := range []*[]string{&triggers, &sequences} {
 		query := objectsOf[f][i]
 		if query == "" {
 			continue
 		}
 		if f != SQLite {
-			query += f.schema(at)
+			query += f.schema(t)
 		}
 		err := db.Query(ctx, func(r *sql.Rows) error {
 			var name string
@@ -102,7 +102,7 @@ func (f Flavor) objects(ctx context.Context, db *sqldb.DB, at Table) (triggers, 
 			return nil, nil, err
 		}
 	}
-	tables, err := f.tablesIn(ctx, db.Quiet(), at)
+	tables, err := f.tablesIn(ctx, db.Quiet(), t)
 	if err != nil && !noTable.MatchString(err.Error()) {
 		return nil, nil, err
 	}

@@ -14,15 +14,15 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// Reset lowers the mark of the trigger to "now minus slack", by the database's clock, and the published mark to one
-// below it. now is the clock of this process, which must agree.
+// Reset lowers the mark of the trigger to "now minus slack", by the database's clock, and the published mark to the id
+// before. now is the clock of this process, which must agree with the database's.
 //
 // It is for a mark in the future, with which the table refuses all new rows. A follower that has read rows above the
-// new mark misses those that come below them, unless it goes back.
+// new mark misses rows that come later with lower ids, unless it goes back.
 //
-// A round that began before must not publish, because the trigger has accepted lower ids since. Publishing therefore
-// compares the published mark, which Reset always changes. The closer's turn would not do, because a closer can renew
-// it in the middle of a round.
+// A round that began before Reset must not publish, because the trigger accepts lower ids afterwards. Publishing
+// therefore compares the published mark, which Reset always changes. To compare the closer's turn would not do, because
+// a closer can renew its turn in the middle of a round.
 func Reset(ctx context.Context, db *sqldb.DB, table string, layout generator.Layout, now func() time.Time) error {
 	s, ok, err := StatusOf(ctx, db, layout, table)
 	if err != nil {
@@ -49,8 +49,8 @@ func Reset(ctx context.Context, db *sqldb.DB, table string, layout generator.Lay
 	return nil
 }
 
-// reset lowers the published mark before the trigger's, so that readers never see one above it, and again in the
-// transaction, because a round may have published meanwhile.
+// reset lowers the published mark before the trigger's, so that followers never see a published mark above the
+// trigger's. It lowers the published mark again in the transaction, because a round may have published meanwhile.
 func (s *statements) reset(ctx context.Context, db *sqldb.DB, old *Status) error {
 	low, err := MarkAt(old.layout, old.Now.Add(-old.Slack))
 	if err == nil {
@@ -75,8 +75,8 @@ func (s *statements) reset(ctx context.Context, db *sqldb.DB, old *Status) error
 	})
 }
 
-// withdraw lowers the published mark to one below mark. A published mark above the trigger's is not from a round, so it
-// becomes -1: no mark is known. Recent is emptied, because its entries are relative to the published mark.
+// withdraw lowers the published mark to mark - 1. If the published mark is above raised, no round has published it, so
+// it becomes -1: no mark is known. Recent is emptied, because its entries are relative to the published mark.
 func (s *statements) withdraw(ctx context.Context, db *sqldb.DB, mark, raised int64) error {
 	return s.update(ctx, db, fmt.Sprintf("UPDATE %s SET %[6]s = '', %[2]s = CASE WHEN %[2]s > %[3]d THEN 0 "+
 		"WHEN %[2]s < %[4]d THEN %[2]s ELSE %[4]d END - 1%[5]s",
@@ -92,7 +92,8 @@ func (s *statements) lower(ctx context.Context, db, tx *sqldb.DB, mark int64) er
 		return s.one(ctx, tx, "WITH lock AS MATERIALIZED (SELECT pg_advisory_xact_lock("+s.advisory(raiseLock)+"))"+
 			" SELECT setval("+sequence+", least("+value+", pg_sequence_last_value("+sequence+"))) FROM lock")
 	case MariaDB:
-		// ALTER would commit tx, so it needs another connection. It waits for open writers, and new ones wait for it.
+		// ALTER would commit tx, so it needs another connection. It waits for open writers, and new writers wait for
+		// it.
 		raised, err := s.raised(ctx, db)
 		if err != nil || raised <= mark {
 			return err

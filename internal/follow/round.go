@@ -20,13 +20,13 @@ type Step int
 const (
 	Raise    Step = iota // raise the mark: the trigger refuses ids below it from now on
 	PassIdle             // pass the gate that new transactions do not use
-	PassUsed             // send new transactions to the other gate, and pass this one
-	Publish              // store the mark for readers
+	PassUsed             // send new transactions to the other gate, and pass the gate that they have used
+	Publish              // store the mark for followers
 	Done
 )
 
 // A Round closes the ids below a mark, waits for the transactions that were writing, and publishes the mark. It is
-// bound to one connection: after an error on it, begin another round, because the database may have lost the mark.
+// bound to one connection. After an error begin another round, because the database may have lost the mark.
 type Round struct {
 	Mark int64
 	Step Step
@@ -116,7 +116,7 @@ func (s State) Pause(layout generator.Layout, busy bool) time.Duration {
 	if err != nil {
 		return pause
 	}
-	if due := p.Time.Add(layout.Tick + s.Slack).Sub(s.Now); due > 0 { // else another process closes, and waits
+	if due := p.Time.Add(layout.Tick + s.Slack).Sub(s.Now); due > 0 { // otherwise another process is the closer, and waits
 		pause = min(pause, max(due, time.Millisecond))
 	}
 	return pause
@@ -138,12 +138,12 @@ func (s State) check() error {
 	return nil
 }
 
-// MarkAt returns the smallest id of the tick at a time. Ids of earlier ticks are below it.
-func MarkAt(layout generator.Layout, at time.Time) (int64, error) {
-	if at.Before(layout.Epoch) {
-		at = layout.Epoch
+// MarkAt returns the smallest id of the tick at the time t. Ids of earlier ticks are lower.
+func MarkAt(layout generator.Layout, t time.Time) (int64, error) {
+	if t.Before(layout.Epoch) {
+		t = layout.Epoch
 	}
-	return layout.Compose(generator.Parts{Time: at})
+	return layout.Compose(generator.Parts{Time: t})
 }
 
 // A Cursor is how far a follower has read: every row up to Last was returned.
@@ -168,14 +168,14 @@ func (c *Cursor) Read(last int64, rows, limit int, published int64) {
 	}
 }
 
-// lost reports whether the database has lost a mark, because the published one is not above the cursor. Every row that
-// was returned was below a published mark. No mark was lost if published is 0, because that is the mark before the
-// first round.
+// lost reports whether the database has lost a mark. Every row that was returned was below a published mark, so a mark
+// was lost if the published mark is not above the cursor. A published mark of 0 shows no loss, because it is the mark
+// before the first round.
 func (c Cursor) lost(published int64) bool { return 0 < published && published <= c.Last }
 
-// lost reports whether the database has lost commits since a process last read its published mark, which was lastSeen. It
-// returns the mark that the database had after the loss. Higher marks may have been published since, but then lastSeen is
-// not one of the recent marks.
+// lost reports whether the database has lost commits since a process last read the published mark, which was lastSeen.
+// It returns the mark that the database had after the loss. It finds the loss even if higher marks were published
+// since, because lastSeen is then missing among the recent marks.
 func (s State) lost(lastSeen int64) (recovered int64, ok bool) {
 	if s.Published <= lastSeen {
 		return s.Published, 0 < s.Published && s.Published < lastSeen
@@ -199,7 +199,7 @@ func (s State) lost(lastSeen int64) (recovered int64, ok bool) {
 	return 0, false // lastSeen is too old for Recent
 }
 
-// remember returns Recent after the publication of a mark that is higher by step than the one before. Each entry of
+// remember returns Recent after the publication of a mark that is higher by step than the mark before. Each entry of
 // Recent is the step from a mark to the next one: an odd number in base 36, and a letter for how often it is doubled.
 // Marks are the first ids of a tick, so steps are doubled often, and an entry has only two or three characters.
 func remember(step int64, recent string) string {
@@ -211,6 +211,6 @@ func remember(step int64, recent string) string {
 	return recent
 }
 
-// recentLength is the number of characters of Recent. While rows are inserted, it has the marks of about 15 s, or of a
-// shorter time if the slack is below 500 ms, because there are more rounds then.
+// recentLength is the number of characters of Recent. While rows are inserted, Recent has the marks of about 15 s. With
+// a slack below 500 ms it has the marks of a shorter time, because there are more rounds.
 const recentLength = 1000

@@ -7,9 +7,9 @@ import (
 )
 
 // A Reader reads the published mark, and then the first rows above the cursor and below the mark in ascending order, in
-// one transaction. The transaction matters because a failover in between could lose the mark, and the rows could then
-// come from a database that still accepts new rows below it. With an error it may return the rows before the one that
-// failed.
+// one transaction. Without the transaction, a failover between the two reads could lose the mark, and the rows could
+// come from a database that still accepts new rows below the mark. With an error a Reader may return the rows before
+// the row that failed.
 type Reader[T any] func(ctx context.Context, cursor Cursor, limit int) (rows []T, published int64, err error)
 
 // Options of [Rows].
@@ -21,17 +21,17 @@ type Options[T any] struct {
 }
 
 // Rows yields the rows above the cursor, each once, in ascending order, until the context ends or the caller stops. An
-// error does not end the sequence: if the caller continues, it tries again after a second.
+// error does not end the sequence: if the caller continues, Rows tries again after a second.
 func Rows[T any](ctx context.Context, m *Mark, cursor Cursor, o Options[T], reader Reader[T]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		defer m.follow()()
 		cursor := cursor // so that the sequence can be used again
 		var none T
-		told := m.news() // an error in it is known, or older than this follower
-		losses := len(told.recovered)
+		reported := m.news() // its error was yielded, or is older than this follower
+		losses := len(reported.recovered)
 		for ctx.Err() == nil {
 			n := m.news()
-			if n == told && n.err != nil {
+			if n == reported && n.err != nil {
 				n.wait(ctx)
 				continue
 			}
@@ -62,7 +62,7 @@ func Rows[T any](ctx context.Context, m *Mark, cursor Cursor, o Options[T], read
 				if !yield(none, err) {
 					return
 				}
-				if told = n; n.err == nil {
+				if reported = n; n.err == nil {
 					sleep(ctx, errorPause)
 				}
 				continue
@@ -76,7 +76,7 @@ func Rows[T any](ctx context.Context, m *Mark, cursor Cursor, o Options[T], read
 	}
 }
 
-// Poll yields rows like [Rows], but misses those that become visible after one with a higher id. It is for tests of
+// Poll yields rows like [Rows], but misses rows that become visible after a row with a higher id. It is for tests of
 // applications, whose ids need not have a time.
 func Poll[T any](ctx context.Context, cursor Cursor, o Options[T], reader Reader[T]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
@@ -107,7 +107,7 @@ const pollPause = 10 * time.Millisecond
 // errorPause is the time from an error to the next try.
 const errorPause = time.Second
 
-// sleep reports false if the context ended.
+// sleep waits for d. It reports false if the context ended.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -14,8 +14,8 @@ type serverCheck struct{ passed time.Time }
 // checkAgainAfter is how long a check holds. A server can join a group, or change its primary, while connections stay.
 const checkAgainAfter = time.Minute
 
-// run returns an error wrapping ErrRefused if rows of the table could be missed on this server. Settings that this user
-// may not see are no reason to refuse it.
+// run returns an error wrapping ErrRefused if rows of the table could be missed on this server. It ignores settings
+// that this user may not see.
 func (c *serverCheck) run(ctx context.Context, conn *sqldb.DB, s *statements) error {
 	if !c.passed.IsZero() && time.Since(c.passed) < checkAgainAfter {
 		return nil

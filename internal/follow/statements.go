@@ -14,7 +14,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// A statements sends the statements about one followed table. All of a round go to one connection.
+// A statements sends the statements about one followed table. All statements of a round go to one connection.
 type statements struct {
 	flavor Flavor
 	table  Table
@@ -53,13 +53,13 @@ func (s *statements) found() string {
 		return "(SELECT name || ' ' || sql FROM sqlite_schema WHERE type = 'trigger' AND name = " + name +
 			" AND tbl_name = " + f.text(bare(s.table.Name)) + " COLLATE NOCASE)"
 	}
-	// With the table's name MariaDB opens only this table's file.
+	// Because of the table's name MariaDB opens only the file of this table.
 	return "(SELECT CAST(UNIX_TIMESTAMP(CREATED) AS CHAR) FROM information_schema.TRIGGERS WHERE EVENT_OBJECT_SCHEMA = " + f.schema(s.table) + " AND EVENT_OBJECT_TABLE = " +
 		f.text(bare(s.table.Name)) + " AND TRIGGER_NAME = " + name + ")"
 }
 
-// function is an expression for the function of the trigger on PostgreSQL. Another search path may find another one, with
-// another mark.
+// function is an expression for the function of the trigger on PostgreSQL. It names the schema, because another search
+// path may find another function, with another mark.
 func (s *statements) function() string {
 	return "to_regproc(" + s.flavor.text(s.flavor.in(s.table, s.names.function)) + ")"
 }
@@ -78,8 +78,8 @@ func (s *statements) mark() string {
 	return "(SELECT MIN(MARK) FROM " + s.gates() + fmt.Sprintf(" WHERE ID IN (%d, %d) HAVING COUNT(*) = 2)", s.names.gate+usedGate, s.names.gate+idleGate)
 }
 
-// next is a subquery for the lowest id that is not below the published mark, in a query of UID_FOLLOW as m. A key that
-// is unsigned may be larger than any id.
+// next is a subquery for the lowest id that is not below the published mark, in a query of UID_FOLLOW as m. It leaves
+// out unsigned keys that are larger than any id.
 func (s *statements) next() string {
 	key := "t." + s.flavor.quote(s.table.Key)
 	return "(SELECT " + key + " FROM " + s.flavor.in(s.table, bare(s.table.Name)) + " t WHERE " + key + " >= m." + s.flavor.quote("PUBLISHED") +
@@ -147,7 +147,8 @@ func (s *statements) published(ctx context.Context, db *sqldb.DB) (published int
 	return published, err
 }
 
-// claim makes the process named me the closer for a turn, and reports whether it is.
+// claim makes the process named me the closer for a turn, unless another process is the closer. It reports whether me
+// is.
 func (s *statements) claim(ctx context.Context, db *sqldb.DB, me string) (bool, error) {
 	until, closer := s.flavor.quote("CLOSER_UNTIL"), s.flavor.quote("CLOSER")
 	end := s.now() + " + " + strconv.FormatInt(turn.Milliseconds(), 10)
@@ -172,7 +173,7 @@ func (s *statements) raise(ctx context.Context, db *sqldb.DB, mark int64) (err e
 		err = s.one(ctx, db, "WITH lock AS MATERIALIZED (SELECT pg_advisory_xact_lock("+s.advisory(raiseLock)+"))"+
 			" SELECT setval("+sequence+", greatest("+value+", "+s.mark()+")) FROM lock")
 	case MariaDB:
-		// It is NULL, and changes nothing, if the sequence is beyond the mark.
+		// SETVAL is NULL, and changes nothing, if the sequence is beyond the mark.
 		err = s.one(ctx, db, "SELECT SETVAL("+s.flavor.in(s.table, s.names.mark)+", "+value+", 0)")
 	case SQLite:
 		return s.update(ctx, db, "UPDATE "+s.gates()+` SET "MARK" = max("MARK", `+value+")"+s.row())
@@ -181,10 +182,10 @@ func (s *statements) raise(ctx context.Context, db *sqldb.DB, mark int64) (err e
 }
 
 // pass waits until every transaction has ended that took the gate before, and whose ids may be below the mark. It
-// reports false if they have not ended after some time.
+// reports false if some have not ended after a while.
 //
-// Writers that ask for the gate while a reader waits for it would wait, too. Such writers have chosen the gate just
-// before the reader chose it. So at first the reader does not wait, but asks again and again.
+// Writers that ask for the gate while the closer waits for it would wait, too. Such writers have chosen the gate just
+// before the closer chose it. So at first the closer does not wait, but asks again and again.
 func (s *statements) pass(ctx context.Context, db *sqldb.DB, gate int, mark int64) (passed bool, err error) {
 	begun := time.Now()
 	for pause := time.Millisecond; time.Since(begun) < grace; pause = min(2*pause, 16*time.Millisecond) {
@@ -203,7 +204,7 @@ func (s *statements) pass(ctx context.Context, db *sqldb.DB, gate int, mark int6
 		case errors.Is(err, ErrNotEnabled): // the gate is missing, which the UPDATE of MySQL would not notice
 			return false, err
 		case err != nil: // asking without waiting only spares writers a wait
-		case s.flavor == Postgres && gate == usedGate: // the trigger notices a reader that waits, and takes the other gate
+		case s.flavor == Postgres && gate == usedGate: // the trigger notices a closer that waits, and takes the other gate
 		default:
 			if !sleep(ctx, pause) {
 				return false, ctx.Err()
@@ -215,12 +216,12 @@ func (s *statements) pass(ctx context.Context, db *sqldb.DB, gate int, mark int6
 	return s.wait(ctx, db, gate, mark)
 }
 
-// grace is how long a reader does not wait for a gate. It is longer than the trigger takes from choosing a gate to
-// asking for it.
+// grace is how long the closer asks for a gate without waiting. It is longer than the trigger takes from choosing a
+// gate to asking for it.
 const grace = 300 * time.Millisecond
 
-// wait is pass for a reader that waits. It gives up after some time, or earlier if the database ends statements earlier
-// (statement_timeout, max_statement_time).
+// wait is pass by a statement that waits. It gives up after patience, or earlier if the database ends statements
+// earlier (statement_timeout, max_statement_time).
 func (s *statements) wait(ctx context.Context, db *sqldb.DB, gate int, mark int64) (bool, error) {
 	switch s.flavor {
 	case Postgres:
@@ -240,9 +241,9 @@ func (s *statements) setGate(ctx context.Context, db *sqldb.DB, gate int, mark s
 }
 
 // limit makes the server end statements that wait for a gate after some time, and close the connection if this process
-// stands still: otherwise it could hold the lock of divert for hours, and nobody with another account could end it.
-// Call restore at the end of the round, and close the connection after its error. Both limits are for speed, so a round
-// goes on without them.
+// hangs: otherwise the connection could hold the lock of divert for hours, and nobody with another account could end
+// it. Call restore at the end of the round, and close the connection if restore fails. Both limits only shorten waits,
+// so a round goes on without them.
 func (s *statements) limit(ctx context.Context, db *sqldb.DB) (restore func() error) {
 	if s.flavor != MySQL && s.flavor != MariaDB {
 		return func() error { return nil }
@@ -256,12 +257,12 @@ func (s *statements) limit(ctx context.Context, db *sqldb.DB) (restore func() er
 	return func() error { return db.ExecRaw(ctx, "SET @uid_released = "+after) }
 }
 
-// patience is how long a statement waits at a gate before the closer looks whether it still is the closer.
+// patience is how long a statement waits at a gate before the closer checks whether it still is the closer.
 const patience = 2 * time.Second
 
 // divert makes new transactions use the second gate, and undivert makes them use the first again. On PostgreSQL the
-// wait for the first gate does that by itself. If another process diverts already, divert changes nothing. Both are for
-// speed, so a round goes on after their errors.
+// wait for the first gate does that by itself. If another process diverts already, divert changes nothing. Both
+// statements only shorten waits, so a round goes on after their errors.
 func (s *statements) divert(ctx context.Context, db *sqldb.DB) {
 	if s.flavor == MySQL || s.flavor == MariaDB {
 		_ = db.ExecRaw(ctx, "DO GET_LOCK("+s.flavor.userLock(s.table)+", 0)")
@@ -274,10 +275,11 @@ func (s *statements) undivert(ctx context.Context, db *sqldb.DB) {
 	}
 }
 
-// publish stores the mark for readers if the table still has the trigger and the published mark with which the round
+// publish stores the mark for followers if the table still has the trigger and the published mark with which the round
 // began. Otherwise somebody may have installed another trigger meanwhile, with a mark of its own, or [Reset] may have
-// lowered the trigger's. The trigger's mark is compared because a pooler may have sent the round to another server after
-// a failover, and because another installation on SQLite has the same trigger. It returns the mark that readers see.
+// lowered the trigger's mark. publish also compares the trigger's mark, because a pooler may have sent the round to
+// another server after a failover, and because another installation on SQLite has the same trigger. It returns the mark
+// that followers see.
 func (s *statements) publish(ctx context.Context, db *sqldb.DB, mark int64, began State) (int64, error) {
 	published, greatest := s.flavor.quote("PUBLISHED"), "GREATEST"
 	if s.flavor == SQLite {
@@ -302,7 +304,7 @@ func (s *statements) advisory(lock int) string {
 
 var errIncomplete = fmt.Errorf("%w: a part of its installation is missing; call follow.Disable and then follow.Enable", ErrNotEnabled)
 
-// one runs a query that returns a row of no interest.
+// one runs a query that must return a row, and ignores the values of the row.
 func (s *statements) one(ctx context.Context, db *sqldb.DB, query string) error {
 	rows := 0
 	err := db.Query(ctx, func(*sql.Rows) error { rows++; return nil }, query)
@@ -312,7 +314,7 @@ func (s *statements) one(ctx context.Context, db *sqldb.DB, query string) error 
 	return err
 }
 
-// update runs an UPDATE of a row that must be there. MySQL does not count a row whose values stay.
+// update runs an UPDATE of a row that must be there. MySQL does not count a row whose values stay the same.
 func (s *statements) update(ctx context.Context, db *sqldb.DB, query string) error {
 	n, err := db.Exec(ctx, query)
 	if err == nil && n == 0 && s.flavor != MySQL && s.flavor != MariaDB {

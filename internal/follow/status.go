@@ -45,7 +45,7 @@ const (
 	TriggerHidden    TriggerState = "hidden" // this user may not see it
 )
 
-// TimeOf returns the time of a mark; zero for the one before the first round.
+// TimeOf returns the time of a mark; zero for the mark before the first round.
 func (s *Status) TimeOf(mark int64) time.Time {
 	p, err := s.layout.Decompose(mark)
 	if mark <= 0 || err != nil {
@@ -64,9 +64,9 @@ func (s *Status) Behind() time.Duration {
 	return s.Now.Sub(at)
 }
 
-// Ahead returns how far the trigger's mark is ahead of the database's clock, or 0. Until then nothing can be published,
-// and the table refuses ids below the mark: all new ones if the mark was wrong, and none if the database's clock was
-// set back, except by processes whose clock is also behind.
+// Ahead returns how far the trigger's mark is ahead of the database's clock, or 0. Until the clock reaches the mark,
+// nothing can be published, and the table refuses ids below the mark. If the mark was wrong, these are all new ids. If
+// the database's clock was set back, these are only ids of processes whose clock is behind, too.
 func (s *Status) Ahead() time.Duration {
 	at := s.TimeOf(max(s.Raised, s.Published))
 	if at.IsZero() {
@@ -154,7 +154,7 @@ var (
 	notAllowed = regexp.MustCompile(`Error (1044|1142) |SQLSTATE 42501`)
 )
 
-// tablesIn returns the tables in the UID_FOLLOW of a table's schema that have the same prefix in their names.
+// tablesIn returns the tables that UID_FOLLOW in the schema of t names with the same prefix as t.
 func (f Flavor) tablesIn(ctx context.Context, db *sqldb.DB, t Table) (names []string, err error) {
 	err = db.Query(ctx, func(r *sql.Rows) error {
 		var name string
@@ -168,43 +168,43 @@ func (f Flavor) tablesIn(ctx context.Context, db *sqldb.DB, t Table) (names []st
 	return names, err
 }
 
-// status reads the status of the table. s stays as it is if the table is not followed.
-func (s *statements) status(ctx context.Context, db *sqldb.DB, into *Status) error {
+// status reads the status of the table. It does not change result if the table is not followed.
+func (s *statements) status(ctx context.Context, db *sqldb.DB, result *Status) error {
 	err := db.Query(ctx, func(r *sql.Rows) error {
 		var slack, until, now int64
 		var installed string
 		var found sql.NullString
-		into.Table, into.Trigger = s.table.Name, TriggerInstalled
-		err := r.Scan(&into.Key, &into.Published, &slack, &installed, &found, &into.Closer, &until, &now)
-		into.Slack = time.Duration(slack) * time.Millisecond
-		into.Until, into.Now = timeOf(until), timeOf(now)
+		result.Table, result.Trigger = s.table.Name, TriggerInstalled
+		err := r.Scan(&result.Key, &result.Published, &slack, &installed, &found, &result.Closer, &until, &now)
+		result.Slack = time.Duration(slack) * time.Millisecond
+		result.Until, result.Now = timeOf(until), timeOf(now)
 		switch {
 		case !found.Valid:
-			into.Trigger = TriggerGone
+			result.Trigger = TriggerGone
 		case found.String != installed:
-			into.Trigger = TriggerReplaced
+			result.Trigger = TriggerReplaced
 		}
 		return err
 	}, s.exact()+"SELECT "+s.flavor.columns("KEY_COLUMN, PUBLISHED, SLACK, TRIGGER_ID")+", "+s.found()+", "+
 		s.flavor.columns("CLOSER, CLOSER_UNTIL")+", "+s.now()+" FROM "+s.marks()+" m"+s.row())
-	if err != nil || into.Table == "" {
+	if err != nil || result.Table == "" {
 		return err
 	}
 	var hidden, unread error
-	if into.Trigger == TriggerGone {
+	if result.Trigger == TriggerGone {
 		if hidden = s.hidesTriggers(ctx, db); hidden != nil {
-			into.Trigger = TriggerHidden
+			result.Trigger = TriggerHidden
 		}
 	}
-	if into.Trigger != TriggerGone {
-		into.Broken = s.complete(ctx, db)
+	if result.Trigger != TriggerGone {
+		result.Broken = s.complete(ctx, db)
 	}
-	if !errors.Is(into.Broken, ErrNotEnabled) { // the context has ended
-		into.Broken = nil
+	if !errors.Is(result.Broken, ErrNotEnabled) { // the context has ended
+		result.Broken = nil
 	}
-	into.Raised, unread = s.raised(ctx, db)
-	into.Holders, err = s.holders(ctx, db, into.Now)
-	into.Unread = errors.Join(hidden, unread, err)
+	result.Raised, unread = s.raised(ctx, db)
+	result.Holders, err = s.holders(ctx, db, result.Now)
+	result.Unread = errors.Join(hidden, unread, err)
 	return nil
 }
 

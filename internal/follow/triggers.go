@@ -10,20 +10,20 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// A trigger is a trigger of this package in the database. It stays with its table when the table is renamed, so it may
-// be on another table than its name says. On MySQL, MariaDB and SQLite no other table can have a trigger of this name
-// then.
+// A trigger is a trigger of this package in the database. It stays with its table when the table is renamed, so its
+// name may be made from the name of another table. On MySQL, MariaDB and SQLite that other table cannot have a trigger
+// of this name then.
 type trigger struct {
 	name, table string // the table as the database writes it
 	here        bool   // on the table that is enabled or disabled
-	guards      bool   // it is as it was installed; known only of the one with the name for this table
+	guards      bool   // it is as it was installed; known only of a trigger with the name for this table
 }
 
 // ofThisPackage matches the names of triggers. A tool that copied the trigger may have appended something.
 var ofThisPackage = regexp.MustCompile(`^uid_follow_[a-z0-9_]+_[0-9a-f]{6}`)
 
-// misplaced returns the triggers named for this table that are on another table or do not guard this one. It also
-// returns the stale triggers on this table: they have a former name of it, so no follower uses them.
+// misplaced returns the triggers with the name for this table that are on another table, or do not guard this table. It
+// also returns the stale triggers on this table: they are named for a former name of it, so no follower uses them.
 func (s *statements) misplaced(ctx context.Context, db *sqldb.DB) (own, stale []trigger, err error) {
 	all, err := s.triggers(ctx, db)
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *statements) misplaced(ctx context.Context, db *sqldb.DB) (own, stale []
 	return own, stale, nil
 }
 
-// triggers returns the triggers with the name for this table, wherever they are, and all of this package on it.
+// triggers returns the triggers with the name for this table, on any table, and the package's triggers on this table.
 func (s *statements) triggers(ctx context.Context, db *sqldb.DB) (list []trigger, err error) {
 	if s.flavor == Postgres {
 		err = db.Query(ctx, func(r *sql.Rows) error {
@@ -72,7 +72,7 @@ func (s *statements) triggers(ctx context.Context, db *sqldb.DB) (list []trigger
 		var t trigger
 		var body string // on SQLite the whole statement
 		var folds int
-		var mine bool // the account of another trigger may not exist
+		var mine bool // this account has defined it; the definer of another trigger may not exist any more
 		err := r.Scan(&t.name, &t.table, &body, &folds, &mine)
 		t.here = t.table == here || folds != 0 && strings.EqualFold(t.table, here)
 		t.guards = mine && strings.HasSuffix(create, spaceless(body))
@@ -97,7 +97,7 @@ func (f Flavor) create(t Table) string {
 	return ""
 }
 
-// triggersOfPostgres finds triggers by their function, because it can be dropped only after all of them.
+// triggersOfPostgres finds triggers by their function, because the function can be dropped only after all its triggers.
 func (s *statements) triggersOfPostgres() string {
 	f := s.flavor
 	prefix := strings.TrimSuffix(f.in(s.table, ""), f.quote("")) // the schema with a dot
@@ -106,7 +106,7 @@ func (s *statements) triggersOfPostgres() string {
 		" AND tgfoid = to_regproc(" + f.text(prefix) + " || quote_ident(tgname)))"
 }
 
-// qualified is an expression for the table of the trigger t, which means the same with each search path.
+// qualified is an expression for the name of the trigger t's table, which means the same table with each search path.
 const qualified = "(SELECT format('%I.%I', nspname, relname) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE c.oid = tgrelid)"
 
 // notCloned leaves out the triggers that PostgreSQL makes for the partitions of a table with a trigger. Before version
@@ -118,8 +118,8 @@ func (s *statements) class() string {
 	return "to_regclass(" + s.flavor.text(s.flavor.in(s.table, bare(s.table.Name))) + ")"
 }
 
-// intact is a condition for the trigger t of the table on PostgreSQL, besides its function: it is not disabled, and on a
-// partition or a table with partitions it is one for each row, because others miss rows there.
+// intact is a condition for the trigger t of the table on PostgreSQL, besides its function: t is not disabled, and on a
+// partition or a partitioned table t runs for each row, because a trigger for each statement misses rows there.
 func (s *statements) intact() string {
 	return "t.tgrelid = " + s.class() + " AND t.tgenabled IN ('O', 'A') AND (t.tgtype & 1 = 1 OR NOT EXISTS" +
 		" (SELECT FROM pg_class c WHERE c.oid = t.tgrelid AND (c.relkind = 'p' OR c.relispartition)))"

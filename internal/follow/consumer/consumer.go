@@ -4,12 +4,12 @@
 // # The protocol
 //
 // Any number of processes may run a consumer. One of them is the holder, whose name the cursor has, and the others
-// stand by. The holder fetches rows, and then begins a transaction with a [Change] of the cursor. This UPDATE compares
-// the cursor with what the process has last read or written. If it changes no row, another process was faster, or an
-// operator has set the cursor. Then the transaction is rolled back. Otherwise the transaction has locked the cursor, so
-// nobody else handles the rows until it ends.
+// stand by. The holder fetches rows, which it then has in hand, and begins a transaction with a [Change] of the cursor.
+// This UPDATE compares the cursor with what the process has last read or written. If the UPDATE changes no row, another
+// process was faster, or an operator has set the cursor, and the transaction is rolled back. Otherwise the transaction
+// has locked the cursor, so nobody else handles the rows until it ends.
 //
-// The name of the holder only decides who works. Rows are handled once because of the comparison, whatever clocks,
+// The name of the holder only decides who works. Because of the comparison each row is handled once, whatever clocks,
 // pauses and lost answers do. A process that does not know whether its COMMIT succeeded reads the cursor again, and
 // goes on from there.
 //
@@ -18,8 +18,8 @@
 // A database may lose its latest commits, as after a failover. Rows in hand may be lost with them. The mark of the
 // table is then lower again, so other rows may come with ids below those in hand. This is why the transaction that
 // fetches rows also changes the cursor: it gives HOLDER and HOLDER_UNTIL values that they never had together, and later
-// changes compare these values. Commits are lost from the end. So if the cursor still has the values, all rows that
-// were fetched with them are still there.
+// changes compare these values. A database that loses a commit also loses all later ones. So if the cursor still has
+// the values, all rows that were fetched with them are still there.
 //
 // The model in model_test.go drives these decisions through everything that may happen between them.
 package consumer
@@ -35,12 +35,12 @@ const (
 	validity = 3000  // how long a process remains the holder after a change
 	Interval = 1000  // the cursor is read again after this time
 	longest  = 60000 // the longest pause after a row has failed
-	tries    = 3     // this many outcomes Again in a row count as Failed
+	tries    = 3     // so many consecutive outcomes Again count as Failed
 )
 
 // A Row is a consumer's row of UID_CURSOR. The times come from the database's clock.
 type Row struct {
-	Last       int64  // every row up to it was handled or passed over
+	Last       int64  // every row up to it was handled, skipped or left out
 	Paused     bool   // by an operator
 	Holder     string // the process that works
 	Until      int64  // the end of its term, HOLDER_UNTIL, which the holder extends again and again
@@ -93,7 +93,7 @@ type Step struct {
 	Kind   Kind
 	At     int64  // of Stand and Wait: until when
 	After  int64  // of Fetch
-	Rows   int    // of Handle: how many of those in hand
+	Rows   int    // of Handle: how many of the rows in hand
 	Change Change // of Take, Fetch, Handle, Move and Fail
 	Failed Row    // of Fail: Attempts, RetryAt, StuckID and StuckSince
 }
@@ -101,7 +101,8 @@ type Step struct {
 // An Outcome is how a transaction of Handle ended.
 type Outcome int
 
-// The outcomes. All but Committed have rolled back, except that after Again COMMIT may have succeeded, or may still do so.
+// The outcomes. All but Committed have rolled back, except that with Again a COMMIT may have succeeded, or may yet
+// succeed.
 const (
 	Committed Outcome = iota
 	Lost              // the change has changed no row
@@ -125,9 +126,9 @@ type Process struct {
 	through int64
 
 	names   int   // how many other names this process has wanted
-	begun   int64 // RetryAt when this process began to work. It need not wait, because its handler may be a new version
+	begun   int64 // RetryAt when this process began to work; not waited for, because its handler may be a new version
 	single  int64 // handle one row at a time up to this id
-	again   int   // how many outcomes Again came in a row
+	again   int   // number of consecutive outcomes Again
 	pending Kind  // Move: set the cursor to target. Fail: the row target has failed. Read: neither
 	target  int64
 	mark    int64 // of Move: the new mark
@@ -168,8 +169,9 @@ func (p *Process) Next(now int64, more bool) Step {
 	return Step{Kind: Wait, At: p.row.Now + Interval}
 }
 
-// pauses reports whether the next row has failed, and may not be tried again yet. Somebody may have written a time that
-// is far away. The clock of the caller is an estimate, so it may be a little earlier than when the time was written.
+// pauses reports whether the next row has failed, and may not be tried again yet. It ignores a RetryAt beyond twice the
+// longest pause, because somebody may have written any time. A RetryAt may be a little beyond the longest pause,
+// because now is an estimate.
 func (p *Process) pauses(now int64) bool {
 	return now < p.row.RetryAt && p.row.RetryAt-now <= 2*longest && p.row.RetryAt != p.begun
 }
@@ -199,9 +201,9 @@ func (p *Process) Passed() int64 {
 // setBack reports whether the database's clock was set back since the present term began.
 func (p *Process) setBack(now int64) bool { return p.row.Until > now && p.row.Until-now > 2*validity }
 
-// take returns the change of a process that becomes the holder. A term usually ends later than the one before. After
-// the clock was set back it must not: otherwise each process would take the cursor from the others until the clock has
-// caught up. A new name for the process then keeps its terms different from its earlier ones.
+// take returns the change of a process that becomes the holder. A term usually ends later than the term before. After
+// the clock was set back it must end earlier: otherwise each process would take the cursor from the others until the
+// clock has caught up. The process then gets a new name, so that its terms differ from its earlier ones.
 func (p *Process) take(now int64) Change {
 	change := p.change(p.row.Last, now)
 	if p.setBack(now) {
@@ -224,7 +226,7 @@ func (p *Process) change(last, now int64) Change {
 	return Change{p.row.Last, p.row.Holder, p.row.Until, p.Me, last, max(now+validity, p.row.Until+1), 0}
 }
 
-// failed returns the columns that the change Fail writes, after another failure of the row target.
+// failed returns the columns that a step Fail writes, after another failure of the row p.target.
 func (p *Process) failed(now int64) Row {
 	before := min(max(p.row.Attempts, 0), 1<<30) // somebody may have written another number
 	f := Row{Attempts: before + 1, StuckID: p.target, StuckSince: now, RetryAt: now + longest}
@@ -309,6 +311,6 @@ func (p *Process) Ended(s Step, o Outcome) Outcome {
 	return o
 }
 
-// Rewind sets the cursor back to the last id below a mark before anything else is handled, because rows with ids from
-// this mark on may have come.
+// Rewind sets the cursor back to the last id below a mark before anything else is handled, because other rows may have
+// come with ids from this mark on.
 func (p *Process) Rewind(mark int64) { p.pending, p.target, p.mark = Move, mark-1, mark }
