@@ -24,12 +24,12 @@ const (
 	sqlite   = "sqlite"
 )
 
-// A DB is a database that has the registry of an id space, or only tables that use one of another database.
+// A DB is a database that has the registry of an id space, or only tables whose registry is in another database.
 type DB struct {
 	SQL   *sqldb.DB
 	Nodes *workernode.DB
 
-	Schema   string           // of the tables on PostgreSQL, as given by --schema; empty means look for it
+	Schema   string           // of the tables on PostgreSQL, as given by --schema; if empty, ReadRegistry finds it
 	Now      func() time.Time // clock of this machine
 	Registry workernode.Registry
 	Layout   generator.Layout
@@ -100,7 +100,7 @@ func (d *DB) schema() string {
 	return d.SQL.Schema()
 }
 
-// own quotes the name of something in the schema of the plugin's tables.
+// own quotes the name of an object in the schema of the plugin's tables.
 func (d *DB) own(name string) string {
 	return d.SQL.Quoted(sqldb.Name{Schema: d.schema(), Table: name})
 }
@@ -142,7 +142,8 @@ func (d *DB) clock(ctx context.Context) (time.Time, error) {
 // timeOf returns the start of a tick, limited to times that JSON can express.
 func (d *DB) timeOf(tick int64) time.Time { return workernode.TimeOf(d.Layout, tick) }
 
-// tickFrom returns the first START_TICK of sessions to keep: a session's first tick is the one after START_TICK.
+// tickFrom returns the lowest START_TICK of sessions that begin at t or later: a session begins a tick after
+// START_TICK.
 func (d *DB) tickFrom(t time.Time) int64 {
 	tick := d.Layout.TickAt(t)
 	if tick >= 0 && !d.timeOf(tick).Before(t) {
@@ -160,7 +161,7 @@ type Filter struct {
 	Table    string    // optionally after the name of its database and a dot
 }
 
-// ofTable returns a condition for the table's rows of WORKER_NODE, of any database if the text does not name one.
+// ofTable returns a condition for the table's rows of WORKER_NODE, in any database if f.Table does not name one.
 func (f *Filter) ofTable() (condition string, args []any) {
 	if f.Table == "" {
 		return "1 = 1", nil

@@ -35,7 +35,7 @@ type table struct {
 	quoted  string // for statements
 	columns []column
 
-	schema, bare string // the parts of name; schema is empty for the current one
+	schema, bare string // the parts of name; schema is empty for the current schema
 }
 
 // table returns a table with its columns in order, or without columns if it does not exist or this user may not see it.
@@ -61,7 +61,7 @@ func (d *DB) table(ctx context.Context, name string) (t table, err error) {
 // identifier quotes one name.
 func (d *DB) identifier(name string) string { return sqldb.QuotePart(d.SQL.Dialect(), name) }
 
-// columns returns the columns of a table. schema "" means the current one.
+// columns returns the columns of a table. An empty schema means the current schema.
 func (d *DB) columns(ctx context.Context, schema, table string) (list []column, err error) {
 	if schema != "" && d.SQL.Dialect() == sqlite { // a file that only the application has attached
 		return nil, nil
@@ -105,8 +105,8 @@ func (d *DB) TableNames(ctx context.Context) (list []workernode.Table, err error
 	return list, nil
 }
 
-// tableOf returns a table and the database to read it in: one of --database, or this one if the server has the other
-// database under its name. The table has no columns if it does not exist or this user may not see it.
+// tableOf returns a table and the DB to read it with: one of --database, or d if the server also has the table's
+// database, under its name. The table has no columns if it does not exist or this user may not see it.
 func (d *DB) tableOf(ctx context.Context, entry workernode.Table) (home *DB, t table, err error) {
 	if other := d.Others[entry.Database]; other != nil {
 		t, err = other.table(ctx, entry.Name)

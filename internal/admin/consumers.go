@@ -20,15 +20,15 @@ import (
 type Consumer struct {
 	Database   string       `json:"database,omitempty"` // of the cursor, as in WORKER_NODE; empty for the registry's
 	Name       string       `json:"consumer"`
-	Space      string       `json:"space,omitempty"` // the database of the table, if it is another one than the cursor's
+	Space      string       `json:"space,omitempty"` // the database of the table, if it is not the cursor's
 	Table      string       `json:"table"`
 	LastID     uidplugin.ID `json:"last_id"` // rows up to this id are handled
 	LastTime   time.Time    `json:"last_time,omitzero"`
 	Rows       int64        `json:"rows_behind"` // rows above LastID, but no more than 10,001; -1 if unknown
-	Behind     int64        `json:"behind_ms"`   // age of the oldest of them; 0 if there is none
+	Behind     int64        `json:"behind_ms"`   // age of the oldest of these rows; 0 without such rows
 	State      string       `json:"state"`       // running, stopped, paused or stuck
 	Holder     string       `json:"holder"`      // host and port of the process that works; empty if none does
-	Attempts   int64        `json:"attempts"`    // how often the row in hand has failed
+	Attempts   int64        `json:"attempts"`    // how often the next row has failed
 	RetryAt    time.Time    `json:"retry_at,omitzero"`
 	StuckID    uidplugin.ID `json:"stuck_id,omitzero"` // the row that fails; 0 if none does
 	StuckSince time.Time    `json:"stuck_since,omitzero"`
@@ -93,7 +93,7 @@ func (d *DB) Consumers(ctx context.Context) (list []Consumer, err error) {
 	return list, nil
 }
 
-// ConsumersOn returns the consumers whose cursors are in a database. The names of known tables may have other schemas.
+// ConsumersOn returns the consumers whose cursors are in a database. It also looks in the schemas of the known tables.
 func ConsumersOn(
 	ctx context.Context, db *gorm.DB, layout generator.Layout, timeout time.Duration, known []string,
 ) ([]Consumer, error) {
@@ -183,7 +183,7 @@ func (d *DB) checkConsumers(ctx context.Context) (list []Finding, err error) {
 	return list, err
 }
 
-// Consumer returns a consumer. The table may be empty if it has only one.
+// Consumer returns a consumer. The table may be empty if the consumer has only one table.
 func (d *DB) Consumer(ctx context.Context, name, table string) (c Consumer, err error) {
 	all, err := d.Consumers(ctx)
 	var tables []string
@@ -236,25 +236,25 @@ func (d *DB) RemoveConsumer(ctx context.Context, c Consumer) error {
 	return d.onCursor(ctx, c, follow.RemoveConsumer)
 }
 
-// PauseConsumer makes a consumer stand still, or go on.
+// PauseConsumer pauses a consumer, or resumes it.
 func (d *DB) PauseConsumer(ctx context.Context, c Consumer, paused bool) error {
 	return d.onCursor(ctx, c, func(ctx context.Context, db *sqldb.DB, k follow.ConsumerKey) error {
 		return follow.PauseConsumer(ctx, db, k, paused)
 	})
 }
 
-// CursorAt returns the cursor of a consumer that should next handle the rows from a time on. Their layout must be
-// known.
-func (d *DB) CursorAt(at time.Time) (int64, error) {
+// CursorAt returns the cursor with which a consumer next handles the rows from the time t on. The layout of the ids
+// must be known.
+func (d *DB) CursorAt(t time.Time) (int64, error) {
 	if !d.hasSpace() {
 		return 0, errors.New("this database has no id space, so the layout of the ids is not known; pass an id instead of a time")
 	}
-	mark, err := follow.MarkAt(d.Layout, at)
+	mark, err := follow.MarkAt(d.Layout, t)
 	return max(mark-1, 0), err
 }
 
-// CursorNow returns the cursor of a consumer that should next handle new rows, as for follow.FromNow. Rows whose ids
-// are younger than the slack are new, because they may not be inserted yet.
+// CursorNow returns the cursor with which a consumer next handles new rows, as with follow.FromNow. Rows whose ids are
+// younger than the slack are new, because they may not be inserted yet.
 func (d *DB) CursorNow(ctx context.Context, c Consumer) (id int64, err error) {
 	var slack time.Duration
 	err = d.onCursor(ctx, c, func(ctx context.Context, db *sqldb.DB, k follow.ConsumerKey) (err error) {
@@ -296,7 +296,8 @@ func (d *DB) consumerNotes(ctx context.Context, r Renaming, notes []string) ([]s
 	return notes, err
 }
 
-// renameConsumers gives the cursors of a table that was renamed its new name. It adds notes about those that stay.
+// renameConsumers writes the new name of a renamed table into its cursors. It adds a note about each cursor that keeps
+// the old name.
 func (d *DB) renameConsumers(ctx context.Context, r *Renaming) error {
 	_, home := d.databases()
 	_, left, err := follow.RenameConsumers(ctx, home[r.Database].SQL, r.From, r.To)

@@ -108,8 +108,8 @@ func (d *DB) checkKey(ctx context.Context, entry workernode.Table, t table) (lis
 	return append(list, d.checkLargest(name, largest)...), err
 }
 
-// checkReferences checks columns with a foreign key to a key, on PostgreSQL, because MySQL requires the same type on
-// both sides.
+// checkReferences checks the types of columns whose foreign keys refer to a key. It does so only on PostgreSQL, because
+// MySQL requires the same type on both sides.
 func (d *DB) checkReferences(ctx context.Context, t table, key column) (list []Finding, err error) {
 	if d.SQL.Dialect() != postgres {
 		return nil, nil
@@ -135,8 +135,8 @@ func (d *DB) checkReferences(ctx context.Context, t table, key column) (list []F
 	return list, nil
 }
 
-// strays describes rows that the database has numbered with a number that looks like an id, among the newest rows: the
-// worker id in it does not belong to the table. It returns "" if there are none.
+// strays describes how many of the newest rows have a key that looks like an id, but was numbered by the database: the
+// worker id in the key does not belong to the table. It returns "" if there are none.
 func (d *DB) strays(ctx context.Context, entry workernode.Table, t table, key column) (text string, err error) {
 	const newest = 10_000
 	k := d.identifier(key.Name)

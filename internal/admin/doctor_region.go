@@ -98,7 +98,7 @@ func (d *DB) compare(ctx context.Context, other *DB) (list []Finding, err error)
 
 // meet reports whether two regions have numbers in common.
 func meet(a, b workernode.Region) bool {
-	divisor := a.Of // the greatest common one
+	divisor := a.Of // of both numbers of regions; the greatest at the end
 	for rest := b.Of; rest != 0; {
 		divisor, rest = rest, divisor%rest
 	}
@@ -113,10 +113,10 @@ type numbersAhead struct {
 
 func (a numbersAhead) any() bool { return len(a.workers)+len(a.slots) > 0 }
 
-// findAhead returns the numbers in d's tables that the registry of the original database has yet to give out. It reads the
-// counters after the rows, because a process takes a number before it inserts a row. Replicated rows of other regions
-// cause no false alarm: these regions never give out a number of this one, except before a division, and then the
-// counters began above it.
+// findAhead returns the numbers in d's tables that the registry of the original database has yet to give out. It reads
+// the counters after the rows, because a process takes a number before it inserts a row. Replicated rows of other
+// regions cause no false alarm: other regions have given out numbers of this region only before a division, and the
+// counters of this region began above these.
 func (d *DB) findAhead(ctx context.Context, original *DB) (a numbersAhead, err error) {
 	r := original.Registry.Region
 	gives := fmt.Sprintf(`("REGION" = %d OR %s = %d)`, r.N, d.SQL.Mod(`"N"."ID"`, r.Of), r.N)
@@ -129,7 +129,7 @@ func (d *DB) findAhead(ctx context.Context, original *DB) (a numbersAhead, err e
 		{original.Registry.NextSlot, `"WORKER_SLOT" "N"`, &a.slots},
 	} {
 		most := ""
-		if q.list == &a.workers { // checkNodes reports larger ones
+		if q.list == &a.workers { // checkNodes reports larger worker ids
 			most = fmt.Sprintf(` AND "N"."ID" <= %d`, d.Layout.MaxWorkerID())
 		}
 		err := d.SQL.Query(ctx, func(rows *sql.Rows) error {
@@ -196,13 +196,13 @@ type owner struct {
 	table  workernode.Table
 }
 
-// isOther reports whether o and p are different owners. A worker id without a table may get one later.
+// isOther reports whether o and p are different owners. A worker id without a table may get a table later.
 func (o owner) isOther(p owner) bool {
 	return o.slot != p.slot || o.region.Valid && p.region.Valid && o.region != p.region ||
 		o.table != p.table && o.table.Name != "" && p.table.Name != ""
 }
 
-// sharedNodes counts the worker ids that belong to other slots or tables in another database, and returns the smallest.
+// sharedNodes counts the worker ids with another slot or table in the other database. first is the smallest of them.
 func (d *DB) sharedNodes(ctx context.Context, other *DB) (n, first int64, err error) {
 	here, err := d.owners(ctx)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 // table in them.
 const sample = 1000
 
-// checkRenamed reports which tables were renamed. The tables in missing do not exist any more; one was renamed if its
-// rows are in another table now, and otherwise it was dropped.
+// checkRenamed reports which tables were renamed. The tables in missing do not exist any more. A missing table was
+// renamed if its rows are in another table now; otherwise it was dropped.
 func (d *DB) checkRenamed(ctx context.Context, missing []workernode.Table) (list []Finding, err error) {
 	for _, entry := range missing {
 		home := d

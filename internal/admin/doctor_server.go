@@ -139,8 +139,8 @@ func durabilityFindings(s settings) (list []Finding) {
 	return list
 }
 
-// synchronousCommitFix returns the statement that turns synchronous_commit on, depending on where it is off; "" if no
-// statement can.
+// synchronousCommitFix returns the statement that turns synchronous_commit on, depending on where it was turned off; ""
+// if no statement can do that.
 func synchronousCommitFix(s settings) (fix, advice string) {
 	const open = " Open connections keep it off, so restart the processes."
 	switch s["source"] {

@@ -68,8 +68,8 @@ func standstill(states map[string]int64) []Finding {
 	}}
 }
 
-// checkSlots looks for a standstill of all processes, and for slots without a holder for a long time whose applications
-// hold no others.
+// checkSlots looks for a standstill of all processes. It also looks for applications that hold no slot, and whose slots
+// have had no holder for a long time.
 func (d *DB) checkSlots(ctx context.Context) (list []Finding, err error) {
 	now, err := d.clock(ctx)
 	if err != nil {
@@ -80,7 +80,7 @@ func (d *DB) checkSlots(ctx context.Context) (list []Finding, err error) {
 		return nil, err
 	}
 	list = standstill(states)
-	own := "" // slots of other regions are for the doctor there
+	own := "" // slots of another region are examined in that region
 	if r := d.Registry.Region; r != workernode.Whole || states["remote"] > 0 {
 		own = fmt.Sprintf(`"REGION" = %d AND `, r.N)
 	}

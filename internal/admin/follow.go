@@ -27,7 +27,7 @@ type Followed struct {
 	Mark     uidplugin.ID        `json:"mark,omitempty"` // the published mark; 0 before the first round
 	MarkTime time.Time           `json:"mark_time,omitzero"`
 	Behind   int64               `json:"behind_ms"`        // by the database's clock; negative for a mark in the future
-	Ahead    int64               `json:"ahead_ms"`         // how far the mark is in the future: followers stand still that long
+	Ahead    int64               `json:"ahead_ms"`         // how far the mark is in the future: followers get no rows until then
 	Closer   string              `json:"closer"`           // host and port of the process that closes; empty if none ever has
 	Until    time.Time           `json:"until,omitzero"`   // end of the closer's turn; zero if it gave the turn back
 	Closing  bool                `json:"closing"`          // the closer's turn lasts
@@ -47,8 +47,8 @@ func (f Followed) Name() string {
 	return f.Table
 }
 
-// Followed returns the followed tables of this database and of the others, or the one that is named. It returns nothing
-// for a table that is not followed.
+// Followed returns the followed tables of this database and of the others. If only is not empty, it returns only the
+// table of this name, or nothing if that table is not followed.
 func (d *DB) Followed(ctx context.Context, only string) (list []Followed, err error) {
 	if only != "" {
 		name, home, table := d.named(ctx, only)
@@ -73,7 +73,7 @@ func (d *DB) Followed(ctx context.Context, only string) (list []Followed, err er
 	return list, nil
 }
 
-// FollowedOn returns the followed tables of a database. The names of known tables may have other schemas.
+// FollowedOn returns the followed tables of a database. It also looks in the schemas of the known tables.
 func FollowedOn(
 	ctx context.Context, db *gorm.DB, layout generator.Layout, timeout time.Duration, known []string,
 ) ([]Followed, error) {
@@ -158,7 +158,7 @@ func (d *DB) EnableFollow(ctx context.Context, name, key string, slack time.Dura
 func (d *DB) checkFollowable(ctx context.Context, t table, key string) error {
 	i := slices.IndexFunc(t.columns, func(c column) bool { return c.Name == key })
 	if i < 0 || !t.columns[i].isInteger() {
-		return nil // Enable says so
+		return nil // Enable returns an error then
 	}
 	largest, err := d.largest(ctx, t, t.columns[i])
 	if err != nil || !largest.Valid || largest.Int64>>(d.Layout.WorkerBits+d.Layout.SequenceBits) > 0 {
@@ -176,8 +176,8 @@ func (d *DB) DisableFollow(ctx context.Context, name string) error {
 	list, err := d.Followed(ctx, name)
 	_, home, table := d.named(ctx, name)
 	if err == nil && len(list) == 0 {
-		var left bool // the trigger of an installation that was removed by half, or of another table
-		if left, err = follow.IsInstalled(ctx, home.SQL, follow.Table{Name: table}); err == nil && !left {
+		var installed bool // a trigger is left: the installation was removed by half, or the table was renamed
+		if installed, err = follow.IsInstalled(ctx, home.SQL, follow.Table{Name: table}); err == nil && !installed {
 			err = fmt.Errorf("%s: %w", name, errNotFollowed)
 		}
 	}
@@ -197,7 +197,7 @@ func (d *DB) ResetFollow(ctx context.Context, name string) error {
 	return follow.Reset(ctx, home.SQL, table, d.Layout, d.Now)
 }
 
-// standstillAfter is how long a mark may stand still.
+// standstillAfter is how long a mark may stay the same.
 const standstillAfter = time.Minute
 
 // checkFollowed looks for followed tables whose followers may miss rows, or get none.
@@ -214,7 +214,7 @@ func (d *DB) checkFollowed(ctx context.Context) (list []Finding, err error) {
 
 func (f Followed) behind() time.Duration { return time.Duration(f.Behind) * time.Millisecond }
 
-// isLate reports whether the mark has stood still for too long.
+// isLate reports whether the mark has stayed the same for too long.
 func (f Followed) isLate() bool {
 	return f.behind()-time.Duration(f.Slack)*time.Millisecond > standstillAfter
 }

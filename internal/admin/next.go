@@ -35,8 +35,8 @@ func (d *DB) CheckNext(ctx context.Context, entry workernode.Table) (warning str
 	if err != nil {
 		return "", err
 	}
-	made := slices.Contains(known, entry.Database)
-	if !made && entry.Database == "" && len(known) > 0 {
+	hasIDs := slices.Contains(known, entry.Database)
+	if !hasIDs && entry.Database == "" && len(known) > 0 {
 		return "", fmt.Errorf("processes make ids for the table %q in the database %q, not in this one; pass --database, "+
 			"or --force to make ids for the table here", entry.Name, known[0])
 	}
@@ -47,7 +47,7 @@ func (d *DB) CheckNext(ctx context.Context, entry workernode.Table) (warning str
 	case len(t.columns) == 0 && seen:
 		return "", fmt.Errorf("the table %q does not exist in this database, or this user may not see it; pass --force to "+
 			"make ids for it anyway", entry)
-	case len(t.columns) == 0 && !made:
+	case len(t.columns) == 0 && !hasIDs:
 		return "", fmt.Errorf("no process has made ids for the table %q of the database %q; \"uid tables --json\" lists the "+
 			"names; pass --force to make ids for it anyway", entry.Name, entry.Database)
 	}
@@ -55,7 +55,7 @@ func (d *DB) CheckNext(ctx context.Context, entry workernode.Table) (warning str
 	if !ok {
 		return "", nil
 	}
-	if err := d.checkSmall(ctx, home, entry, t, key, made); err != nil {
+	if err := d.checkSmall(ctx, home, entry, t, key, hasIDs); err != nil {
 		return "", err
 	}
 	if key.Auto && home.SQL.Dialect() == mysql {
@@ -65,9 +65,9 @@ func (d *DB) CheckNext(ctx context.Context, entry workernode.Table) (warning str
 	return warning, nil
 }
 
-// checkSmall returns an error if the keys of a table are not ids: the largest is too small, and the table has a segment.
-// Because tags may have any name, small keys are enough if no process has made ids for the table.
-func (d *DB) checkSmall(ctx context.Context, home *DB, entry workernode.Table, t table, key column, made bool) error {
+// checkSmall returns an error if the keys of a table are not ids: the largest key is too small, and the table has a
+// segment. If no process has made ids for the table, the small key suffices, because the tag may have any name.
+func (d *DB) checkSmall(ctx context.Context, home *DB, entry workernode.Table, t table, key column, hasIDs bool) error {
 	const advice = "ids of uid next would be far above them; pass --force to make ids anyway"
 	if !key.isInteger() {
 		return nil
@@ -80,7 +80,7 @@ func (d *DB) checkSmall(ctx context.Context, home *DB, entry workernode.Table, t
 	if err != nil {
 		return err
 	}
-	if !made && largest.Int64 > 0 {
+	if !hasIDs && largest.Int64 > 0 {
 		return fmt.Errorf("no process has made ids for %s, and its largest key is %d, so its keys seem to come from a "+
 			"segment or from the database; %s", entry, largest.Int64, advice)
 	}

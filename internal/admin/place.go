@@ -16,7 +16,8 @@ type Place struct {
 	uidplugin.Location
 	Row *Row `json:"row,omitempty"` // nil unless requested
 
-	// Follows is the id before a number of the database. The other fields describe that id.
+	// Follows is set if the database has assigned the number: it is the id that the number follows, and that Location
+	// describes.
 	Follows uidplugin.ID `json:"follows,omitempty"`
 
 	Prefix string `json:"prefix,omitempty"` // of the given public id

@@ -18,14 +18,14 @@ type Pruning struct {
 }
 
 // A span is the range of sessions to prune in one slot. Their START_TICK is at least first and below keep. The row of
-// first stays without a process, and stands for all of them.
+// first stays without a process, in place of all these sessions.
 type span struct{ slot, first, keep, sessions int64 }
 
 // prunedLaunch is LAUNCHED of a pruned session, because the column cannot be NULL.
 const prunedLaunch = "1970-01-01 00:00:00.000"
 
-// The prunable sessions of each slot. Of those that began before a tick, the latest stays, because it may have made ids
-// after that tick. One more row stays without a process. Sessions of other regions are pruned there, and replicated.
+// The prunable sessions of each slot. Of the sessions that began before a tick, the latest stays, because it may have
+// made ids after that tick. One more row stays without a process. Sessions of another region are pruned in that region.
 const (
 	spans = `SELECT "SLOT", MIN("START_TICK") AS "FIRST_TICK", MAX("START_TICK") AS "LAST_TICK", ` +
 		sessionsWithHolder + ` - 1 AS "SESSIONS"` +
@@ -44,12 +44,12 @@ func (d *DB) Prunable(ctx context.Context, before time.Time) (p Pruning, err err
 	return p, nil
 }
 
-// Prune removes the processes of old sessions. Earlier ids then resolve to their table and time, but not to a
-// process. A number that nobody made may resolve as well, because the table no longer shows whether a process held the
-// slot at its time.
+// Prune removes the processes of old sessions. Earlier ids then resolve to their table and time, but not to a process.
+// A number that nobody made may resolve as well, because the table no longer shows whether a process held the slot at
+// the time in the number.
 //
 // Prune looks at the sessions that began before a time. The latest of each slot stays, because it may have made later
-// ids. One row without a process stays for all the others, and [workernode.Session.Pruned] reports it. So ids of a
+// ids. One row without a process replaces the other sessions, and [workernode.Session.Pruned] reports it. So ids of a
 // pruned session never resolve to another process, even in versions of this package that do not know of pruning.
 //
 // Each slot is pruned in its own transaction. Processes may run meanwhile. Prune may be repeated, interrupted,
@@ -98,8 +98,8 @@ func (d *DB) pruneUndisturbed(ctx context.Context, s span) error {
 	}
 }
 
-// prune removes the process from the first session of a span, and then the rows of the others. It checks the first
-// before it deletes, so that no id ever resolves to a wrong process.
+// prune removes the process from the first session of a span, and then deletes the other sessions. It checks the first
+// session before it deletes, so that no id ever resolves to a wrong process.
 func (d *DB) prune(ctx context.Context, s span) error {
 	return d.SQL.Transact(ctx, func(ctx context.Context, tx *sqldb.DB) error {
 		_, err := tx.Exec(ctx, `UPDATE "WORKER_SESSION" SET "APPLICATION" = '', "HOST_NAME" = '', "PORT" = '',`+

@@ -51,20 +51,20 @@ func (d *DB) workerIDs(r workernode.Region, low int64) int64 {
 	return (last-first)/r.Of + 1
 }
 
-// given returns how many worker ids of the region are used up, because they are below NEXT_ID, and how many it has in
-// all. Neither number includes the worker ids below FIRST_ID, which are given by hand. Those that the registry gave out
-// before it was divided count only if the region would still give them out.
-func (d *DB) given() (given, all int64) {
+// given returns how many worker ids the region has given out, because they are below NEXT_ID, and how many it has in
+// total. Neither number includes the worker ids below FIRST_ID, which people give out. A worker id that the registry
+// gave out before it was divided is included only if the region would still give it out.
+func (d *DB) given() (used, total int64) {
 	r := d.Registry
-	all = d.workerIDs(r.Region, r.FirstID)
-	return all - d.workerIDs(r.Region, max(r.NextID, r.FirstID)), all
+	total = d.workerIDs(r.Region, r.FirstID)
+	return total - d.workerIDs(r.Region, max(r.NextID, r.FirstID)), total
 }
 
-// Split divides the registry, so that there are count regions. It returns the region of this registry and the new ones,
-// with the statements that create their registries. If there are count regions already, Split changes nothing, and
-// returns the regions of the last division again. Then previous must be the number of regions before that division,
-// because this registry does not know which numbers the regions of earlier divisions have given out. Otherwise previous
-// may be 0.
+// Split divides the registry, so that there are count regions. It returns the region of this registry and the new
+// regions, with the statements that create their registries. If there are count regions already, Split changes nothing,
+// and returns the regions of the last division again. In that case previous must be the number of regions before the
+// division, because this registry does not know which numbers the regions of earlier divisions have given out.
+// Otherwise previous may be 0.
 func (d *DB) Split(ctx context.Context, count, previous int64) (own Region, others []Region, err error) {
 	before := d.Registry.Region
 	if before.Of == count && previous != 0 {
@@ -99,8 +99,8 @@ func (d *DB) Split(ctx context.Context, count, previous int64) (own Region, othe
 // divide divides the registry and returns it. old is the region that the registry must still have. count is the number
 // of regions afterwards, and must be a multiple of the number before. The registry keeps its N, and all worker ids and
 // slots that it has given out. The new regions begin with [workernode.Registry.Other]. Processes may run meanwhile. The
-// error wraps [workernode.ErrRegion] if the registry cannot be divided like this. So it does if somebody else has divided
-// the registry, because the new regions of both divisions would have numbers in common.
+// error wraps [workernode.ErrRegion] if the registry cannot be divided like this, or if somebody else has divided it,
+// because the new regions of both divisions would have numbers in common.
 func (d *DB) divide(ctx context.Context, old workernode.Region, count int64) (workernode.Registry, error) {
 	for try := 0; ; try++ {
 		r, err := d.Nodes.Registry(ctx)

@@ -15,7 +15,7 @@ import (
 
 // A RemovalStep is a part of removing the plugin from a database.
 type RemovalStep struct {
-	Database string   `json:"database,omitempty"` // as in WORKER_NODE; empty for the one of --dsn
+	Database string   `json:"database,omitempty"` // as in WORKER_NODE; empty for the database of --dsn
 	Text     string   `json:"text"`
 	SQL      []string `json:"sql,omitempty"`  // on one connection, in this order
 	Left     bool     `json:"left,omitempty"` // no statement does this, so people have to
@@ -34,7 +34,7 @@ type Removal struct {
 }
 
 // Removal plans the removal of the plugin, and changes nothing. After the removal the database numbers the keys of the
-// tables in WORKER_NODE and of the named ones. The registry may be gone.
+// tables in WORKER_NODE and of the named tables. The registry need not exist.
 func (d *DB) Removal(ctx context.Context, named []string) (r Removal, err error) {
 	known, unseen, err := d.knownTables(ctx)
 	if err != nil {
@@ -143,7 +143,7 @@ func tablesOf(known []workernode.Table, database string) (names []string) {
 }
 
 // held returns an error to show if processes hold slots.
-func (d *DB) held(ctx context.Context) (held, err error) {
+func (d *DB) held(ctx context.Context) (refusal, err error) {
 	if !d.hasSpace() {
 		return nil, nil
 	}
@@ -202,8 +202,8 @@ func (d *DB) planFunctions(ctx context.Context, _ []workernode.Table) ([]Removal
 	return []RemovalStep{s}, nil
 }
 
-// planTables drops the four tables. WORKER_NODE stays if UidGenerator uses it. WORKER_REGISTRY is the last, because
-// another run reads it.
+// planTables drops the four tables. WORKER_NODE stays if UidGenerator uses it. WORKER_REGISTRY is the last, because the
+// next run reads it.
 func (d *DB) planTables(ctx context.Context, _ []workernode.Table) (steps []RemovalStep, err error) {
 	tables := []string{workernode.SessionTable, workernode.SlotTable, workernode.NodeTable, workernode.RegistryTable}
 	foreign, err := d.ForeignNodes(ctx)

@@ -11,8 +11,8 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// planKeys lets the database number the keys of tables: the tables in WORKER_NODE, those with segments, and the named
-// ones.
+// planKeys lets the database number the keys of the tables in WORKER_NODE, of tables with segments, and of named
+// tables.
 func (d *DB) planKeys(ctx context.Context, known []workernode.Table, named []string) (steps []RemovalStep, err error) {
 	free, err := d.firstFree(ctx)
 	if err != nil {
@@ -48,8 +48,8 @@ func (d *DB) planKeys(ctx context.Context, known []workernode.Table, named []str
 	return append(steps, others...), err
 }
 
-// firstFree returns the first id above all that were ever made with a slot, also for rows that were deleted since. It
-// returns 0 if there is no room above them.
+// firstFree returns the first id above all ids that were ever made with a slot, even if their rows were deleted. It
+// returns 0 if there is no room above these ids.
 func (d *DB) firstFree(ctx context.Context) (int64, error) {
 	if !d.hasSpace() {
 		return 0, nil
@@ -122,7 +122,7 @@ func numberMySQL(s *RemovalStep, t table, key column, free int64) {
 	if free > 0 {
 		alter += fmt.Sprintf(", AUTO_INCREMENT = %d", free)
 	}
-	// Foreign keys refer to the column, and its type stays the same.
+	// Foreign keys may refer to the column. They stay valid, because its type stays the same.
 	s.SQL = []string{"SET FOREIGN_KEY_CHECKS = 0", alter, "SET FOREIGN_KEY_CHECKS = 1"}
 }
 
@@ -183,7 +183,7 @@ func (d *DB) numberSQLite(ctx context.Context, s *RemovalStep, t table, key colu
 }
 
 // unnumbered are queries for tables whose primary key is a single BIGINT that the database does not number. On SQLite
-// there are no such tables, except those that people have made.
+// only tables that people have created by hand are like this.
 var unnumbered = map[string]string{
 	mysql: `SELECT c.table_name FROM information_schema.columns c JOIN information_schema.tables t
 		ON t.table_schema = c.table_schema AND t.table_name = c.table_name AND t.table_type = 'BASE TABLE'

@@ -21,8 +21,8 @@ type Renaming struct {
 }
 
 // Renaming plans a renaming. Name tables of other databases as "uid tables" writes them. It returns an error unless the
-// database has a table of the new name and none of the old one, because otherwise ids would resolve to a table that
-// does not have their rows.
+// database has a table of the new name and no table of the old name, because otherwise ids would resolve to a table
+// that does not have their rows.
 func (d *DB) Renaming(ctx context.Context, from, to string) (r Renaming, err error) {
 	entry, home, err := d.renamedTable(ctx, from)
 	if err != nil {
@@ -68,9 +68,9 @@ func (d *DB) Renaming(ctx context.Context, from, to string) (r Renaming, err err
 const ofRenamed = `"DATABASE_NAME" = ? AND "TABLE_NAME" = ? AND "SLOT" IS NOT NULL`
 
 // Rename executes a renaming, also of the cursors of consumers, and returns it with the number of changed worker ids.
-// Ids that were made before then resolve to the new name. It may be repeated, and processes may run meanwhile: a slot
-// keeps its worker ids, so no two processes ever have one. A process with the old model makes ids for the old name, and
-// gets other worker ids for it within ten minutes. Rename again after the last such process has ended.
+// Earlier ids then resolve to the new name. Rename may be repeated, and processes may run meanwhile: a slot keeps its
+// worker ids, so no two processes ever have the same one. A process with the old model makes ids for the old name, and
+// gets other worker ids for that name within ten minutes. Rename again after the last such process has ended.
 //
 // Both names must be of the same table: ids of two tables cannot be told apart afterwards.
 func (d *DB) Rename(ctx context.Context, r Renaming) (_ Renaming, err error) {
@@ -124,7 +124,7 @@ func (d *DB) isView(ctx context.Context, t table) (view bool, err error) {
 	return view, err
 }
 
-// isGone reports whether a table does not exist any more. Instead of it there may be a view.
+// isGone reports whether a table does not exist any more. A view may have its name now.
 func (d *DB) isGone(ctx context.Context, t table) bool {
 	if slices.ContainsFunc(t.columns, func(c column) bool { return c.Key }) {
 		return false

@@ -41,7 +41,7 @@ func (d *DB) tags(ctx context.Context) (list []tag, err error) {
 				return nil, fmt.Errorf("read the tags of %s: %w", name, err)
 			}
 			if d.SQL.Dialect() == sqlite {
-				break // it does not distinguish the names
+				break // SQLite does not distinguish the two names
 			}
 		}
 	}
@@ -81,7 +81,7 @@ func (d *DB) planSegments(ctx context.Context, _ []workernode.Table) (steps []Re
 }
 
 // eachSegment calls add with each table whose keys come from a segment, and the number from which on its keys are free.
-func (d *DB) eachSegment(ctx context.Context, add func(of workernode.Table, free int64) error) error {
+func (d *DB) eachSegment(ctx context.Context, add func(entry workernode.Table, free int64) error) error {
 	tags, err := d.tags(ctx)
 	if err != nil {
 		return err

@@ -12,9 +12,9 @@ import (
 // MaxPage is the maximum length of a list, because the rows of one statement are in memory.
 const MaxPage = 10_000
 
-// Sessions returns up to limit sessions, and whether there are more. They are of one slot, or of all if slot is 0. The
-// filter's time selects by their beginning. A page may be longer, because sessions that began at the same instant stay
-// together.
+// Sessions returns up to limit sessions of one slot, or of all slots if slot is 0, and whether there are more. The
+// filter's time selects by the beginning of a session. The list may be longer, because sessions that began at the same
+// instant stay together.
 func (d *DB) Sessions(
 	ctx context.Context, slot int64, f Filter, limit int,
 ) (list []workernode.Session, more bool, err error) {
@@ -59,8 +59,8 @@ func (d *DB) Sessions(
 	return list[:end], more || end < len(list), nil
 }
 
-// sessionsBefore returns up to limit sessions that began before an instant, and whether there are more. It adds all
-// that began at the same instant as the last one.
+// sessionsBefore returns up to limit sessions that began before an instant, and whether there are more. It returns more
+// than limit if too many began at the same instant, because such sessions stay together.
 func (d *DB) sessionsBefore(
 	ctx context.Context, slot int64, before time.Time, limit int,
 ) (list []workernode.Session, more bool, err error) {

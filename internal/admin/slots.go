@@ -26,7 +26,8 @@ type Slot struct {
 	Seen        time.Time `json:"seen"`           // clock of the last holder at its last statement
 }
 
-// Slots returns up to limit slots above a slot. An empty state means all states. The filter's time selects by Seen.
+// Slots returns up to limit slots with numbers above after. An empty state means all states. The filter's time selects
+// by Seen.
 func (d *DB) Slots(ctx context.Context, state string, f Filter, after int64, limit int) (list []Slot, err error) {
 	now, err := d.clock(ctx)
 	if err != nil {
@@ -69,8 +70,8 @@ func (d *DB) Slots(ctx context.Context, state string, f Filter, after int64, lim
 // its last statement and the end of its lease are longer ago.
 const recently = 25 * time.Hour
 
-// maybe returns a condition that all slots in a state meet, so that few others are read. [workernode.Slot.State]
-// decides.
+// maybe returns a condition that is true for all slots in a state, and for few other slots. [workernode.Slot.State]
+// decides which of these are in the state.
 func (d *DB) maybe(state string, now time.Time) (condition string, args []any) {
 	own := fmt.Sprintf(`"REGION" = %d AND `, d.Registry.Region.N)
 	switch state {
@@ -111,7 +112,7 @@ func (d *DB) eachSlot(ctx context.Context, f func(s workernode.Slot), where stri
 	return nil
 }
 
-// complete sets the number of worker ids of slots, and when they were acquired.
+// complete sets the number of worker ids of slots, and when the slots were acquired.
 func (d *DB) complete(ctx context.Context, list []Slot) error {
 	if len(list) == 0 {
 		return nil
@@ -144,7 +145,7 @@ func (d *DB) complete(ctx context.Context, list []Slot) error {
 	return nil
 }
 
-// countSlots counts slots by state. The database counts those whose state does not depend on the present time.
+// countSlots counts slots by state. The database counts the slots whose state does not depend on the present time.
 func (d *DB) countSlots(ctx context.Context, now time.Time) (map[string]int64, error) {
 	n := map[string]int64{}
 	recent, ticks := d.maybe("live", now)

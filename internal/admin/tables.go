@@ -25,9 +25,9 @@ type TableUse struct {
 	Foreign   bool      `json:"foreign,omitzero"` // rows of another program, such as UidGenerator
 }
 
-// Tables returns up to limit tables that may have ids in the filter's time, by name: the first ones, or those after a
-// table. It reads all worker ids and counts here, because MariaDB takes a minute, and temporary files, to count the
-// distinct slots of a million worker ids.
+// Tables returns up to limit tables that may have ids in the filter's time, sorted by name. It begins after the table
+// after, or with the first table if that is nil. It reads all worker ids and counts them itself, because MariaDB takes
+// a minute, and temporary files, to count the distinct slots of a million worker ids.
 func (d *DB) Tables(ctx context.Context, f Filter, after *workernode.Table, limit int) ([]TableUse, error) {
 	type key struct {
 		of   *TableUse
@@ -113,7 +113,7 @@ func (t TableUse) Name() string {
 func (t TableUse) of() workernode.Table { return workernode.Table{Database: t.Database, Name: t.Table} }
 
 // named returns the database of a table, which people name as in the model, or after the name of its database. Without
-// the name of a database, the table may also be in one of the others, if only one has it.
+// the name of a database, the table may also be in another database, if only one of them has it.
 func (d *DB) named(ctx context.Context, name string) (database string, home *DB, table string) {
 	for database, home := range d.Others {
 		if table, ok := strings.CutPrefix(name, database+"."); ok {
