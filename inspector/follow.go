@@ -8,7 +8,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/admin"
 )
 
-// followed returns the followed tables and their consumers for the first page of tables, and nothing for the others.
+// followed returns the followed tables and their consumers for the first page of tables, and nothing for other pages.
 func (h *handler) followed(ctx context.Context, p tablesPage) (tables []admin.Followed, consumers []admin.Consumer, err error) {
 	if p.After != 0 {
 		return nil, nil, nil

@@ -11,15 +11,16 @@
 //
 //	./            the state of all slots, of this process and of the id space
 //	id?id=N       an id: its bits, time, table, process, and its row if the model is listed
-//	tables        tables of this process, followed tables, consumers, and worker ids of all;  after=WORKER_ID
-//	slots         slots, their holders and how far ahead they are;  after=SLOT
+//	tables        tables of this process, followed tables, consumers, and all worker ids;  after=WORKER_ID
+//	slots         slots, their holders and the ends of their leases;  after=SLOT
 //	sessions      which process held which slot when;  slot=SLOT, after=SLOT, before=TIME, span=DURATION
 //
 // Add refresh=10 to the query to reload a page every ten seconds.
 //
-// At most three pages read the database at once; others wait for up to ten seconds. All statements of a page together
-// get five seconds. If the database cannot be read, the page shows the reason with status 503, because it is for
-// operators, and logs it once per outage. Errors of a row are only logged, because they may contain values of the row.
+// At most three pages read the database at once; other pages wait for up to ten seconds. All statements of a page
+// together get five seconds. If the database cannot be read, the page shows the reason with status 503, because its
+// readers are operators. The reason is logged once per outage. Errors of a row are only logged, because they may
+// contain values of the row.
 package inspector
 
 import (
@@ -41,8 +42,8 @@ import (
 )
 
 const (
-	timeout  = 5 * time.Second // for all statements of a page; it waits twice as long for its turn
-	maxPages = 3               // reading at once, because each takes a connection of the application's pool
+	timeout  = 5 * time.Second // for all statements of a page; a page waits twice as long for its turn
+	maxPages = 3               // reading at once, because each page takes a connection of the application's pool
 )
 
 // A handler serves the pages. It is safe for concurrent use.
@@ -153,7 +154,7 @@ func (h *handler) inTurn(load reader, r *http.Request) answer {
 	return load(h, ctx, r.URL.Query())
 }
 
-// below returns a path below the prefix. [http.StripPrefix] has already removed it.
+// below returns a path without the prefix, which [http.StripPrefix] may already have removed.
 func (h *handler) below(path string) string {
 	if rest, ok := strings.CutPrefix(path, h.prefix); ok && (rest == "" || rest[0] == '/') {
 		return rest
@@ -161,8 +162,8 @@ func (h *handler) below(path string) string {
 	return path
 }
 
-// redirectToSlash adds a trailing slash, because the links of the page are relative. So is the target, because a proxy
-// may have changed the path.
+// redirectToSlash adds a trailing slash, because the links of the page are relative. The target is relative, too,
+// because a proxy may have changed the path.
 func redirectToSlash(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.EscapedPath()
 	if path == "" { // behind http.StripPrefix

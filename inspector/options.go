@@ -8,7 +8,7 @@ import (
 	"github.com/uidplugin/uidplugin"
 )
 
-// An Option of [New]. [WithPrefix], [WithModels], [WithMask], [WithPageSize] and [WithLogger] return one.
+// An Option of [New] comes from [WithPrefix], [WithModels], [WithMask], [WithPageSize] or [WithLogger].
 type Option func(*config) error
 
 // A config holds the options.
@@ -38,8 +38,8 @@ func WithPrefix(prefix string) Option {
 }
 
 // WithModels lets the page show rows of these models, which are pointers to structs, as for [uidplugin.OnlyModels]. The
-// default is none. Fields tagged json:"-", or in an embedded struct with this tag, are never shown. Use [WithMask] to
-// hide others.
+// default is no model. Fields tagged json:"-", or in an embedded struct with this tag, are never shown. Use [WithMask]
+// to hide other fields.
 func WithModels(models ...any) Option {
 	return func(c *config) error {
 		c.models = append(c.models, models...)

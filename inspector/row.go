@@ -24,7 +24,7 @@ import (
 // A row is the row of an id, or the reason why it is not shown.
 type row struct {
 	Reason  string   `json:"reason,omitempty"`
-	Table   string   `json:"table,omitempty"` // of a row that the database numbered, if the number locates to another table
+	Table   string   `json:"table,omitempty"` // if not the table of the location, as for a row that the database numbered
 	Columns []column `json:"columns,omitempty"`
 }
 
@@ -36,7 +36,7 @@ type column struct {
 	IsID   bool    `json:"is_id,omitempty"` // the value looks like an id
 }
 
-// row reads the row of an id. public is the text of the id if it was given as one. The error is the database's.
+// row reads the row of an id. public is the text of a public id; empty for a number. The error comes from the database.
 func (h *handler) row(ctx context.Context, l uidplugin.Location, public string) (*row, error) {
 	loaded, err := h.find(ctx, l.ID, public)
 	if err != nil {
@@ -66,7 +66,7 @@ func (h *handler) row(ctx context.Context, l uidplugin.Location, public string) 
 	return found, nil
 }
 
-// find loads the row of an id. public is its text if it was given as one.
+// find loads the row of an id. public is the text of a public id; empty for a number.
 func (h *handler) find(ctx context.Context, id uidplugin.ID, public string) (any, error) {
 	only := uidplugin.OnlyModels(h.models...)
 	if public != "" { // wing: publicid
@@ -84,7 +84,7 @@ func (h *handler) rounded(ctx context.Context, id uidplugin.ID) string {
 	for _, n := range rounded.Originals(int64(id)) {
 		near = append(near, uidplugin.ID(n))
 	}
-	found, _ := h.plugin.FindAll(ctx, near, uidplugin.OnlyModels(h.models...)) // most are not ids
+	found, _ := h.plugin.FindAll(ctx, near, uidplugin.OnlyModels(h.models...)) // most of them are not ids
 	if len(found) == 0 {
 		return " JavaScript or a spreadsheet may have rounded the number."
 	}

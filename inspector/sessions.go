@@ -10,7 +10,7 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// A sessionsPage contains the sessions of one slot, or the latest ones of several.
+// A sessionsPage contains the sessions of one slot, or the latest sessions of several slots.
 type sessionsPage struct {
 	Slots    []holding     `json:"slots"`
 	Timeline *timeline     `json:"-"` // nil without sessions
@@ -39,12 +39,12 @@ type session struct {
 
 const (
 	maxLanes    = 30 // slots per page
-	minSessions = 5  // per slot, if there are several
+	minSessions = 5  // per slot, if there are several slots
 	maxEarlier  = 50 // limit of counted sessions
 )
 
-// sessions reads the sessions of a slot, or the latest of the slots above after. It uses only the primary key, so a
-// million sessions take no longer than a hundred.
+// sessions reads the sessions of a slot, or the latest sessions of the slots above after. It uses only the primary key,
+// so a million sessions take no longer than a hundred.
 func (h *handler) sessions(ctx context.Context, query url.Values) answer {
 	a := answer{template: "sessions", title: "Sessions"}
 	p, problem := h.sessionsOf(query)
@@ -132,7 +132,7 @@ func holdingOf(row workernode.Slot, list []workernode.Session, limit int, query 
 			d.State = row.State(now)
 		}
 		if d.State == "free" && row.Seen.Before(s.Last) {
-			d.Last = row.Seen // when its process released it
+			d.Last = row.Seen // when its process released the slot
 		}
 		d.Same = i+1 < len(list) && sameProcess(s, list[i+1])
 		v.Sessions = append(v.Sessions, d)

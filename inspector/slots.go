@@ -125,7 +125,7 @@ func next(page string, query url.Values, name, value string) string {
 	return page + "?" + changed.Encode()
 }
 
-// A link is a page, or the present one if it has no address.
+// A link leads to a page. It has no address if that is the present page.
 type link struct{ Address, Text string }
 
 // Pager returns the links to other pages.

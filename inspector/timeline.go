@@ -28,15 +28,16 @@ type lane struct {
 	Bars        []bar
 }
 
-// A bar is a time in which a process could make ids. If it is thin, the process lived and could not.
+// A bar is a time in which a process could make ids. In the time of a thin bar the process lived, but could make no
+// ids.
 type bar struct {
 	X, Width string
 	Class    string // good, late, ended, pruned or thin
 	Label    string
 }
 
-// draw returns the timeline of sessions; nil if there are none. It shows the time span before end; a zero end
-// means now, and a zero span means all.
+// draw returns the timeline of sessions; nil without sessions. It shows the time span before end. A zero end means now,
+// and a zero span means all times.
 func draw(slots []holding, end time.Time, span time.Duration, now time.Time) *timeline {
 	if len(slots) == 0 {
 		return nil
@@ -73,7 +74,7 @@ func draw(slots []holding, end time.Time, span time.Duration, now time.Time) *ti
 	return t
 }
 
-// bars returns the bar of a session, and the thin bar until the following one if its process lives on.
+// bars returns the bar of a session, and a thin bar until the following session if the process lives on.
 func (t *timeline) bars(s session, following time.Time, livesOn bool) (bars []bar) {
 	end, class, ended := s.Last, "ended", "no id after "+clock(s.Last)
 	switch s.State {
@@ -94,11 +95,11 @@ func (t *timeline) bars(s session, following time.Time, livesOn bool) (bars []ba
 		if to.Before(t.From) || from.After(t.To) && from != s.From {
 			return
 		}
-		const least = 0.3 // minimum visible width
+		const minWidth = 0.3 // so that the bar is visible
 		x, end := t.percent(from), t.percent(to)
-		if end-x < least {
-			x = min(x, 100-least)
-			end = x + least
+		if end-x < minWidth {
+			x = min(x, 100-minWidth)
+			end = x + minWidth
 		}
 		bars = append(bars, bar{percent(x), percent(end - x), class, printable(label)})
 	}
@@ -113,8 +114,8 @@ func (t *timeline) bars(s session, following time.Time, livesOn bool) (bars []ba
 }
 
 // percent returns the position of a time, 0 to 100.
-func (t *timeline) percent(at time.Time) float64 {
-	return min(max(100*float64(at.Sub(t.From))/float64(t.To.Sub(t.From)), 0), 100)
+func (t *timeline) percent(moment time.Time) float64 {
+	return min(max(100*float64(moment.Sub(t.From))/float64(t.To.Sub(t.From)), 0), 100)
 }
 
 func percent(x float64) string { return fmt.Sprintf("%.2f%%", x) }

@@ -31,7 +31,7 @@ var (
 			func(c *follow.ConsumerStats) float64 { return float64(c.Handled) }},
 	}
 
-	// ofReader exists once such a process knows where the consumer is.
+	// ofReader exists once the process that handles the rows knows how far the consumer has come.
 	ofReader = []metric[follow.ConsumerStats]{
 		{"consumer_delay_seconds", "How far the rows that a consumer has handled are behind the clock.", gauge,
 			func(c *follow.ConsumerStats) float64 { return c.Delay.Seconds() }},

@@ -50,13 +50,13 @@
 //	uidplugin_consumer_handled_total      rows that the consumer has handled in this process
 //	uidplugin_consumer_delay_seconds      how far the handled rows are behind the clock; absent until it is known
 //
-// A failed create has used up its ids, and a retry with new structs takes new ones. So during an outage
+// A failed create has used up its ids, and a retry with new structs takes new ids. So during an outage
 // uidplugin_ids_made_total grows although no rows are inserted. It does not count numbers left free for other programs,
 // such as the gaps of an AUTO_INCREMENT key.
 //
 // The lease of an idle process ends, so its remaining seconds become negative. This is normal while
 // uidplugin_slot_failing_seconds is 0. We measure remaining seconds by the plugin's clock instead of the server's,
-// because a lease lasts for seconds, and the two clocks may differ by as many.
+// because a lease lasts for seconds, and the two clocks may differ by as much.
 package uidprom
 
 import (
@@ -75,14 +75,14 @@ import (
 // collector cannot be registered.
 //
 // Several plugins in one process, for example one per shard or tenant, each need a collector with different labels.
-// Pass them here or to [prometheus.WrapRegistererWith]. Plugins with one handle of uidplugin.WithRegistry share a slot,
-// and each reports it, so you should take the maximum of its metrics instead of the sum.
+// Pass the labels here or to [prometheus.WrapRegistererWith]. Plugins with one handle of uidplugin.WithRegistry share a
+// slot, and each reports the slot, so take the maximum of the slot's metrics instead of the sum.
 //
 // A scrape does not send statements, nor wait for any, unless a generator of uidplugin.WithSource does. The collector
-// is safe for concurrent use. If the handle does not have the plugin, the only metric is uidplugin_healthy, 0. After
-// Close the counters remain, and uidplugin_healthy is 0. Unregister the collector if the plugin is closed permanently
-// while the process continues. There are 16 series, 4 for each table and generator, 3 for each followed table, and 3 for
-// each consumer whose rows the process handles.
+// is safe for concurrent use. If the handle does not have the plugin, the only metric is uidplugin_healthy with 0.
+// After Close the counters remain, and uidplugin_healthy is 0. Unregister the collector if the plugin is closed
+// permanently while the process continues. There are 16 series, 4 for each table and generator, 3 for each followed
+// table, and 3 for each consumer whose rows the process handles.
 func NewCollector(db *gorm.DB, labels prometheus.Labels) prometheus.Collector {
 	c := &collector{db: db, plugin: uidplugin.From(db), descs: map[string]*prometheus.Desc{}}
 	c.descs[healthy] = describe(healthy, "1 if Plugin.Health returns no error, 0 if it does.", nil, labels)

@@ -57,8 +57,8 @@ func (f *formulas) timeOfTick(tick string) string {
 	return fmt.Sprintf("CASE WHEN %s BETWEEN %d AND %d THEN %s END", tick, first, last, f.timeOf(tick))
 }
 
-// ticks returns the first and the last tick in the years 1 to 9999, because all dialects can calculate with these. The
-// last may be one more than the layout's last tick. If there are none, first is above last.
+// ticks returns the first and the last tick in the years 1 to 9999, because all dialects can calculate with these
+// years. last may be one more than the layout's last tick. Without such ticks, first is above last.
 func (f *formulas) ticks() (first, last int64) {
 	begin, end := time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(10000, 1, 1, 0, 0, 0, -1, time.UTC)
 	if first = f.TickAt(begin.Add(-1)); first > f.MaxTick() {
@@ -100,7 +100,7 @@ func (f *formulas) digits() int {
 	return 6
 }
 
-// signed makes bits a signed number, because MySQL's bit operators return unsigned ones.
+// signed makes bits a signed number, because MySQL's bit operators return unsigned numbers.
 func (f *formulas) signed(bits string) string {
 	if f.dialect == "mysql" {
 		return "CAST(" + bits + " AS SIGNED)"
@@ -116,7 +116,7 @@ func (f *formulas) divided(n string, divisor int) string {
 	return fmt.Sprintf("%s / %d", n, divisor)
 }
 
-// least returns the smallest number. None should be NULL, because PostgreSQL skips NULL.
+// least returns the smallest number. No number should be NULL, because PostgreSQL skips NULL.
 func (f *formulas) least(n ...string) string {
 	if f.dialect == "sqlite" {
 		return "min(" + strings.Join(n, ", ") + ")"
@@ -124,7 +124,7 @@ func (f *formulas) least(n ...string) string {
 	return "LEAST(" + strings.Join(n, ", ") + ")"
 }
 
-// greatest returns the largest number. None should be NULL.
+// greatest returns the largest number. No number should be NULL.
 func (f *formulas) greatest(n ...string) string {
 	if f.dialect == "sqlite" {
 		return "max(" + strings.Join(n, ", ") + ")"

@@ -1,5 +1,5 @@
 // Package functions writes the view and the SQL functions that resolve ids inside of the database. Package migrations
-// documents them.
+// documents the view and the functions.
 package functions
 
 import (
@@ -45,16 +45,17 @@ func Statements(ctx context.Context, d *sqldb.DB) (string, error) {
 	return textOf(list), err
 }
 
-// StatementsFor returns the script without a database. schema is only for PostgreSQL; empty means public.
+// StatementsFor returns the script of [Statements] for a layout, without a database. schema is only for PostgreSQL;
+// empty means public.
 func StatementsFor(dialect, schema string, l generator.Layout) (string, error) {
 	if err := l.Validate(); err != nil {
 		return "", fmt.Errorf("migrations: %w", err)
 	}
-	in := ""
+	prefix := ""
 	if dialect == "postgres" {
-		in = sqldb.QuotePart(dialect, cmp.Or(schema, "public")) + "."
+		prefix = sqldb.QuotePart(dialect, cmp.Or(schema, "public")) + "."
 	}
-	list, err := objects(dialect, in, l)
+	list, err := objects(dialect, prefix, l)
 	return textOf(list), err
 }
 
@@ -91,25 +92,25 @@ func read(ctx context.Context, d *sqldb.DB) ([]object, error) {
 		return nil, fmt.Errorf("migrations: %w: LAYOUT in %s is %.80q: %w",
 			workernode.ErrTable, workernode.RegistryTable, text, err)
 	}
-	in := ""
+	prefix := ""
 	if d.Schema() != "" {
-		in = sqldb.QuotePart(d.Dialect(), d.Schema()) + "."
+		prefix = sqldb.QuotePart(d.Dialect(), d.Schema()) + "."
 	}
-	return objects(d.Dialect(), in, l)
+	return objects(d.Dialect(), prefix, l)
 }
 
 func errNoFunctions(dialect string) error {
 	return fmt.Errorf("migrations: functions are not available for the dialect %q: %w", dialect, errors.ErrUnsupported)
 }
 
-// objects returns the objects to create. in is the quoted schema with a dot, or empty; they do not depend on the schema
-// of the connection that creates or uses them. SQLite ignores it.
-func objects(dialect, in string, l generator.Layout) ([]object, error) {
+// objects returns the objects to create. prefix is the quoted schema with a dot, or empty, and ignored on SQLite.
+// Because of prefix the objects do not depend on the schema of the connection that creates or uses them.
+func objects(dialect, prefix string, l generator.Layout) ([]object, error) {
 	switch f := (&formulas{l, dialect}); dialect {
 	case "mysql":
-		return f.mysql(in), nil
+		return f.mysql(prefix), nil
 	case "postgres":
-		return f.postgres(in), nil
+		return f.postgres(prefix), nil
 	case "sqlite":
 		return f.sqlite(), nil
 	}
@@ -144,18 +145,18 @@ func readLayout(ctx context.Context, d *sqldb.DB) (text string, err error) {
 	return text, nil
 }
 
-// mysql does not name the database inside of functions, because they look in their own one. So a dump can be restored
-// under another name.
-func (f *formulas) mysql(in string) []object {
+// mysql does not name the database inside of functions, because functions look in their own database. So a dump can be
+// restored under another name.
+func (f *formulas) mysql(prefix string) []object {
 	function := func(name, returns, kind, value string) object {
 		return object{name, []string{
-			"DROP FUNCTION IF EXISTS " + in + name,
-			f.translate("CREATE FUNCTION " + in + name + "(uid BIGINT) RETURNS " + returns + " " + kind +
+			"DROP FUNCTION IF EXISTS " + prefix + name,
+			f.translate("CREATE FUNCTION " + prefix + name + "(uid BIGINT) RETURNS " + returns + " " + kind +
 				" SQL SECURITY INVOKER\nRETURN " + value),
 		}}
 	}
 	return []object{
-		{"uid_origin", []string{f.translate("CREATE OR REPLACE SQL SECURITY INVOKER VIEW " + in + "uid_origin AS\n" + f.origin(in))}},
+		{"uid_origin", []string{f.translate("CREATE OR REPLACE SQL SECURITY INVOKER VIEW " + prefix + "uid_origin AS\n" + f.origin(prefix))}},
 		function("uid_time", fmt.Sprintf("DATETIME(%d)", f.digits()), "DETERMINISTIC NO SQL", f.timeOfID("uid")),
 		function("uid_worker", "BIGINT", "DETERMINISTIC NO SQL", f.workerOfID("uid")),
 		function("uid_table", "VARCHAR(257) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "READS SQL DATA",
@@ -163,18 +164,18 @@ func (f *formulas) mysql(in string) []object {
 	}
 }
 
-func (f *formulas) postgres(in string) []object {
+func (f *formulas) postgres(prefix string) []object {
 	function := func(name, returns, kind, value string) object {
 		return object{name, []string{
-			"CREATE OR REPLACE FUNCTION " + in + name + "(uid bigint) RETURNS " + returns + " LANGUAGE sql " + kind +
+			"CREATE OR REPLACE FUNCTION " + prefix + name + "(uid bigint) RETURNS " + returns + " LANGUAGE sql " + kind +
 				" PARALLEL SAFE AS " + sqldb.DollarQuoted("\nSELECT "+value+"\n"),
 		}}
 	}
 	return []object{
-		{"uid_origin", []string{f.translate("CREATE OR REPLACE VIEW " + in + "uid_origin AS\n" + f.origin(in))}},
+		{"uid_origin", []string{f.translate("CREATE OR REPLACE VIEW " + prefix + "uid_origin AS\n" + f.origin(prefix))}},
 		function("uid_time", "timestamptz", "IMMUTABLE", f.timeOfID("uid")),
 		function("uid_worker", "bigint", "IMMUTABLE", f.workerOfID("uid")),
-		function("uid_table", "text", "STABLE", "("+f.tableOfID(in)+")"),
+		function("uid_table", "text", "STABLE", "("+f.tableOfID(prefix)+")"),
 	}
 }
 

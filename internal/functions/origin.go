@@ -7,11 +7,11 @@ import (
 )
 
 // tableOfID returns the SELECT for the table of the id in the parameter uid. It follows the rules of Plugin.Locate: the
-// layout, the table and START_TICK of the worker id's row, the fence of its slot, and the sessions of the slot. in is
-// the schema with a dot, or empty.
-func (f *formulas) tableOfID(in string) string {
+// layout, the table and START_TICK of the worker id's row, the fence of its slot, and the sessions of the slot. prefix
+// is the schema with a dot, or empty.
+func (f *formulas) tableOfID(prefix string) string {
 	const id = "uid"
-	return strings.NewReplacer("{in}", in, "{tick}", f.tickOf(id)).Replace(
+	return strings.NewReplacer("{in}", prefix, "{tick}", f.tickOf(id)).Replace(
 		`SELECT CASE WHEN "N"."DATABASE_NAME" = '' THEN "N"."TABLE_NAME"
   ELSE CONCAT("N"."DATABASE_NAME", '.', "N"."TABLE_NAME") END
 FROM {in}"WORKER_NODE" "N" JOIN {in}"WORKER_SLOT" "S" ON "S"."ID" = "N"."SLOT"
@@ -34,10 +34,10 @@ func (f *formulas) located() string {
 // origin returns the SELECT of the view uid_origin: for each worker id and each session of its slot, the ids that this
 // process may have made. It follows the same rules as tableOfID.
 //
-// It should look only at the next session, because the minimum over all later ones takes quadratic time on MariaDB. The
-// next is enough: BEFORE_TICK ascends with START_TICK. It is the FENCE of the reclaimed slot, or the last tick granted
-// to its holder, and both only grow.
-func (f *formulas) origin(in string) string {
+// The view looks only at the next session, because the minimum over all later sessions takes quadratic time on MariaDB.
+// The next session is enough, because BEFORE_TICK ascends with START_TICK: BEFORE_TICK is the FENCE of the reclaimed
+// slot, or the last tick granted to its holder, and both only grow.
+func (f *formulas) origin(prefix string) string {
 	last := strconv.FormatInt(f.MaxTick(), 10)
 	from := "(" + f.least(f.greatest(`"N"."START_TICK"`, `"X"."START_TICK"`, "0"), last) + " + 1)"
 	until := f.least(`"S"."FENCE"`, `COALESCE("X"."NEXT_TICK", `+last+`)`, `COALESCE("X"."END_TICK", `+last+`)`, last)
@@ -47,7 +47,7 @@ func (f *formulas) origin(in string) string {
 		launched += ` AT TIME ZONE 'UTC'`
 	}
 	after := func(tick string) string { return f.timeOfTick("(" + f.least(f.greatest(tick, "-1"), last) + " + 1)") }
-	return strings.NewReplacer("{in}", in, "{from}", from, "{until}", until, "{launched}", launched,
+	return strings.NewReplacer("{in}", prefix, "{from}", from, "{until}", until, "{launched}", launched,
 		"{heldFrom}", after(`"X"."START_TICK"`), "{heldUntil}", after(`"X"."NEXT_TICK"`),
 		"{first}", f.signed(fmt.Sprintf("(%s << %d) | %s", from, f.timeShift(), worker)),
 		"{last}", f.signed(fmt.Sprintf("(%s << %d) | %s | %d", until, f.timeShift(), worker, f.MaxSequence())),

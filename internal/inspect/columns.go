@@ -1,5 +1,5 @@
-// Package inspect reads the columns of applications' tables: which types they have, and which the database numbers. It
-// writes the statements that change these.
+// Package inspect reads the columns of applications' tables: their types, and whether the database numbers them. It
+// writes the statements that change the type or the numbering.
 package inspect
 
 import (
@@ -32,8 +32,8 @@ type Column struct {
 	Default, Comment    string
 }
 
-// ColumnsOfModels reads the columns of the tables of models and of their associations, in one query for all that look
-// at them.
+// ColumnsOfModels reads the columns of the tables of models and of their associations, in one query for all checks of
+// the columns.
 func ColumnsOfModels(ctx context.Context, d *sqldb.DB, c *catalog.Catalog, db *gorm.DB, models []any) ([]Column, error) {
 	names := map[string]string{} // by their quoted names
 	c.Visit(db, models, func(table string, s *schema.Schema) {
@@ -65,7 +65,7 @@ func Columns(ctx context.Context, d *sqldb.DB, tables ...string) (columns []Colu
 	return columnsOf(ctx, d, names...)
 }
 
-// ColumnsOf returns the columns of one table, by its unquoted name. schema "" means the current one.
+// ColumnsOf returns the columns of one table, by its unquoted name. An empty schema means the current schema.
 func ColumnsOf(ctx context.Context, d *sqldb.DB, schema, table string) ([]Column, error) {
 	return columnsOf(ctx, d, tableName{table, schema, table})
 }
@@ -92,8 +92,8 @@ var quotedName = func() *regexp.Regexp {
 	return regexp.MustCompile(`^\s*(?:` + part + `\.)?` + part + `(?:\s|$)`)
 }()
 
-func parseName(d *sqldb.DB, given string) (t tableName, ok bool) {
-	m := quotedName.FindStringSubmatch(given)
+func parseName(d *sqldb.DB, text string) (t tableName, ok bool) {
+	m := quotedName.FindStringSubmatch(text)
 	if m == nil {
 		return t, false
 	}
@@ -193,9 +193,9 @@ func LastNumber(ctx context.Context, d *sqldb.DB, table, column string) (last in
 }
 
 // ColumnsFor returns the columns of the table, or tables, that a statement names. names lists the columns of interest;
-// a true value asks for a BIGINT. Use it inside transactions. On MySQL it avoids the catalog if all listed columns are
-// wide enough integers, because reading the catalog takes the transaction's snapshot. The columns then have little more
-// than their types. The same holds for tables missing from the catalog, such as TEMPORARY ones.
+// a true value asks for a BIGINT. Use ColumnsFor inside transactions. On MySQL it avoids the catalog if all listed
+// columns are wide enough integers, because reading the catalog takes the transaction's snapshot. Columns that are not
+// from the catalog have little more than their types, also those of TEMPORARY tables, which the catalog lacks.
 func ColumnsFor(ctx context.Context, d *sqldb.DB, table string, names map[string]bool) ([]Column, error) {
 	if d.Dialect() != "mysql" {
 		return Columns(ctx, d, table)
@@ -220,9 +220,9 @@ func ColumnsFor(ctx context.Context, d *sqldb.DB, table string, names map[string
 	return columns, err
 }
 
-// visible returns the columns that a SELECT on this connection has, on MySQL. The SELECT is FOR UPDATE, because it then
-// waits for the same lock as the statement that follows it. With a weaker lock that statement and an ALTER TABLE that
-// copies the table would wait for each other. It has no time limit of its own, as the statement has none.
+// visible returns the columns of a SELECT on this connection of MySQL. The SELECT is FOR UPDATE, because it then waits
+// for the same lock as the caller's next statement. With a weaker lock that statement and an ALTER TABLE that copies
+// the table would wait for each other. The SELECT has no time limit of its own, because that statement has none.
 func visible(ctx context.Context, d *sqldb.DB, table string) (columns []Column, err error) {
 	mode := ""
 	if err := d.Silent().Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&mode) }, "SELECT @@sql_mode"); err != nil {
@@ -242,7 +242,7 @@ func visible(ctx context.Context, d *sqldb.DB, table string) (columns []Column, 
 // isLenient reports whether MySQL changes values that do not fit in this sql_mode.
 func isLenient(mode string) bool { return !strings.Contains(mode, "STRICT_") }
 
-// isNext reports whether a default takes numbers from a sequence, which MariaDB has, too.
+// isNext reports whether a default takes numbers from a sequence. MariaDB has sequences, too.
 func isNext(standard string) bool { return strings.HasPrefix(standard, "nextval(") }
 
 // PlainStatement returns a statement that stops the database from numbering a column, or "" on SQLite, which cannot do
@@ -267,7 +267,7 @@ func (c Column) NumberedStatement(table string) string {
 }
 
 // WideStatement returns a statement that makes a column hold all ids, as texts or as numbers, or a description on
-// SQLite. The database continues to number it. table is quoted.
+// SQLite. The database continues to number the column. table is quoted.
 func (c Column) WideStatement(dialect, table string, text bool) string {
 	kind := c.bigint()
 	if text {
