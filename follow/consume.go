@@ -30,7 +30,7 @@ import (
 // with the oldest row, unless you pass [FromNow] or [From].
 //
 // Consume leaves out rows that do not match the conditions of db, as [Rows] does. A row may have changed since it was
-// read. To see its present state, load it with a lock in handle.
+// read. To see the present state of a row, load the row with a lock in handle.
 //
 // If handle returns an error, Consume rolls back and calls handle with the row again: first after a second, later after
 // up to a minute. It handles no other row until handle succeeds or returns [Skip]. After ErrTooLate, and after
@@ -45,11 +45,11 @@ import (
 // # What handle must not do
 //
 //   - Write by another handle than tx. The write would not be part of the transaction, so it would take effect again
-//     if the row is handled again. In a pool of one connection it would wait forever for the connection of tx.
+//     if the row is handled again. In a pool of one connection the write would wait forever for the connection of tx.
 //   - End the transaction: commit, roll back, or create or alter tables, which commits on MySQL and MariaDB. tx refuses
 //     most of these statements.
-//   - Send no statement for 30 seconds. The server then ends the transaction, and the row is handled again. So send
-//     e-mails and the like by short calls. A call may happen twice, so pass the row's id to the receiver as a key.
+//   - Run for 30 seconds without a statement. The server then ends the transaction, and the row is handled again. So
+//     send e-mails and the like by short calls. A call may happen twice, so pass the row's id to the receiver as a key.
 //   - Insert into a followed table, if that can be avoided. Followers of that table wait until the transaction ends.
 //
 // On SQLite, other writers wait while handle runs. With dbresolver, rows are read from the primary, and handle writes

@@ -37,8 +37,7 @@ func FromNow() ConsumeOption {
 	return consumeOption(func(o *consumeOptions) { o.fromNow, o.after = true, 0 })
 }
 
-// From makes a new consumer begin with the first row after an id. A consumer that has a cursor goes on from that
-// cursor.
+// From makes a new consumer begin with the first row after an id. A consumer with a cursor goes on from that cursor.
 func From(after uidplugin.ID) ConsumeOption {
 	return consumeOption(func(o *consumeOptions) { o.fromNow, o.after = false, after })
 }

@@ -18,7 +18,7 @@ var (
 	ErrRemoved = engine.ErrRemoved
 
 	// Skip makes [Consume] go on after a row that cannot be handled: return it from the handler, or an error that wraps
-	// it. What the handler has done in its transaction is rolled back, and the log has a line. To keep the row elsewhere,
-	// write it there through tx and return nil instead.
+	// it. What the handler has done in its transaction is rolled back, and the log has a line. To keep such a row,
+	// write it to another table through tx and return nil instead.
 	Skip = engine.ErrSkip
 )

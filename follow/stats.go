@@ -15,7 +15,7 @@ type TableStats struct {
 	Table     string        `json:"table"`
 	TooLate   int64         `json:"too_late"`  // creates of this process that failed with [ErrTooLate]
 	Followers int           `json:"followers"` // loops of [Rows], and consumers that work, in this process
-	Settled   uidplugin.ID  `json:"settled"`   // the table is complete below it; 0 without followers, or if unknown
+	Settled   uidplugin.ID  `json:"settled"`   // the table is complete below this id; 0 without followers, or if unknown
 	Delay     time.Duration `json:"-"`         // how far the time of Settled is behind the clock, with the slack; 0 without Settled
 	LastError error         `json:"-"`         // why Settled does not advance; nil if it does
 
@@ -65,8 +65,8 @@ func (s TableStats) MarshalJSON() ([]byte, error) {
 	}{plain(s), s.Delay.String(), textOf(s.LastError)})
 }
 
-// Stats returns the states of the tables that are followed on a handle of this process, or that have refused a row of
-// it, in alphabetical order. It sends no statement. It returns nil for a handle without the plugin.
+// Stats returns the states of the tables that this process follows through the plugin of db, or that have refused a row
+// of this process, in alphabetical order. It sends no statement. It returns nil for a handle without the plugin.
 func Stats(db *gorm.DB) (all []TableStats) {
 	c, err := core.Of(db)
 	if err != nil {

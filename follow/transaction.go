@@ -13,9 +13,8 @@ import (
 	"gorm.io/gorm"
 )
 
-// Transaction runs fn in a transaction. If the transaction fails with [ErrTooLate] or a conflict such as a deadlock, it
-// runs fn in another one, up to five times in total. So an application that inserts into followed tables does not see
-// ErrTooLate.
+// Transaction runs fn in a transaction. If that fails with [ErrTooLate] or a conflict such as a deadlock, it runs fn
+// again, up to five times in total. So an application that inserts into followed tables does not see ErrTooLate.
 //
 //	err := follow.Transaction(ctx, db, func(tx *gorm.DB) error {
 //		return tx.Create(&event).Error

@@ -24,7 +24,7 @@ import (
 // A row is the row of an id, or the reason why it is not shown.
 type row struct {
 	Reason  string   `json:"reason,omitempty"`
-	Table   string   `json:"table,omitempty"` // if not the table of the location, as for a row that the database numbered
+	Table   string   `json:"table,omitempty"` // if it is not the location's table, as for a number of the database
 	Columns []column `json:"columns,omitempty"`
 }
 

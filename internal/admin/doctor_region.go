@@ -98,7 +98,7 @@ func (d *DB) compare(ctx context.Context, other *DB) (list []Finding, err error)
 
 // meet reports whether two regions have numbers in common.
 func meet(a, b workernode.Region) bool {
-	divisor := a.Of // of both numbers of regions; the greatest at the end
+	divisor := a.Of // becomes the greatest common divisor
 	for rest := b.Of; rest != 0; {
 		divisor, rest = rest, divisor%rest
 	}
@@ -116,7 +116,7 @@ func (a numbersAhead) any() bool { return len(a.workers)+len(a.slots) > 0 }
 // findAhead returns the numbers in d's tables that the registry of the original database has yet to give out. It reads
 // the counters after the rows, because a process takes a number before it inserts a row. Replicated rows of other
 // regions cause no false alarm: other regions have given out numbers of this region only before a division, and the
-// counters of this region began above these.
+// counters of this region began above them.
 func (d *DB) findAhead(ctx context.Context, original *DB) (a numbersAhead, err error) {
 	r := original.Registry.Region
 	gives := fmt.Sprintf(`("REGION" = %d OR %s = %d)`, r.N, d.SQL.Mod(`"N"."ID"`, r.Of), r.N)

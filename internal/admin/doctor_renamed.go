@@ -59,8 +59,7 @@ func (d *DB) workersOf(ctx context.Context, entry workernode.Table) (workers map
 	return workers, err
 }
 
-// tablesNextTo returns the tables in the schema that a table's name has, even if that table does not exist. It writes
-// their names as WORKER_NODE does.
+// tablesNextTo returns the tables in the schema of a table, which need not exist, with names as in WORKER_NODE.
 func (d *DB) tablesNextTo(ctx context.Context, name string) (names []string, err error) {
 	prefix, schema := "", ""
 	if i := strings.LastIndexByte(name, '.'); i >= 0 && d.SQL.Dialect() != sqlite {

@@ -27,7 +27,7 @@ type Followed struct {
 	Mark     uidplugin.ID        `json:"mark,omitempty"` // the published mark; 0 before the first round
 	MarkTime time.Time           `json:"mark_time,omitzero"`
 	Behind   int64               `json:"behind_ms"`        // by the database's clock; negative for a mark in the future
-	Ahead    int64               `json:"ahead_ms"`         // how far the mark is in the future: followers get no rows until then
+	Ahead    int64               `json:"ahead_ms"`         // how far the mark is in the future: no rows come until then
 	Closer   string              `json:"closer"`           // host and port of the process that closes; empty if none ever has
 	Until    time.Time           `json:"until,omitzero"`   // end of the closer's turn; zero if it gave the turn back
 	Closing  bool                `json:"closing"`          // the closer's turn lasts
@@ -197,7 +197,7 @@ func (d *DB) ResetFollow(ctx context.Context, name string) error {
 	return follow.Reset(ctx, home.SQL, table, d.Layout, d.Now)
 }
 
-// standstillAfter is how long a mark may stay the same.
+// standstillAfter is how long a mark may lag, and how long rows may wait for a consumer.
 const standstillAfter = time.Minute
 
 // checkFollowed looks for followed tables whose followers may miss rows, or get none.
@@ -214,7 +214,7 @@ func (d *DB) checkFollowed(ctx context.Context) (list []Finding, err error) {
 
 func (f Followed) behind() time.Duration { return time.Duration(f.Behind) * time.Millisecond }
 
-// isLate reports whether the mark has stayed the same for too long.
+// isLate reports whether the mark lags for too long.
 func (f Followed) isLate() bool {
 	return f.behind()-time.Duration(f.Slack)*time.Millisecond > standstillAfter
 }
@@ -281,12 +281,12 @@ func (f Followed) findings() (list []Finding) {
 }
 
 // leftBehind is the finding about a table that was moved to another schema of PostgreSQL.
-func (f Followed) leftBehind(left *follow.Left) Finding {
-	text := fmt.Sprintf("%s was followed in the schema %s, and is in another one now", f.Name(), left.Schema)
-	if left.Trigger != "" {
-		text += fmt.Sprintf(": followers of %s have stopped, and its trigger still calls the function of %s", left.Trigger, left.Schema)
+func (f Followed) leftBehind(former *follow.Left) Finding {
+	text := fmt.Sprintf("%s was followed in the schema %s, and is in another one now", f.Name(), former.Schema)
+	if former.Trigger != "" {
+		text += fmt.Sprintf(": followers of %s have stopped, and its trigger still calls the function of %s", former.Trigger, former.Schema)
 	}
-	return Finding{Code: CodeFollowTrigger, Text: text, Fix: left.Remedy,
+	return Finding{Code: CodeFollowTrigger, Text: text, Fix: former.Remedy,
 		Advice: `Run the statements, and "uid follow enable". Rows may have come unnoticed meanwhile. Consumers begin anew ` +
 			`unless you also move their rows of UID_CURSOR.`}
 }
@@ -294,7 +294,7 @@ func (f Followed) leftBehind(left *follow.Left) Finding {
 const enableAgain = `Run "uid follow enable" again, and compare the rows that came since then with those that ` +
 	`followers have. If the table was renamed or dropped, run "uid follow disable" with this name.`
 
-// blocking returns the transactions that have been open for half the time of a standstill, or for an unknown time.
+// blocking returns the transactions that have been open for half of standstillAfter, or for an unknown time.
 func (f Followed) blocking() (list []follow.Holder) {
 	now := f.MarkTime.Add(f.behind())
 	for _, h := range f.Holders {

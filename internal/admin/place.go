@@ -16,8 +16,8 @@ type Place struct {
 	uidplugin.Location
 	Row *Row `json:"row,omitempty"` // nil unless requested
 
-	// Follows is set if the database has assigned the number: it is the id that the number follows, and that Location
-	// describes.
+	// Follows is set if the database has assigned the number: it is the id that the number follows. Location has the
+	// origin of that id.
 	Follows uidplugin.ID `json:"follows,omitempty"`
 
 	Prefix string `json:"prefix,omitempty"` // of the given public id

@@ -18,8 +18,8 @@ type Region struct {
 	Left     int64    `json:"worker_ids_left"` // worker ids of the region from NextID on
 	SQL      []string `json:"sql,omitempty"`   // creates the registry of a new region; fails in a database that has one
 
-	// CopySQL removes the registry that a copy of this database has. Run it there before SQL. It must never run in this
-	// database, so it is not a part of SQL, which somebody may pipe into the wrong database.
+	// CopySQL removes the registry of a copy of this database. Run it in the copy, before SQL. It must never run in
+	// this database, so it is not a part of SQL, which somebody may pipe into the wrong database.
 	CopySQL []string `json:"copy_sql,omitempty"`
 
 	of workernode.Region
@@ -65,7 +65,7 @@ func (d *DB) given() (used, total int64) {
 // and returns the regions of the last division again. In that case previous must be the number of regions before the
 // division, because this registry does not know which numbers the regions of earlier divisions have given out.
 // Otherwise previous may be 0.
-func (d *DB) Split(ctx context.Context, count, previous int64) (own Region, others []Region, err error) {
+func (d *DB) Split(ctx context.Context, count, previous int64) (own Region, created []Region, err error) {
 	before := d.Registry.Region
 	if before.Of == count && previous != 0 {
 		before.Of = previous
@@ -91,9 +91,9 @@ func (d *DB) Split(ctx context.Context, count, previous int64) (own Region, othe
 		o := d.regionOf(other)
 		o.SQL = []string{insertOf(other)}
 		o.CopySQL = []string{`DELETE FROM "WORKER_REGISTRY" WHERE "NAME" = 'default' AND "ID_SPACE" = ` + d.literal(r.Space)}
-		others = append(others, o)
+		created = append(created, o)
 	}
-	return d.Region(), others, nil
+	return d.Region(), created, nil
 }
 
 // divide divides the registry and returns it. old is the region that the registry must still have. count is the number

@@ -18,7 +18,7 @@ type RemovalStep struct {
 	Database string   `json:"database,omitempty"` // as in WORKER_NODE; empty for the database of --dsn
 	Text     string   `json:"text"`
 	SQL      []string `json:"sql,omitempty"`  // on one connection, in this order
-	Left     bool     `json:"left,omitempty"` // no statement does this, so people have to
+	Left     bool     `json:"left,omitempty"` // no statement does this, so people have to do it
 
 	on   *DB
 	exec func(ctx context.Context, statement string) error // runs the statements instead of the connection; may be nil

@@ -11,8 +11,7 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// planKeys lets the database number the keys of the tables in WORKER_NODE, of tables with segments, and of named
-// tables.
+// planKeys lets the database number the keys of tables in WORKER_NODE, of tables with segments, and of named tables.
 func (d *DB) planKeys(ctx context.Context, known []workernode.Table, named []string) (steps []RemovalStep, err error) {
 	free, err := d.firstFree(ctx)
 	if err != nil {
@@ -197,8 +196,8 @@ var unnumbered = map[string]string{
 		ORDER BY c.relname`,
 }
 
-// planUnknown names other tables with keys as the plugin fills them. A table without rows is not in WORKER_NODE.
-func (d *DB) planUnknown(ctx context.Context, seen map[workernode.Table]bool) (steps []RemovalStep, err error) {
+// planUnknown names tables that are not planned, but whose keys the plugin may fill. WORKER_NODE lacks empty tables.
+func (d *DB) planUnknown(ctx context.Context, planned map[workernode.Table]bool) (steps []RemovalStep, err error) {
 	names, home := d.databases()
 	for _, database := range names {
 		query := unnumbered[home[database].SQL.Dialect()]
@@ -210,7 +209,7 @@ func (d *DB) planUnknown(ctx context.Context, seen map[workernode.Table]bool) (s
 			var name string
 			err := rows.Scan(&name)
 			entry := workernode.Table{Database: database, Name: name}
-			if !seen[entry] && !strings.HasPrefix(name, "WORKER_") && !strings.HasPrefix(name, "UID_FOLLOW") && name != "UID_CURSOR" {
+			if !planned[entry] && !strings.HasPrefix(name, "WORKER_") && !strings.HasPrefix(name, "UID_FOLLOW") && name != "UID_CURSOR" {
 				tables = append(tables, entry.String())
 			}
 			return err

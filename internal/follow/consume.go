@@ -247,7 +247,7 @@ func (c *consuming[T]) take(ctx context.Context, step consumer.Step) (err error)
 	changed, err = c.row.take(ctx, step)
 	if !changed || err != nil {
 		c.process.Wrote(step, false)
-		if err == nil { // another process has changed the row, or works and has it locked
+		if err == nil { // another process has changed the row, or has locked it because it works
 			c.sleep(ctx, c.now()+consumer.Interval/2)
 		}
 		return err
@@ -350,7 +350,7 @@ func (c *consuming[T]) standBy() {
 	}
 }
 
-// release ends the term of this process, so that another one can take over at once.
+// release ends the term of this process, so that another process can take over at once.
 func (c *consuming[T]) release() {
 	c.standBy()
 	if !c.held {

@@ -9,7 +9,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// A FetchReader is a [Reader] with hooks. It calls them for each of its transactions, which may be several.
+// A FetchReader is a [Reader] that calls hooks in each of its transactions. It may use several transactions.
 type FetchReader[T any] func(ctx context.Context, cursor Cursor, limit int, hooks FetchHooks) ([]T, int64, error)
 
 // FetchHooks are the hooks of a read. A hook may be nil.

@@ -70,8 +70,7 @@ func (c *consuming[T]) goBack(mark int64) error {
 
 // setAhead reports whether a cursor is above the mark because an operator or the application has set it to about now.
 // The mark will pass it soon, and there is nothing to handle until then. Lost commits leave no such cursor: a cursor in
-// the same database is lost with the mark, and a cursor in another database has the Mark with which rows were last
-// read.
+// the same database is lost with the mark, and a cursor in another one has the Mark with which rows were last read.
 func (c *consuming[T]) setAhead(last int64) bool {
 	latest, err := MarkAt(c.mark.layout, time.UnixMilli(c.now()).Add(10*time.Second))
 	return (c.Space == nil || c.process.Row().Mark == 0) && err == nil && last < latest

@@ -42,7 +42,7 @@ type CursorStatus struct {
 	Holder     string    // the process that works
 	Until      time.Time // the end of its term, which it extends again and again; zero if nobody holds the cursor
 	locked     bool      // Until is past, but the row is locked, so a handler is running
-	Attempts   int64     // how often the row in hand has failed
+	Attempts   int64     // how often the next row has failed
 	RetryAt    time.Time // zero if it may be tried at once
 	StuckID    int64     // the row that fails; 0 if none does
 	StuckSince time.Time
@@ -50,7 +50,7 @@ type CursorStatus struct {
 	Now        time.Time // the database's clock
 
 	Waiting int64 // rows above Last, but no more than MaxWaiting + 1; -1 if Unread
-	Oldest  int64 // id of the first of them; 0 if none waits
+	Oldest  int64 // id of the first of these rows; 0 if none waits
 	Unread  error // why the rows could not be counted
 }
 
@@ -134,15 +134,15 @@ func (f Flavor) isLocked(ctx context.Context, db *sqldb.DB, t Table, k ConsumerK
 
 // timeOf returns the time of a column with milliseconds; zero for 0. It limits times to the years that JSON can have,
 // because somebody may have written any number.
-func timeOf(ms int64) (at time.Time) {
+func timeOf(ms int64) (t time.Time) {
 	const year1, year9999 = -62_135_596_800_000, 253_402_300_799_999
 	if ms != 0 {
-		at = time.UnixMilli(min(max(ms, year1), year9999)).UTC()
+		t = time.UnixMilli(min(max(ms, year1), year9999)).UTC()
 	}
-	return at
+	return t
 }
 
-// CountRows counts the rows of a consumer's table above an id, up to another one, but no more than MaxWaiting + 1.
+// CountRows counts the rows of a consumer's table above one id, up to another id, but no more than MaxWaiting + 1.
 func CountRows(ctx context.Context, db *sqldb.DB, k ConsumerKey, above, upTo int64) (n int64, err error) {
 	f, err := FlavorOf(ctx, db)
 	if err == nil {
@@ -266,9 +266,8 @@ func cursorTable(ctx context.Context, db *sqldb.DB, k ConsumerKey) (f Flavor, pl
 	return f, place, err
 }
 
-// RenameConsumers writes the new name of a renamed table into its cursors, and returns their number. It also returns
-// the consumers whose cursors it has not changed: they have a cursor under the new name already, or the two names have
-// different schemas.
+// RenameConsumers writes the new name of a renamed table into its cursors, and returns their number. unchanged are the
+// consumers that have a cursor under the new name already, or all if the two names have different schemas.
 func RenameConsumers(ctx context.Context, db *sqldb.DB, from, to string) (renamed int64, unchanged []ConsumerKey, err error) {
 	keys, err := ConsumersOf(ctx, db, from)
 	if err != nil {
@@ -277,7 +276,7 @@ func RenameConsumers(ctx context.Context, db *sqldb.DB, from, to string) (rename
 	for _, k := range keys {
 		f, at, err := cursorTable(ctx, db, k)
 		if err == nil && inSchemaOf(from, "") == inSchemaOf(to, "") {
-			err = f.change(ctx, db, at, k, "TABLE_NAME = ?, CONDITIONS = ''", to) // the hash depends on the name of the table
+			err = f.change(ctx, db, at, k, "TABLE_NAME = ?, CONDITIONS = ''", to) // the hash depends on the name
 		} else if err == nil {
 			unchanged = append(unchanged, k)
 			continue
@@ -312,8 +311,7 @@ func ConsumersOf(ctx context.Context, db *sqldb.DB, table string) (keys []Consum
 	return keys, err
 }
 
-// prefixes returns the prefixes of the names of tables: none for the default schema, and the schemas of the known
-// tables.
+// prefixes returns prefixes for names of tables: none for the default schema, and the schemas of the known tables.
 func (f Flavor) prefixes(known []string) []string {
 	prefixes := []string{""}
 	for _, name := range known {

@@ -118,8 +118,7 @@ func (c *cursorRow) transact(ctx context.Context, conn *sql.Conn, step consumer.
 	return a, err
 }
 
-// handle handles rows that were fetched. If the connection breaks before the handler was called, handle tries another
-// connection.
+// handle handles fetched rows. If the connection breaks before the handler was called, handle tries another connection.
 func (c *consuming[T]) handle(ctx context.Context, step consumer.Step) (err error) {
 	for range 3 {
 		var called bool

@@ -13,7 +13,8 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// A Holder is an open transaction that has inserted rows into a followed table, so the mark cannot pass its begin.
+// A Holder is an open transaction that has inserted rows into a followed table, so the mark cannot pass the begin of
+// the transaction.
 type Holder struct {
 	Session     int64     `json:"session,omitempty"`     // number of the connection or process; 0 if prepared
 	Prepared    string    `json:"prepared,omitempty"`    // name of a prepared transaction, on PostgreSQL
@@ -103,8 +104,7 @@ var rights = map[Flavor]string{
 	MariaDB:  "it needs PROCESS",
 }
 
-// holdersOfPostgres reads pg_locks, which every user may read. Only states and times of other users' sessions need a
-// role.
+// holdersOfPostgres reads pg_locks, which every user may read. Only states and times of others' sessions need a role.
 func (s *statements) holdersOfPostgres() string {
 	return fmt.Sprintf(`SELECT COALESCE(l.pid, 0), COALESCE(p.gid, ''), COALESCE(a.usename, p.owner, ''),
 		COALESCE(host(a.client_addr), ''), COALESCE(a.application_name, ''), COALESCE(a.state, ''),

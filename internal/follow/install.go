@@ -79,7 +79,7 @@ func (f Flavor) located(ctx context.Context, db *sqldb.DB, t Table) (Table, bool
 // names are the names of the objects that belong to a followed table.
 type names struct {
 	mark, trigger, function string // sequence of the mark; trigger and its function
-	lock                    string // user-level lock of MySQL, which chooses the gate; the beginning of its name
+	lock                    string // the beginning of the name of MySQL's user-level lock, which chooses the gate
 	gate                    int64  // the keys of the gates on MySQL and MariaDB are gate + 1 and gate + 2
 }
 
@@ -154,7 +154,7 @@ func (f Flavor) Install(t Table) []string {
 	if f == Postgres {
 		t.Schema = cmp.Or(t.Schema, "public")
 	}
-	// A trigger looks for names without a schema in its own one, so a dump can be restored under another name.
+	// A trigger looks for names without a schema in its own schema, so a dump can be restored under another name.
 	inside := Table{Name: bare(t.Name)}
 	values := map[string]any{
 		"Bare": bare(t.Name),

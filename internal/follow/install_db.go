@@ -141,7 +141,7 @@ func (s *statements) isEnabled(ctx context.Context, db *sqldb.DB) (bool, error) 
 
 // addCursors creates UID_CURSOR where an earlier version has enabled the table. Followers do not need it, so it is not
 // an error if this account may not create it. addCursors first checks whether the table exists, because CREATE TABLE IF
-// NOT EXISTS needs the privilege even if it does.
+// NOT EXISTS needs the privilege even if the table exists.
 func (s *statements) addCursors(ctx context.Context, db *sqldb.DB) error {
 	ok, err := s.flavor.has(ctx, db, s.flavor.in(s.table, CursorTable))
 	if err == nil && !ok {

@@ -325,7 +325,7 @@ func (m *Mark) together(ctx context.Context, s *statements, f func(ctx context.C
 	return m.db.Together(ctx, f)
 }
 
-// noteMoved logs that a table is no longer held up, if this process or another one has published a higher mark.
+// noteMoved logs that a table is no longer held up, if this process or another process has published a higher mark.
 func (m *Mark) noteMoved(from, to int64) {
 	if to > from && !m.held.IsZero() {
 		m.log.Info("uidplugin: a followed table is no longer held up", "table", m.table.Name, "after", time.Since(m.held).Round(time.Second))

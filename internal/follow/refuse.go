@@ -116,7 +116,7 @@ func refuseKey(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 }
 
 // refuseInherited checks that no other table inherits from the table. A query of the table also returns the rows of
-// tables that inherit from it, but INSERTs into those do not fire its trigger. Partitions have a trigger of their own.
+// tables that inherit from it, but INSERTs into them do not fire its trigger. Partitions have a trigger of their own.
 func refuseInherited(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 	var child string
 	err := db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&child) }, "SELECT inhrelid::regclass::text FROM pg_inherits JOIN pg_class"+

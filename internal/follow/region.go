@@ -7,8 +7,8 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// A Regions finds the ids of this region. A follower yields only their rows, because a row of another region may be
-// replicated after the mark has passed its id.
+// A Regions finds the ids of this region. A follower yields only rows with such ids, because a row of another region
+// may be replicated after the mark has passed its id.
 type Regions struct {
 	region   workernode.Region
 	workerOf func(id int64) (workerID int64, ok bool)

@@ -92,8 +92,7 @@ func (s *statements) lower(ctx context.Context, db, tx *sqldb.DB, mark int64) er
 		return s.one(ctx, tx, "WITH lock AS MATERIALIZED (SELECT pg_advisory_xact_lock("+s.advisory(raiseLock)+"))"+
 			" SELECT setval("+sequence+", least("+value+", pg_sequence_last_value("+sequence+"))) FROM lock")
 	case MariaDB:
-		// ALTER would commit tx, so it needs another connection. It waits for open writers, and new writers wait for
-		// it.
+		// ALTER would commit tx, so it uses another connection. It waits for open writers, and new ones wait for it.
 		raised, err := s.raised(ctx, db)
 		if err != nil || raised <= mark {
 			return err

@@ -116,7 +116,7 @@ func (s State) Pause(layout generator.Layout, busy bool) time.Duration {
 	if err != nil {
 		return pause
 	}
-	if due := p.Time.Add(layout.Tick + s.Slack).Sub(s.Now); due > 0 { // otherwise another process is the closer, and waits
+	if due := p.Time.Add(layout.Tick + s.Slack).Sub(s.Now); due > 0 { // else another closer waits
 		pause = min(pause, max(due, time.Millisecond))
 	}
 	return pause

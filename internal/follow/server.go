@@ -27,5 +27,5 @@ func (c *serverCheck) run(ctx context.Context, conn *sqldb.DB, s *statements) er
 	return nil
 }
 
-// again makes the next run check, because an error may mean that the server is another one, or has another role.
+// again makes the next run check, because an error may mean that this is another server, or that its role has changed.
 func (c *serverCheck) again() { c.passed = time.Time{} }

@@ -148,7 +148,7 @@ func (s *statements) published(ctx context.Context, db *sqldb.DB) (published int
 }
 
 // claim makes the process named me the closer for a turn, unless another process is the closer. It reports whether me
-// is.
+// is the closer now.
 func (s *statements) claim(ctx context.Context, db *sqldb.DB, me string) (bool, error) {
 	until, closer := s.flavor.quote("CLOSER_UNTIL"), s.flavor.quote("CLOSER")
 	end := s.now() + " + " + strconv.FormatInt(turn.Milliseconds(), 10)

@@ -75,7 +75,7 @@ func (s *Status) Ahead() time.Duration {
 	return max(at.Sub(s.Now), 0)
 }
 
-// Closing reports whether the turn of the closer lasts. A closer that ends keeps its turn for up to ten seconds.
+// Closing reports whether the turn of the closer lasts. A closer that was killed keeps its turn for some seconds.
 func (s *Status) Closing() bool { return s.Closer != "" && s.Now.Before(s.Until) }
 
 // StatusOf returns the status of a table. It reports false if the table is not followed.
@@ -154,7 +154,7 @@ var (
 	notAllowed = regexp.MustCompile(`Error (1044|1142) |SQLSTATE 42501`)
 )
 
-// tablesIn returns the tables that UID_FOLLOW in the schema of t names with the same prefix as t.
+// tablesIn returns the names in UID_FOLLOW, in the schema of t, that have the same prefix as the name of t.
 func (f Flavor) tablesIn(ctx context.Context, db *sqldb.DB, t Table) (names []string, err error) {
 	err = db.Query(ctx, func(r *sql.Rows) error {
 		var name string

@@ -16,10 +16,10 @@
 // # Lost commits
 //
 // A database may lose its latest commits, as after a failover. Rows in hand may be lost with them. The mark of the
-// table is then lower again, so other rows may come with ids below those in hand. This is why the transaction that
-// fetches rows also changes the cursor: it gives HOLDER and HOLDER_UNTIL values that they never had together, and later
-// changes compare these values. A database that loses a commit also loses all later ones. So if the cursor still has
-// the values, all rows that were fetched with them are still there.
+// table is then lower again, so other rows may come with ids below those of the rows in hand. This is why the
+// transaction that fetches rows also changes the cursor: it gives HOLDER and HOLDER_UNTIL values that they never had
+// together, and later changes compare these values. A database that loses a commit also loses all later ones. So if the
+// cursor still has the values, all rows that were fetched with them are still there.
 //
 // The model in model_test.go drives these decisions through everything that may happen between them.
 package consumer
@@ -53,8 +53,8 @@ type Row struct {
 	Now        int64  // when this was read
 }
 
-// A Change is an UPDATE of the row by the process Me. It changes the row only if Last, Holder and Until are still those
-// that the process knows, and nobody has paused the consumer.
+// A Change is an UPDATE of the row by the process Me. It changes the row only if Last, Holder and Until still have the
+// values that the process knows, and nobody has paused the consumer.
 type Change struct {
 	Last   int64
 	Holder string
@@ -101,8 +101,7 @@ type Step struct {
 // An Outcome is how a transaction of Handle ended.
 type Outcome int
 
-// The outcomes. All but Committed have rolled back, except that with Again a COMMIT may have succeeded, or may yet
-// succeed.
+// The outcomes. All but Committed have rolled back, except that with Again a COMMIT may have succeeded, or still may.
 const (
 	Committed Outcome = iota
 	Lost              // the change has changed no row
@@ -122,7 +121,7 @@ type Process struct {
 	found bool // the row exists; only if known
 	seen  bool // the row has existed
 
-	ids     []int64 // the rows in hand, which are all that are above the cursor and at most through
+	ids     []int64 // the rows in hand: all rows above the cursor, up to the id through
 	through int64
 
 	names   int   // how many other names this process has wanted
