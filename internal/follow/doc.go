@@ -17,11 +17,11 @@
 // # Why no row is missed
 //
 // Let m be a published mark, and r a row with an id below m. The trigger of r took a gate and then read the mark, on
-// MySQL together with the gate. Before the trigger refuses a row, it does both again, so consider the last time. If it
+// MySQL together with the gate. A trigger may do both again before it refuses a row; then consider the last time. If it
 // read m or more, it refused r. Otherwise it read the mark before the closer raised the mark to m, so it took its gate
-// before that, too. The closer passed this gate afterwards, so the transaction of r had ended. Hence r was visible, or
-// rolled back, before m was published. A follower reads the published mark first and its rows afterwards, with a new
-// snapshot, so it sees r.
+// before that, too. The closer passed this gate after it had raised the mark, so the transaction of r had ended. Hence
+// r was visible, or rolled back, before m was published. A follower reads the published mark first and its rows
+// afterwards, with a new snapshot, so it sees r.
 //
 // This holds for all clocks, pauses and retries. Slack only decides which rows are refused: those whose ids are older
 // than slack when the INSERT arrives. The program then creates the row again with a new id.

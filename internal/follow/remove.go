@@ -40,23 +40,23 @@ func Removal(ctx context.Context, db *sqldb.DB, known ...string) (statements []s
 	if err != nil {
 		return nil, err
 	}
-	at, _, err := f.located(ctx, db, Table{Name: markTable}) // the default schema
+	place, _, err := f.located(ctx, db, Table{Name: markTable}) // the default schema
 	if err != nil {
 		return nil, err
 	}
-	triggers, sequences, err := f.objects(ctx, db, at)
+	triggers, sequences, err := f.objects(ctx, db, place)
 	if err != nil {
 		return nil, fmt.Errorf("uidplugin: list what following has installed: %w", err)
 	}
 	for _, name := range triggers {
 		if f == Postgres {
-			statements = append(statements, dropFunction(f.in(at, name)))
+			statements = append(statements, dropFunction(f.in(place, name)))
 		} else {
-			statements = append(statements, "DROP TRIGGER IF EXISTS "+f.in(at, name))
+			statements = append(statements, "DROP TRIGGER IF EXISTS "+f.in(place, name))
 		}
 	}
 	for _, name := range sequences {
-		statements = append(statements, "DROP SEQUENCE IF EXISTS "+f.in(at, name))
+		statements = append(statements, "DROP SEQUENCE IF EXISTS "+f.in(place, name))
 	}
 	list, err := List(ctx, db, generator.Layout{}, known...)
 	if err != nil {
@@ -68,12 +68,12 @@ func Removal(ctx context.Context, db *sqldb.DB, known ...string) (statements []s
 		}
 	}
 	for _, name := range []string{markTable, gateTable, CursorTable} {
-		ok, err := f.has(ctx, db, f.in(at, name))
+		ok, err := f.has(ctx, db, f.in(place, name))
 		if err != nil {
 			return nil, err
 		}
 		if ok {
-			statements = append(statements, "DROP TABLE IF EXISTS "+f.in(at, name))
+			statements = append(statements, "DROP TABLE IF EXISTS "+f.in(place, name))
 		}
 	}
 	return statements, nil
