@@ -18,10 +18,10 @@ import (
 //   - beforeInsert and afterInsert surround the INSERT, before the associations that need the key.
 //   - prepare gets worker ids before an UPDATE begins, because it can create associated rows in its transaction.
 //   - beforeUpdate directly precedes the UPDATE: by then all values are set, and the connection is known.
-//   - settle is last ("*"), because it handles refused rows when their associations have been saved too. An UPDATE also
-//     saves associations.
-//   - disown comes first in other writes, because their statements may be copies of a create's or an update's.
-//   - afterExec follows each Exec, because INSERTs that the application wrote and migrations use it.
+//   - settle is last ("*"), because it also clears keys of associated rows, which GORM has saved by then. An UPDATE has
+//     it too, because it also saves associations.
+//   - disown comes first in other writes, because these may be copies of the statement of a create or an update.
+//   - afterExec follows each Exec, because the application's own INSERTs and migrations use Exec.
 //
 // Nothing is registered on Query and Row: reads are as fast as without the plugin, and cannot fail because of it.
 func (s *shared) registerCallbacks(db *gorm.DB) error {
@@ -42,7 +42,7 @@ func (s *shared) registerCallbacks(db *gorm.DB) error {
 	)
 }
 
-// wireWings connects code that recognizes errors of the database, and numbers that the database gave to rows of other
+// wireWings connects the code for errors of the database, and for numbers that the database gave to rows of other
 // programs. db.Use calls it before registerCallbacks.
 func (s *shared) wireWings(loc *lookup.Locator) {
 	loc.Before = adopt.Before                                                                     // AUTO_INCREMENT
@@ -57,7 +57,7 @@ func (s *shared) fill(db *gorm.DB) { s.filler.Fill(db) }
 func (s *shared) refill(db *gorm.DB) { s.filler.Refill(db) }
 
 // beforeInsert prepares the statement. When GORM writes it, filler adds the ids that Select has left out, and narrow
-// compares all values. The function that was given last runs first (model.BeforeBuild), so narrow comes first here.
+// compares all values. model.BeforeBuild runs the last function first, so narrow comes first here.
 func (s *shared) beforeInsert(db *gorm.DB) {
 	s.narrow.BeforeInsert(db) // narrow columns
 	s.filler.BeforeInsert(db)
@@ -74,7 +74,7 @@ func (s *shared) settle(db *gorm.DB) {
 // prepare gets worker ids for the associated rows of an update.
 func (s *shared) prepare(db *gorm.DB) { s.filler.Prepare(db) }
 
-// beforeUpdate leaves ids out that the application does not know.
+// beforeUpdate leaves out ids that the application does not know.
 func (s *shared) beforeUpdate(db *gorm.DB) {
 	s.narrow.BeforeUpdate(db) // narrow columns
 	s.filler.BeforeUpdate(db)

@@ -47,8 +47,9 @@ var (
 	// ErrLayoutMismatch reports that the first process pinned another layout in the database. db.Use returns it.
 	ErrLayoutMismatch = workernode.ErrLayoutMismatch
 
-	// ErrRegion reports a registry of another region than [WithRegion] sets, or one that cannot be a region. db.Use
-	// returns it. Creates and Health return it after the restore of a backup from before the registry was divided.
+	// ErrRegion reports a registry of another region than [WithRegion] sets, or a registry that cannot be a region.
+	// db.Use returns it. Creates and Health return it after the restore of a backup that is older than the division
+	// into regions.
 	ErrRegion = workernode.ErrRegion
 
 	// ErrExhausted reports that all worker ids of the layout are given out. db.Use, creates and Health return it.

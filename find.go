@@ -20,8 +20,8 @@ import (
 // the session. So for an id that no process made it returns [gorm.ErrRecordNotFound], where Locate returns
 // [ErrUnknownID].
 //
-// If the table was renamed since, and a model of the new name has the row, the error names "uid tables rename" and does
-// not wrap [ErrNoSuchID], because the row exists.
+// If the table was renamed after the id was made, and a model of the new name has the row, the error names "uid tables
+// rename" and does not wrap [ErrNoSuchID], because the row exists.
 //
 // On MySQL and PostgreSQL the database may have numbered a row of another program, and its number may contain another
 // table's worker id. So if the row is missing, Find also looks in the table of the nearest id below the number;

@@ -29,8 +29,8 @@ func OnlyModels(models ...any) FindOption {
 //		return db.Where("tenant_id = ?", tenant)
 //	}
 //
-// A row must meet these conditions and those of the handle given to [From]; an Or in one does not widen the other.
-// Other rows are treated as missing. The scope does not apply to rows loaded by Preload.
+// A row must meet both these conditions and the conditions of the handle given to [From], even if one of them has an
+// Or. Other rows are treated as missing. The scope does not apply to rows loaded by Preload.
 //
 // The scope must add at least one condition or inner join to its handle and return it. Otherwise Find fails with
 // [ErrClause]. GORM ignores zero fields of a struct, so write Where("tenant_id = ?", tenant) instead of

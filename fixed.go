@@ -13,7 +13,7 @@ import (
 )
 
 // excludeRegistry makes sure that no registry of this database gives out the worker ids of WithWorkerID. Numbers that a
-// registry never gives out need no table. Higher ones are claimed in the tables, before an id is made.
+// registry never gives out need no table. Higher numbers are claimed in the tables, before an id is made.
 func (s *shared) excludeRegistry(db *gorm.DB) error {
 	largest, makes := s.LargestFixed()
 	if !makes {
@@ -36,7 +36,7 @@ func (s *shared) excludeRegistry(db *gorm.DB) error {
 	return nil
 }
 
-// fixedError says in an error of the registry which option it concerns.
+// fixedError adds the option to an error of the registry.
 func (s *shared) fixedError(err error) error {
 	switch {
 	case errors.Is(err, workernode.ErrFixed):
@@ -74,7 +74,7 @@ func prepareTables(ctx context.Context, cfg *config.Config, db *gorm.DB, d *sqld
 	if err != nil {
 		return err
 	}
-	// Only now, because the tables of a database in memory were not there before.
+	// Check this last, because the tables of a database in memory did not exist before.
 	if err := d.OneDatabase(ctx, workernode.NodeTable); err != nil {
 		return fmt.Errorf("%w: %w", ErrTable, err)
 	}

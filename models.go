@@ -49,7 +49,7 @@ func (s *shared) add(ctx context.Context, db *gorm.DB, models []any) error {
 	return s.catalog.Add(ctx, db, models)
 }
 
-// inspect looks at the tables of models and of their associations. It reads their columns once, for all that look.
+// inspect looks at the tables of models and of their associations. It reads the columns once, for all checks.
 func (s *shared) inspect(ctx context.Context, db *gorm.DB, models []any) {
 	s.narrow.Note(db, models)
 	if s.tables == nil || len(models) == 0 || s.LookupOnly {
@@ -65,8 +65,8 @@ func (s *shared) inspect(ctx context.Context, db *gorm.DB, models []any) {
 	s.narrow.Inspect(columns)
 }
 
-// NextID returns an id for a new row of a model. It is for the primary key if that is a uid field, otherwise for the
-// first uid field. model is a pointer to a struct. A row created with the id keeps it.
+// NextID returns an id for a new row of a model. The id is for the primary key if that is a uid field, otherwise for
+// the first uid field. model is a pointer to a struct. A row created with the id keeps it.
 func (p *Plugin) NextID(ctx context.Context, model any) (ID, error) {
 	s, err := p.initialized()
 	if err != nil {

@@ -36,8 +36,8 @@ func WithLayout(l generator.Layout) Option { return func(cfg *config.Config) { c
 // WithModels lists the models whose keys the plugin sets, as pointers to structs. The default is none. Repeated calls
 // add to the list.
 //
-// db.Use gets worker ids, and first ranges of segments, for these models and their associations. So their first create
-// needs no connection for that. If AutoMigrate comes later, it creates their keys as plain BIGINT instead of
+// db.Use gets worker ids, and first ranges of segments, for these models and their associations. So the first create of
+// a table needs no second connection. If AutoMigrate comes later, it creates their keys as plain BIGINT instead of
 // AUTO_INCREMENT.
 //
 // [Plugin.Find] loads only rows of models that are listed by WithModels, [Plugin.Register] or [Plugin.AutoMigrate]. You
@@ -61,7 +61,7 @@ func WithDefaultGenerator(name string) Option {
 //   - how long ids are made while the database is unreachable
 //   - how many ids one worker id makes in a burst: 160,000 in the default layout, with 10 s
 //   - how soon a database that lost its latest commits may accept statements again without duplicate ids: Lead plus two
-//     seconds after the last lost commit, if clocks differ by less than a second and ticks are not longer than that
+//     seconds after the last lost commit, if clocks differ by less than a second and a tick is at most a second long
 //
 // The first process pins Lead in the database. A process with another Lead logs a warning and uses the pinned value.
 func WithLead(d time.Duration) Option { return func(cfg *config.Config) { cfg.Lead = d } }
@@ -77,8 +77,8 @@ func WithLead(d time.Duration) Option { return func(cfg *config.Config) { cfg.Le
 // Processes without the option may use the same database. Their worker ids begin above
 // [generator.Layout.MaxFixedWorkerID], so with a number up to that, the plugin needs no table. db.Use only reads
 // WORKER_REGISTRY and WORKER_NODE, if they exist, and fails with [ErrOption] if the number is not free, because
-// UidGenerator numbers WORKER_NODE. A higher number, and always the generator Paired, needs the four tables: db.Use
-// takes the number from the registry, which gives out none up to it from then on. It fails with ErrOption if the
+// UidGenerator numbers WORKER_NODE. A higher number, or any number with the generator Paired, needs the four tables:
+// db.Use takes the number from the registry, which then gives out only higher numbers. It fails with ErrOption if the
 // registry has given out worker ids below. docs/layouts.md describes how to change from one to the other.
 //
 // A process may use the worker id of a previous one immediately, even after a crash, if both have the same clock and
@@ -88,7 +88,7 @@ func WithLead(d time.Duration) Option { return func(cfg *config.Config) { cfg.Le
 //
 // Plugins of one process may have the same number. They share a generator, and must have the same [WithLead],
 // [WithLayout] and [WithDefaultGenerator] while they are open at once; the factory of [WithGenerator] and the logger of
-// the first apply. Plugins with [WithClock] share none, so each needs its own number.
+// the first apply. Plugins with [WithClock] share no generator, so each needs its own number.
 //
 // All tables share the worker id and one generator. So ids resolve to their time, but not to a table or a process.
 func WithWorkerID(n int64) Option {
@@ -147,16 +147,16 @@ func WithRegistry(db *gorm.DB) Option {
 	}
 }
 
-// WithRegion makes the registry of this database region n, from 0 to count-1. Regions are for databases that accept writes
-// independently, and replicate to each other or are merged later. Their ids never meet, because each region gives out
-// its own worker ids: those that leave the remainder n when divided by count. The number of regions can only be multiplied
-// later, so choose the largest number that you may ever need. All regions together have the 262,143 worker ids of the
-// default layout.
+// WithRegion makes the registry of this database region n, from 0 to count-1. Regions are for databases that accept
+// writes independently, and replicate to each other or are merged later. Their ids are never equal, because each region
+// gives out its own worker ids: those that leave the remainder n when divided by count. The number of regions can only
+// be multiplied later, so choose the largest number that you may ever need. All regions together have the 262,143
+// worker ids of the default layout.
 //
 // The first process in an empty database begins the region, which is then pinned. db.Use fails with [ErrRegion] if the
-// registry is of another region; one that was divided again later, such as region 1 of 4 for WithRegion(1, 2), is the
-// same. By default a process works in any region, and an empty database begins a registry that
-// is not divided. docs/regions.md describes how to divide a registry in use, and what to replicate. The option excludes
+// registry is of another region. A region that was divided again later counts as the same, such as region 1 of 4 for
+// WithRegion(1, 2). By default a process works in any region, and an empty database begins a registry that is not
+// divided. docs/regions.md describes how to divide a registry in use, and what to replicate. The option excludes
 // [WithWorkerID]. A region refuses segments and UidGenerator.
 func WithRegion(n, count int) Option {
 	return func(cfg *config.Config) {
@@ -165,10 +165,10 @@ func WithRegion(n, count int) Option {
 }
 
 // WithSchema names the schema of the plugin's tables on PostgreSQL, without quotes; it must exist. By default they are
-// in the schema in which the search path of the connection finds WORKER_REGISTRY, or, if there is none yet, in the
+// in the schema in which the search path of the connection finds WORKER_REGISTRY. If it finds none, they are in the
 // current schema, and db.Use fails with [ErrTable] if another schema of the database has a WORKER_REGISTRY. With this
-// option only the given schema counts. So services that each have a schema of one database set it to have id spaces of
-// their own, whose ids can be the same.
+// option db.Use looks only at the given schema. So services with a schema each in one database can have their own id
+// spaces, whose ids can be equal.
 //
 // All processes of an id space should set the same schema, and so must plugins with one handle of [WithRegistry]. Other
 // databases refuse the option.
@@ -184,8 +184,8 @@ func WithSchema(name string) Option {
 func WithDatabaseName(name string) Option { return func(cfg *config.Config) { cfg.Database = name } }
 
 // WithTimeout bounds how long db.Use and the first insert into a table wait for worker ids, or for a segment or other
-// source to open. A create whose context does not have a deadline waits as long for a range of a segment. The default
-// is 10 s; d must be positive.
+// source to open. A create whose context has no deadline waits equally long for a range of a segment. The default is 10
+// s; d must be positive.
 func WithTimeout(d time.Duration) Option { return func(cfg *config.Config) { cfg.Timeout = d } }
 
 // WithHost sets the name, port, application and kind of this process in the tables. Only 64 characters of each text are

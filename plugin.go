@@ -20,7 +20,7 @@
 // or a type with Scan and Value. A sole key of type [ID] needs no tag.
 //
 // You should list all models with [WithModels]. Otherwise the first create of a table needs a second connection to get
-// a worker id. Inside a transaction on a pool of one connection it fails with [ErrInTransaction].
+// a worker id. Inside a transaction on a pool of one connection, that create fails with [ErrInTransaction].
 //
 // # Generators
 //

@@ -10,7 +10,7 @@ import (
 // Range returns the smallest and largest id of the layout with a time at or after from and before to. Queries can use
 // it to find rows by creation time with the index of their key. Both times are rounded down to the start of their tick,
 // because ids contain only ticks, so a row created right after from is found. Adjacent spans do not overlap. The error
-// is the same as for [generator.Layout.Range], also for a span within one tick, because no id has a time in it.
+// is the same as for [generator.Layout.Range]. A span within one tick is an error too, because no id has a time in it.
 //
 // An id's tick is usually its creation time to within milliseconds. It can be up to Lead later, 10 s by default, so if
 // to is the present, new rows may have ids above last. The tick is earlier only if a lease ran out with ids left, as
@@ -35,7 +35,7 @@ func (p *Plugin) Range(from, to time.Time) (first, last ID, err error) {
 // last tick if that is longer.
 //
 // A span that ends in the past misses rows that were created in it and stamped after it. If that matters, end the span
-// Lead later, and compare a column of the row.
+// Lead later, and add a condition on a column with the creation time.
 //
 // The query's error wraps [ErrNoField], [ErrNotDecodable] for ids that do not have the layout, or [ErrField] for text
 // keys. Otherwise it is the error of Range.

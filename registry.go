@@ -220,8 +220,8 @@ func warnOfOwnSpace(ctx context.Context, cfg *config.Config, statements *sqldb.D
 	}
 }
 
-// openSpace checks the database's settings, creates or checks the tables on db, and creates the lease manager. All that
-// can refuse the start comes before the first change of the database.
+// openSpace checks the database's settings, creates or checks the tables on db, and creates the lease manager. Checks
+// that can refuse the start come before the first change of the database.
 func openSpace(ctx context.Context, cfg *config.Config, db *gorm.DB) (space *idSpace, err error) {
 	space = &idSpace{}
 	if space.sql, err = locateTables(ctx, cfg, db); err != nil {

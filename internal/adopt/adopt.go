@@ -1,5 +1,5 @@
 // Package adopt is for tables whose keys the database numbers: by AUTO_INCREMENT, a sequence or IDENTITY. It reports
-// such keys, leaves gaps for the rows of programs without the plugin, and keeps GORM from creating them.
+// such keys, leaves gaps for the rows of programs without the plugin, and keeps GORM from creating such keys.
 //
 // The root sets it up, and calls it when models are listed. internal/admin explains the rows in gaps.
 package adopt
@@ -57,8 +57,8 @@ func (n *Numbering) Undo() {
 	}
 }
 
-// plan reports that GORM takes the key of a new plan for AUTO_INCREMENT. If the tag asks for it, the ids get gaps on
-// MySQL.
+// plan logs a key that GORM treats as AUTO_INCREMENT although its tag does not ask for that. If the tag does, the ids
+// get gaps on MySQL.
 func (n *Numbering) plan(p *catalog.Plan) {
 	switch {
 	case !p.AutoIncrement, p.Err == nil && p.KeyField().Source.Foreign:

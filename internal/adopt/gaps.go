@@ -14,9 +14,9 @@ import (
 //
 // A gap of all sequences of a tick leaves one id per worker id and tick. The next numbers belong to the next worker id
 // in the same tick, which may serve another table and stamp the same tick. So consecutive worker ids take turns, and
-// each stamps one tick in [neighbours]. Then the numbers of that many worker ids after an id are free, and [Before]
-// finds the id before a number. In the default layout the next id of a worker id is 2^22 numbers away, at its next
-// tick.
+// each stamps only one of [neighbours] ticks. Then the numbers of that many worker ids after an id are free, and
+// [Before] finds the id before a number. In the default layout the next id of a worker id is 2^22 numbers away, at its
+// next tick.
 
 const (
 	leastWithGaps = 100                    // ids a second for each worker id; slow layouts get a smaller gap, or none
@@ -41,7 +41,7 @@ func gapOf(l generator.Layout) int64 {
 	return gap
 }
 
-// A filter passes those ids of a source on that begin a gap. It implements [supply.Filter].
+// A filter hands out only those ids of a source that begin a gap. It implements [supply.Filter].
 type filter struct {
 	layout generator.Layout
 	gap    int64        // at least 2
@@ -57,7 +57,8 @@ func (n *Numbering) leaveGaps(src *supply.Source) {
 }
 
 // after returns the distance of id from the id that begins its gap. An id that begins a gap over several worker ids has
-// the sequence 0. It also has its turn: its worker id minus its tick is a multiple of the worker ids in a gap.
+// the sequence 0. It also has its turn: its worker id minus its tick is a multiple of the number of worker ids in a
+// gap.
 func after(l generator.Layout, id, gap int64) int64 {
 	turn := id>>l.SequenceBits - id>>(l.SequenceBits+l.WorkerBits)
 	return (turn<<l.SequenceBits | id&l.MaxSequence()) & (gap - 1)
@@ -82,8 +83,8 @@ func (f *filter) gapNow() int64 {
 // Made implements [supply.Filter].
 func (f *filter) Made() int64 { return f.passed.Load() }
 
-// Fill implements [supply.Filter]. A generator hands out consecutive sequences, so one id in gap qualifies. For a
-// generator of the application that never qualifies we accept every id.
+// Fill implements [supply.Filter]. A generator hands out consecutive sequences, so one of gap ids begins a gap. If none
+// of an application's generator does, Fill accepts every id.
 func (f *filter) Fill(ctx context.Context, g generator.Generator, ids []int64) error {
 	buffer := make([]int64, min(int64(len(ids))*f.gapNow(), largestGap))
 	n, fruitless := 0, 0

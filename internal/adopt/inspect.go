@@ -60,9 +60,9 @@ func (n *Numbering) Inspect(ctx context.Context, db *gorm.DB, models []any, colu
 	n.tell(numbered)
 }
 
-// countsAmongIDs reports whether the database's next number for a column may be an id. On MySQL it follows the largest
-// id. A sequence of PostgreSQL counts on its own unless a program sets it, for example to the largest key. We treat
-// anything above a thousandth of the present ids as set, because sequences do not count that far.
+// countsAmongIDs reports whether the database's next number for a column may be an id. On MySQL that number follows the
+// largest id. A sequence of PostgreSQL counts on its own unless a program sets it, for example to the largest key. We
+// treat anything above a thousandth of the present ids as set, because sequences do not count that far.
 func (n *Numbering) countsAmongIDs(ctx context.Context, column inspect.Column) bool {
 	if n.db.Dialector.Name() != "postgres" {
 		return true
@@ -75,8 +75,7 @@ func (n *Numbering) countsAmongIDs(ctx context.Context, column inspect.Column) b
 	return last > n.Layout.TickAt(n.Now())<<(n.Layout.WorkerBits+n.Layout.SequenceBits)/1000
 }
 
-// tell logs once that the database numbers keys. Nothing is wrong with that while all programs that insert rows use the
-// plugin.
+// tell logs once that the database numbers keys. This does no harm while all programs that insert rows use the plugin.
 func (n *Numbering) tell(columns []string) {
 	const shown = 3
 	if len(columns) == 0 || !n.once("told", "", "") {
@@ -90,8 +89,8 @@ func (n *Numbering) tell(columns []string) {
 	n.Log.Info("uidplugin: the database numbers keys too; see docs/from-auto-increment.md", "columns", names)
 }
 
-// warnNumbered warns once that the database numbers rows of a column among its ids: on PostgreSQL if the sequence is
-// there, and on MySQL and SQLite if rows have such numbers.
+// warnNumbered warns once that the database numbers rows of a column among its ids: on PostgreSQL if the sequence has
+// reached the ids, and on MySQL and SQLite if rows have such numbers.
 func (n *Numbering) warnNumbered(ctx context.Context, db *gorm.DB, column inspect.Column) {
 	if n.db.Dialector.Name() != "postgres" {
 		number, err := n.findNumber(ctx, db, column)
@@ -118,8 +117,8 @@ func (n *Numbering) warnNumbered(ctx context.Context, db *gorm.DB, column inspec
 const newestKeys = 100
 
 // findNumber returns a number that the database has given to one of the newest rows of a table, or 0. Such a number has
-// a worker id that does not exist. Or it has the worker id of another table, and the key before it has yet another
-// worker id.
+// a worker id that does not exist. Or it has the worker id of another table, and the number just before it is a key
+// with yet another worker id.
 func (n *Numbering) findNumber(ctx context.Context, db *gorm.DB, column inspect.Column) (number int64, err error) {
 	keys := map[int64]bool{}
 	var workers []int64

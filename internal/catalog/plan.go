@@ -97,7 +97,7 @@ func (c *Catalog) Plan(s *schema.Schema) *Plan {
 // Planned reports whether a schema is in use.
 func (c *Catalog) Planned(s *schema.Schema) bool { return (*c.plans.Load())[s] != nil }
 
-// addPlan creates a plan. It copies the map of plans, because every create reads the map and so does not need a lock.
+// addPlan creates a plan. It copies the map of plans, so that creates can read the map without a lock.
 func (c *Catalog) addPlan(s *schema.Schema) *Plan {
 	p := c.newPlan(s) // without the lock, because it calls the application's code
 	c.mu.Lock()

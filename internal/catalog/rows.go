@@ -23,7 +23,7 @@ func (p *Plan) RowKey() *Field {
 // NewRow returns a pointer to a zero struct of the model.
 func (p *Plan) NewRow() any { return reflect.New(p.Schema.ModelType).Interface() }
 
-// SameKey reports whether two rows have the same primary key, such as a row that a join returns twice.
+// SameKey reports whether two rows have the same primary key, for example because a join returned one row twice.
 func (p *Plan) SameKey(ctx context.Context, a, b model.Row) bool {
 	return !slices.ContainsFunc(p.Schema.PrimaryFields, func(f *schema.Field) bool {
 		x, _ := f.ValueOf(ctx, a.Struct)

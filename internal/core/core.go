@@ -61,10 +61,10 @@ func Of(db *gorm.DB) (*Core, error) {
 // Name implements [gorm.Plugin].
 func (c *Core) Name() string { return Name }
 
-// Initialize implements [gorm.Plugin]. GORM calls it for copies of the configuration; they share the Core.
+// Initialize implements [gorm.Plugin]. GORM calls it for copies of the configuration, which share the Core.
 func (c *Core) Initialize(*gorm.DB) error { return nil }
 
-// Value returns what a package keeps for a handle: one zero T, the same for each call.
+// Value returns the T that a package keeps for a handle. It is zero at first, and the same for each call.
 func Value[T any](c *Core) *T {
 	key := reflect.TypeFor[T]()
 	v, ok := c.values.Load(key)
@@ -75,7 +75,7 @@ func Value[T any](c *Core) *T {
 }
 
 // Statements returns a DB for statements that take at most the timeout of the plugin, or minimum if that is longer. It
-// looks names without a schema up where the plugin does. It fails if db is a transaction.
+// looks up names without a schema where the plugin does. It fails if db is a transaction.
 func (c *Core) Statements(db *gorm.DB, minimum time.Duration) (*sqldb.DB, error) {
 	statements, err := sqldb.Open(db, max(c.Timeout, minimum))
 	if err == nil && c.home != nil {

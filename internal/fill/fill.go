@@ -27,7 +27,7 @@ func New(models *catalog.Catalog, ids *supply.Supply) *Filler {
 // Fill sets the uid fields that are zero.
 func (f *Filler) Fill(db *gorm.DB) {
 	forget(db.Statement)
-	inherit(db.Statement) // before the copies of this statement, which then know that they are copies
+	inherit(db.Statement) // before hooks copy this statement, so that copies are recognized
 	f.fillZeros(db)
 }
 
@@ -81,7 +81,7 @@ func (f *Filler) fillZeros(db *gorm.DB) {
 // ensure gets the worker ids that a create may need. needed are the sources of its own rows. Outside a transaction it
 // gets those of all tables reachable from the model. It does so early, because GORM creates associated rows in its own
 // transaction, where a second connection may not be available. Tables that keep failing are left to the background
-// unless a row needs their id. Inside a transaction it gets only the ids that the rows need.
+// unless a row needs their id. Inside a transaction it gets only the worker ids that the rows need.
 func (f *Filler) ensure(db *gorm.DB, p *catalog.Plan, needed []*supply.Source) error {
 	inTransaction := sqldb.HoldsConnection(db.Statement.ConnPool)
 	ready := true

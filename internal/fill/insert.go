@@ -124,14 +124,14 @@ func nothingToUpdate(stmt *gorm.Statement) {
 	stmt.AddClause(conflict)
 }
 
-// mostValues are the values that databases take in one statement.
+// mostValues is how many values a database takes in one statement, by dialect.
 var mostValues = map[string]int{"mysql": 65535, "postgres": 65535, "sqlite": 32766}
 
 // tooMany matches the errors of databases and drivers about too many values.
 var tooMany = regexp.MustCompile(`too many (?:placeholders|SQL variables)|limited to 65535 parameters`)
 
-// explainSize explains the error of an INSERT that has too many values because of its ids. Without the plugin an
-// AUTO_INCREMENT key is not sent, so a size of batches that worked may be too large.
+// explainSize explains the error of an INSERT that has too many values because of its ids. Without the plugin GORM does
+// not send an AUTO_INCREMENT key, so a batch size that worked may be too large.
 func (f *Filler) explainSize(db *gorm.DB) {
 	stmt := db.Statement
 	most, sent := mostValues[stmt.Dialector.Name()], len(stmt.Vars)

@@ -14,18 +14,18 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// notes hold which rows of a create were given ids. They belong to one statement; see [model.Keep].
+// notes record which rows of a create were given ids. They belong to one statement; see [model.Keep].
 type notes struct {
 	parent *notes // of the create that saves these rows as an association; nil if there is none
-	shared bool   // creates of associated rows may have it, so it is not used for another statement
-	whole  bool   // of a transaction, or of a create in one; see [Filler.Collect]
+	shared bool   // creates of associated rows may refer to it, so it does not return to the pool
+	whole  bool   // it notes all creates of a transaction, or belongs to one of them; see [Filler.Collect]
 
 	mu   sync.Mutex
 	rows []filledRows
 }
 
-// filledRows are rows whose field was given an id: a struct, a map, or the rows of a slice from first on, without
-// except.
+// filledRows are rows whose field was given an id: a struct, a map, or the elements of a slice from index first on,
+// without the indexes in except.
 type filledRows struct {
 	field  *catalog.Field
 	value  reflect.Value
@@ -67,7 +67,7 @@ const notesKey = "uidplugin:filled"
 // Build implements [clause.Expression].
 func (*notes) Build(clause.Builder) {}
 
-// notesPool has notes without a statement. Only the statement that they belonged to may return them.
+// notesPool has notes without a statement. Only the statement that used them may return them.
 var notesPool = sync.Pool{New: func() any { return new(notes) }}
 
 // notesIn returns the notes of a create, or nil.
@@ -87,7 +87,7 @@ func notesOf(stmt *gorm.Statement) *notes {
 	return n
 }
 
-// inherit begins the notes of a create that saves rows as an association, or in a transaction whose creates are noted.
+// inherit begins the notes of a create that saves associated rows, or runs in a transaction of [Filler.Collect].
 func inherit(stmt *gorm.Statement) {
 	if v, ok := stmt.Settings.Load(sharedKey{}); ok {
 		n, parent := notesOf(stmt), v.(*notes)
@@ -127,8 +127,8 @@ func (n *notes) share(stmt *gorm.Statement) {
 	stmt.Settings.Store(sharedKey{}, n)
 }
 
-// forget removes what the plugin keeps in a statement. Call it before the statement's other callbacks, so that it only
-// removes notes of the statement that this one is a copy of, or of a create that panicked.
+// forget removes what the plugin keeps in a statement. Call it before the statement's other callbacks. Then the notes
+// are those of a statement that stmt is a copy of, or of a create that panicked.
 func forget(stmt *gorm.Statement) {
 	if len(stmt.Clauses) == 0 {
 		return

@@ -13,7 +13,7 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// A filling sets one field in all rows of a create where it is zero, and notes the ids.
+// A filling sets one field in those rows of a create where the field is zero, and notes the ids.
 type filling struct {
 	ctx      context.Context
 	field    *catalog.Field

@@ -48,7 +48,7 @@ func (f *Finder) FindAll(ctx context.Context, ids []int64) (map[int64]any, error
 		errs = append(errs, f.findIn(ctx, table, f.plan(table), byTable[table], found)...)
 	}
 	errs = f.findNumbered(ctx, ids, found, errs)
-	if len(future) > 0 { // because it explains more than other errors of these ids
+	if len(future) > 0 { // because these errors explain more than others
 		errs = slices.DeleteFunc(errs, func(e error) bool { other, ok := e.(*failure); return ok && future[other.id] != nil })
 		for id, err := range future {
 			if _, ok := found[id]; !ok {
@@ -59,8 +59,8 @@ func (f *Finder) FindAll(ctx context.Context, ids []int64) (map[int64]any, error
 	return found, loc.errorsOf(errs, ids)
 }
 
-// findNumbered adds rows of other programs that the database numbered. It looks for each in the table of the id that
-// its number follows. It returns errs without the errors of ids that were found.
+// findNumbered adds rows of other programs that the database numbered. It looks for each row in the table of the id
+// that precedes its number. It returns errs without the errors of ids that were found.
 func (f *Finder) findNumbered(ctx context.Context, ids []int64, found map[int64]any, errs []error) []error {
 	loc := f.loc
 	if loc.Before == nil || loc.Fixed || f.db.Dialector.Name() == "sqlite" || len(withoutFailures(errs)) > 0 {

@@ -107,7 +107,7 @@ func (f *Finder) Accepted() *catalog.Plan {
 	return nil
 }
 
-// FindIn loads the row of id from the table of a model, also if the id does not contain it.
+// FindIn loads the row of id from the table of a model, even if the id does not resolve to that table.
 func (f *Finder) FindIn(ctx context.Context, p *catalog.Plan, id int64) (any, error) {
 	found, table := map[int64]any{}, p.Schema.Table
 	if errs := f.findIn(ctx, table, p, []int64{id}, found); len(errs) > 0 {

@@ -33,7 +33,7 @@ func (f *Finder) findIn(ctx context.Context, table string, p *catalog.Plan, ids 
 		}
 		return errs
 	}
-	// A row that was loaded without its key would match 0.
+	// Leave out 0, because a row that was loaded without its key seems to have it.
 	ids = slices.DeleteFunc(ids, func(id int64) bool { return id == 0 })
 	slices.Sort(ids)
 	for chunk := range slices.Chunk(slices.Compact(ids), model.QueryChunk) {

@@ -28,8 +28,8 @@ type Locator struct {
 	Apart          bool   // the registry's pool is not the tables' pool
 	TablesDatabase string // as named in WORKER_NODE
 
-	// Before returns the id that a number follows which the database gave to another program's row. nil means that
-	// ids leave no room for such numbers.
+	// Before returns the id that precedes a number which the database gave to another program's row. nil means that ids
+	// leave no room for such numbers.
 	Before func(l generator.Layout, number int64) (id int64, ok bool)
 
 	IDError func(id int64, err error) error // makes the errors about one id

@@ -31,7 +31,7 @@ func (loc *Locator) split(id int64) (Place, error) {
 	return Place{ID: id, Parts: parts}, nil
 }
 
-// place completes a place, except its session, from the node of its worker id, or nil for an unknown worker id.
+// place completes a place, except its session, from the node of its worker id. n is nil for an unknown worker id.
 func (loc *Locator) place(l *Place, n *workernode.Node) error {
 	switch {
 	case loc.Test != nil:

@@ -25,8 +25,8 @@ func columnOf(key *catalog.Field) clause.Column {
 	return clause.Column{Table: clause.CurrentTable, Name: key.DBName}
 }
 
-// where returns the handle with the caller's scope, restricted to rows that meet a condition. more are added after the
-// clauses of the handle have been checked.
+// where returns the handle with the caller's scope, restricted to rows that meet a condition. It checks the clauses of
+// the handle before it adds more.
 func (f *Finder) where(ctx context.Context, p *catalog.Plan, condition clause.Expression, more ...clause.Interface) *gorm.DB {
 	var scope clause.Expression
 	restrict := func(db *gorm.DB) *gorm.DB {
@@ -38,8 +38,8 @@ func (f *Finder) where(ctx context.Context, p *catalog.Plan, condition clause.Ex
 		}
 		return db
 	}
-	// Clauses without arguments begins a statement, like every method of GORM, so conditions dropped by a session with
-	// NewDB do not return. The session copies the rest.
+	// Like every method of GORM, Clauses begins a statement, so conditions that a session with NewDB has dropped do not
+	// return. Session copies the other conditions.
 	db := f.db.Clauses().Session(&gorm.Session{Context: ctx})
 	if !scopesKnown {
 		_ = db.AddError(fmt.Errorf("%w: this version of GORM keeps scopes where they cannot be seen, so conditions of the handle could be lost;"+
@@ -49,8 +49,8 @@ func (f *Finder) where(ctx context.Context, p *catalog.Plan, condition clause.Ex
 	return db.Scopes(inTurn(append(f.scopes(p, &scope), restrict)...))
 }
 
-// Where returns db restricted to rows of a model that meet a condition, in the order of their ids. more are added after
-// the clauses of db have been checked, as [FindAs] does.
+// Where returns db restricted to rows of a model that meet a condition, in the order of their ids. Like [FindAs] it
+// checks the clauses of db before it adds more.
 func (loc *Locator) Where(ctx context.Context, db *gorm.DB, p *catalog.Plan, condition clause.Expression, more ...clause.Interface) *gorm.DB {
 	f := &Finder{loc: loc, db: db, inOrder: true}
 	return f.where(ctx, p, condition, more...)
@@ -94,8 +94,8 @@ func (f *Finder) restrict(p *catalog.Plan, stmt *gorm.Statement, key, scope clau
 }
 
 // restricted returns a builder that adds the conditions for key and scope to a WHERE clause. scope may be nil. GORM
-// calls it last, after types such as [gorm.DeletedAt] and other plugins have added conditions. So the handle's own
-// conditions are written as usual, in parentheses.
+// calls the builder last, after types such as [gorm.DeletedAt] and other plugins have added conditions. So the handle's
+// own conditions are written as usual, in parentheses.
 func restricted(key, scope clause.Expression) clause.ClauseBuilder {
 	return func(where clause.Clause, b clause.Builder) {
 		all := []clause.Expression{where.Expression, scope, key}
@@ -108,7 +108,7 @@ func restricted(key, scope clause.Expression) clause.ClauseBuilder {
 }
 
 // withQueryClauses adds the query clauses of the model's field types to conditions. We apply them here because a soft
-// delete changes how an Or counts.
+// delete changes what an Or applies to.
 func withQueryClauses(stmt *gorm.Statement, conditions clause.Expression) clause.Expression {
 	clauses := stmt.Clauses
 	defer func() { stmt.Clauses = clauses }()

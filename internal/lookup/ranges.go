@@ -79,7 +79,7 @@ func (loc *Locator) Between(handle, db *gorm.DB, from, to time.Time) error {
 }
 
 // isPast reports whether t is before the present. The present spans a second, or a tick if that is longer, because
-// callers take the time before their query runs. We use the earlier of the generators' clock and the process's, which
+// callers read the clock before their query runs. We use the earlier of the generators' clock and the process's, which
 // may have been set back.
 func (loc *Locator) isPast(t time.Time) bool {
 	now := loc.Clock()

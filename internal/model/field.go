@@ -56,7 +56,7 @@ func Tagged(f *schema.Field) (generator string, ok bool) {
 	return tagged(f)
 }
 
-// tagged returns the same for the tag alone.
+// tagged is like Tagged, but looks only at the tag.
 func tagged(f *schema.Field) (generator string, ok bool) {
 	value, ok := f.TagSettings[tagKey]
 	if f.DBName == "" || !ok {
@@ -105,7 +105,7 @@ func refers(f *schema.Field) bool {
 }
 
 // UnusedID returns a field with the name and the type of a key that is neither a key, nor tagged, nor a foreign key.
-// Probably it was meant to get ids. UnusedID returns nil if there is none.
+// Such a field was probably meant to get ids. UnusedID returns nil if there is none.
 func UnusedID(s *schema.Schema) *schema.Field {
 	f := s.LookUpField("id")
 	if f == nil {
@@ -124,12 +124,12 @@ func UnusedID(s *schema.Schema) *schema.Field {
 func IsKeyType(f *schema.Field) bool { return isKey(f.IndirectFieldType) }
 
 // joins reports whether s belongs to a join table that GORM makes for many2many. Its Go type is unnamed, because GORM
-// makes it at run time; only the schema has one.
+// makes it at run time; only the schema has a name.
 func joins(s *schema.Schema) bool { return s.ModelType.Name() == "" && s.Name != "" }
 
 // UIDFields returns the tagged fields of s.
 func UIDFields(s *schema.Schema) (fields []*schema.Field) {
-	if joins(s) { // it copies the tags of the keys, but its keys come from the joined rows
+	if joins(s) { // a join table copies the tags of the keys, but its keys come from the joined rows
 		return nil
 	}
 	for _, name := range s.DBNames { // Fields would include shadowed fields

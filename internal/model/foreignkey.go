@@ -96,7 +96,7 @@ func (f *Field) copied(id int64, fk *schema.Field) (text string, err error) {
 	if err := fk.Set(ctx, to, v); err != nil {
 		return "", err
 	}
-	if fk.Serializer != nil { // it may encode the number freely, so we compare the Go value
+	if fk.Serializer != nil { // a serializer may encode the number freely, so we compare the Go value
 		return Digits(fk.ReflectValueOf(ctx, to).Interface()), nil
 	}
 	v, _ = fk.ValueOf(ctx, to)

@@ -19,7 +19,7 @@ type Key interface{ UIDKey() KeyKind }
 
 // A KeyKind describes a type of keys. It is zero if their texts outside the database are decimal digits.
 type KeyKind struct {
-	Texts   string // identifies the type in its texts; no other type has the same
+	Texts   string // identifies the type in its texts; unique for the type
 	Err     error  // why the type cannot have texts
 	Missing string // what must be done before texts can be written and read; empty if it was done
 }
@@ -35,8 +35,8 @@ func KindOf(t reflect.Type) KeyKind {
 // keyText is the function of SetKeyTexts.
 var keyText atomic.Pointer[func(text string) bool]
 
-// SetKeyTexts sets the function that reports whether a text is the text of a key, other than decimal digits. Until then
-// no text is.
+// SetKeyTexts sets the function that reports whether a text is the text of a key, other than decimal digits. Before
+// that, IsKeyText returns false.
 func SetKeyTexts(isKey func(text string) bool) { keyText.Store(&isKey) }
 
 // IsKeyText reports whether a text is the text of a key, other than decimal digits.

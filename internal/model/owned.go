@@ -22,8 +22,8 @@ func Keep(stmt *gorm.Statement, name string, note clause.Expression) {
 	stmt.Clauses[name] = clause.Clause{BeforeExpression: (*owner)(stmt), Expression: note}
 }
 
-// Kept returns the note that was kept in a statement. It returns nil if there is none. foreign reports that there is a
-// note, but it belongs to another statement, and this one is a copy of that.
+// Kept returns the note that was kept in a statement. It returns nil if there is none. foreign reports that the note
+// belongs to another statement, of which stmt is a copy.
 func Kept(stmt *gorm.Statement, name string) (note clause.Expression, foreign bool) {
 	c, ok := stmt.Clauses[name]
 	if !ok {
@@ -45,7 +45,7 @@ type changes struct{ before, after *gorm.Statement }
 // Build implements [clause.Expression].
 func (*changes) Build(clause.Builder) {}
 
-// snapshot copies what may be changed.
+// snapshot copies the parts that may be changed.
 func snapshot(stmt *gorm.Statement) *gorm.Statement {
 	s := &gorm.Statement{Omits: stmt.Omits, Schema: stmt.Schema, Result: stmt.Result, Clauses: map[string]clause.Clause{}}
 	for _, name := range changedClauses {
@@ -72,7 +72,7 @@ func Change(stmt *gorm.Statement, change func()) {
 	c.after = snapshot(stmt)
 }
 
-// IsChangedCopy reports whether a statement is a copy, made while the original was changed.
+// IsChangedCopy reports whether a statement is a copy that was made while the original was changed.
 func IsChangedCopy(stmt *gorm.Statement) bool {
 	_, foreign := Kept(stmt, changesName)
 	return foreign
@@ -96,8 +96,8 @@ func Undo(stmt *gorm.Statement) {
 	delete(stmt.Clauses, changesName)
 }
 
-// undoCopied takes the changes out of a copy of the statement, made before they were taken back. It keeps what was
-// added to the copy.
+// undoCopied takes the changes out of a copy that was made while the statement was changed. It keeps what was added to
+// the copy.
 func (c *changes) undoCopied(copied *gorm.Statement) {
 	if c.after == nil { // the change has panicked
 		return
@@ -115,7 +115,7 @@ func (c *changes) undoCopied(copied *gorm.Statement) {
 			setClause(copied, name, c.before)
 			continue
 		}
-		// GORM appends the columns of a RETURNING to those that are there.
+		// GORM appends the columns of a RETURNING to the existing columns.
 		mine, _ := after.Expression.(clause.Returning)
 		if r, ok := now.Expression.(clause.Returning); ok && len(r.Columns) > 0 {
 			columns := r.Columns
@@ -128,7 +128,7 @@ func (c *changes) undoCopied(copied *gorm.Statement) {
 	}
 }
 
-// setClause gives a statement the clause of another one, or none.
+// setClause copies a clause of another statement, or removes the clause if from has none.
 func setClause(stmt *gorm.Statement, name string, from *gorm.Statement) {
 	if c, ok := from.Clauses[name]; ok {
 		stmt.Clauses[name] = c

@@ -31,7 +31,7 @@ func Parse(db *gorm.DB, model any) (*schema.Schema, error) {
 	return nil, fmt.Errorf("uidplugin: model %T: %w", model, err)
 }
 
-// isModel reports whether GORM takes values of t for a model, or for a list of one.
+// isModel reports whether GORM takes values of t for a model or a list of models.
 func isModel(t reflect.Type) bool {
 	for t != nil && slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Slice, reflect.Array}, t.Kind()) {
 		t = t.Elem()
@@ -40,7 +40,7 @@ func isModel(t reflect.Type) bool {
 }
 
 // ParseElsewhere returns the schema that GORM's migrator uses if the handle names another table, as after db.Table, or
-// nil. GORM uses it neither for other tables nor for creates.
+// nil. GORM uses that schema neither for other tables nor for creates.
 func ParseElsewhere(db *gorm.DB, model any) *schema.Schema {
 	s, err := Parse(db, model)
 	if table := db.Statement.Table; err == nil && table != "" && table != s.Table {
@@ -118,8 +118,8 @@ func IsEmpty(v reflect.Value) bool {
 }
 
 // WithoutDefault returns a copy of s whose primary key, key, has no database default. For an AUTO_INCREMENT key, GORM
-// overwrites the keys of maps with its guess of the assigned numbers. Or it appends the maps that it read back
-// (go-gorm/gorm#7650, #5927). It does so even if the keys were set, so we remove the default.
+// overwrites the keys of maps with its guess of the assigned numbers, or appends the maps that it read back
+// (go-gorm/gorm#7650, #5927). GORM does so even if the keys were set, so we remove the default.
 func WithoutDefault(s *schema.Schema, key *schema.Field) *schema.Schema {
 	k := *key
 	k.HasDefaultValue, k.AutoIncrement = false, false
@@ -135,8 +135,8 @@ func WithoutDefault(s *schema.Schema, key *schema.Field) *schema.Schema {
 	return c
 }
 
-// CopyForInsert returns a copy of s for the INSERT of one statement, which may change it. It copies field by field,
-// because a schema holds a mutex. It drops ON CONFLICT clauses; see [Model.Conflict].
+// CopyForInsert returns a copy of s for the INSERT of one statement, which may change the copy. It copies field by
+// field, because a schema holds a mutex. It drops ON CONFLICT clauses; see [Model.Conflict].
 func CopyForInsert(s *schema.Schema) *schema.Schema {
 	c := &schema.Schema{
 		Name: s.Name, ModelType: s.ModelType, Table: s.Table, PrioritizedPrimaryField: s.PrioritizedPrimaryField,

@@ -24,7 +24,7 @@ type table struct {
 // tableColumns holds the known columns of a table.
 type tableColumns struct {
 	ids     map[string]idColumn     // by column name
-	numbers map[string]numberColumn // those of ids that hold numbers, by column name in lower case
+	numbers map[string]numberColumn // columns of ids that hold numbers, by name in lower case
 	places  map[string]*limits      // by the table's name in statements, because db.Table sends rows to other tables
 }
 
@@ -39,11 +39,11 @@ type idColumn struct {
 type limits struct {
 	Limits
 	until time.Time // when to read them again; zero means after a statement that changes a table
-	again time.Time // from when on a value that does not fit makes the plugin read them again
+	again time.Time // before this time, a value that does not fit does not make the plugin read them again
 }
 
-// rereads is how often values that do not fit make the plugin read the columns of a table. Creates that fail may be
-// frequent.
+// rereads is the least time between two reads of a table's columns after values that do not fit, because creates may
+// fail often.
 const rereads = time.Second
 
 // recheck bounds the age of limits that may change unnoticed: of unknown tables, and on servers that cut off values
@@ -60,7 +60,7 @@ func (g *Guard) expired(l *limits) bool {
 	return time.Now().After(l.until) || g.db.Callback().Create().Get("gorm:db_resolver") != nil
 }
 
-// Note notes the columns of the tables of listed models, and of their associations, that may hold ids.
+// Note notes the columns that may hold ids, in the tables of listed models and of their associations.
 func (g *Guard) Note(db *gorm.DB, models []any) {
 	g.catalog.Visit(db, models, func(_ string, s *schema.Schema) { g.noteColumns(s) })
 }
@@ -104,7 +104,7 @@ func (g *Guard) noteColumn(f, key *schema.Field) {
 		source, err := g.catalog.SourceOf(key)
 		small = err == nil && source.Foreign
 	}
-	// GORM gives a foreign key the type of the referenced key, with this mutex, but writes a string field as text.
+	// With this mutex GORM gives a foreign key the type of the referenced key. It still writes a string field as text.
 	f.Schema.Relationships.Mux.RLock()
 	number := model.IsKeyType(f) || (f.GORMDataType == schema.Int || f.GORMDataType == schema.Uint) && f.IndirectFieldType.Kind() != reflect.String
 	f.Schema.Relationships.Mux.RUnlock()
@@ -242,8 +242,8 @@ func (g *Guard) columns(stmt *gorm.Statement, place string, ids map[string]idCol
 	return columns, err
 }
 
-// mayHoldIDs reports whether GORM writes f and f is, or points to, an integer of 64 bits. Like [model.IsKeyType] it avoids the
-// properties of f that GORM changes while it parses another model with an association to f.
+// mayHoldIDs reports whether GORM writes f and f is, or points to, an integer of 64 bits. Like [model.IsKeyType] it
+// avoids the properties of f that GORM changes while it parses another model with an association to f.
 func mayHoldIDs(f *schema.Field) bool {
 	switch t := f.IndirectFieldType; t.Kind() {
 	case reflect.Int, reflect.Int64, reflect.Uint, reflect.Uint64:

@@ -100,8 +100,8 @@ func render(stmt *gorm.Statement, value any) (out *gorm.Statement, computed bool
 	return out, strings.Trim(out.SQL.String(), "()?$1") != ""
 }
 
-// check returns an error if the value does not fit into the column. A value that a lenient database computes must be
-// sure to fit.
+// check returns an error if the value does not fit into the column. If the database is lenient, check refuses a
+// computed value unless it certainly fits.
 func (l Limit) check(stmt *gorm.Statement, value any) error {
 	switch v := reflect.Indirect(reflect.ValueOf(value)); {
 	case !v.IsValid():

@@ -2,9 +2,9 @@
 // stores another number there. It compares the integers of a statement with their columns before the statement is sent.
 // It checks every 64-bit field, because each may be a foreign key.
 //
-// Columns are read when the model is listed, or at the first create or update. If all hold 64 bits, later statements
-// only load a pointer. Otherwise the values are compared. Before a statement is refused the columns are read again,
-// because somebody may have widened one.
+// Columns are read when the model is listed, or at the first create or update. If all columns hold 64 bits, later
+// statements only load a pointer. Otherwise the values are compared. Before a statement is refused the columns are read
+// again, because somebody may have widened one.
 //
 // Nothing else depends on this package: callbacks.go in the root calls it.
 package narrow
@@ -92,7 +92,7 @@ func (g *Guard) once(kind, table, column string) bool {
 }
 
 // guard makes a statement fail if it has a number that does not fit its column, or a text for a number column. clauses
-// come first in the statement.
+// are the first clauses of the statement.
 func (g *Guard) guard(db *gorm.DB, clauses ...string) {
 	stmt := db.Statement
 	t, place := g.tableOf(stmt, clauses[0])
@@ -104,7 +104,7 @@ func (g *Guard) guard(db *gorm.DB, clauses ...string) {
 		return
 	}
 	found := known.places[place]
-	// Skip SQLite, because it keeps 64 bits and a transaction that has read may become unable to write.
+	// Skip SQLite, because its integers have 64 bits, and a transaction that has read may become unable to write.
 	if g.expired(found) && g.reader != nil && !db.DryRun && g.db.Dialector.Name() != "sqlite" {
 		switch columns, err := g.columns(stmt, place, known.ids); {
 		case err == nil:
@@ -147,7 +147,7 @@ func isTyped(stmt *gorm.Statement) bool {
 }
 
 // tableOf returns the table that a statement writes to, or nil if unknown, and its name in the statement. The clause
-// name may name another table than the model's.
+// called name may have another table than the model's.
 func (g *Guard) tableOf(stmt *gorm.Statement, name string) (t *table, place string) {
 	var other clause.Table
 	switch e := stmt.Clauses[name].Expression.(type) {

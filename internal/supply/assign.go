@@ -38,7 +38,7 @@ func (s *Supply) Ensure(ctx context.Context, pool gorm.ConnPool, sources []*Sour
 		select {
 		case <-call.done:
 			if !slices.ContainsFunc(sources, func(src *Source) bool { return !src.Ready() }) {
-				return nil // a failure concerns other sources
+				return nil // an error of the call concerns other sources
 			}
 			if call.err != nil && needsAnother && mayPass(call.err) {
 				return fmt.Errorf("%w: %s: %w", ErrInTransaction, remedy(what), call.err)

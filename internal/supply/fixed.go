@@ -22,8 +22,9 @@ type Fixed struct {
 }
 
 // NewFixed returns the worker id of a process that starts now. An earlier process may have stamped ticks up to lead
-// ahead of the clock, the last one in part. So the lease begins with the next tick. We wait for the end of the present
-// tick, because then the lease begins exactly lead ahead. A lead of 0 starts at once.
+// ahead of the clock, the last one in part. So the lease begins after these ticks. The worker id may be used from the
+// end of the present tick on, because the lease then begins exactly lead ahead. With a lead of 0 it may be used at
+// once.
 func NewFixed(l generator.Layout, workerID int64, lead time.Duration, now func() time.Time) *Fixed {
 	start := now()
 	f := &Fixed{layout: l, lease: l.FullLease(workerID, start), backup: l.BackupWorker(workerID), start: start, begins: start, now: now}
@@ -44,7 +45,8 @@ func (f *Fixed) beginAfter(last int64) {
 	}
 }
 
-// open returns a generator that make makes, or that this process has made for another plugin, and its leases.
+// open returns the generator and its leases. It calls make unless the process has made the generator for another
+// plugin.
 func (f *Fixed) open(lanes int, make func([]generator.Lease) (generator.Renewable, error)) (generator.Generator, []generator.Lease, error) {
 	if f.share == nil {
 		leases := f.leases(lanes)
@@ -65,7 +67,7 @@ func (f *Fixed) close() {
 	}
 }
 
-// late returns an error if the worker id must not be used for a long time.
+// late returns an error if the worker id must not be used for longer than limit.
 func (f *Fixed) late(limit time.Duration) error {
 	if f.begins.Sub(f.now()) <= limit {
 		return nil
@@ -101,8 +103,8 @@ func (f *Fixed) leases(lanes int) []generator.Lease {
 // farAhead is how far ids run ahead of the clock before the log says that a fixed worker id makes too few.
 const farAhead = 250 * time.Millisecond
 
-// noteFar returns a function that logs once that ids are far ahead of the clock, and of the first tick of their lease,
-// because a fixed worker id has no lanes.
+// noteFar returns a function that logs once if ids are far ahead of both the clock and the first tick of their lease,
+// because a fixed worker id gets no more lanes.
 func (s *Supply) noteFar(from int64) func(id int64) {
 	var logged atomic.Bool
 	return func(id int64) {

@@ -28,7 +28,7 @@ const (
 )
 
 // OpenCounters opens the counters among sources. It returns errors that need a change of the configuration or the
-// database. After errors that may pass it opens the counter again, and only logs them.
+// database. It only logs errors that may pass, and opens these counters again later.
 func (s *Supply) OpenCounters(sources []*Source) error {
 	var counters []*Source
 	for _, src := range sources {
@@ -68,7 +68,7 @@ func (s *Supply) Start(sources []*Source) {
 }
 
 // makeNow tries to make the generators of sources, and waits for the end of the attempt or the limit of WithTimeout.
-// Look for results in the sources; the only error is ErrClosed.
+// The sources have the results; the only error is ErrClosed.
 func (s *Supply) makeNow(sources []*Source) error {
 	calls, err := s.startCall(sources)
 	for _, call := range calls {
@@ -150,7 +150,7 @@ func (s *Supply) opened(src *Source, g generator.Generator, err error) error {
 	return nil
 }
 
-// late returns errors for the openers that have not returned in time. cause says why nobody waits longer.
+// late returns errors for the openers that have not returned in time. cause is why the wait has ended.
 func (s *Supply) late(sources []*Source, cause error) error {
 	var errs []error
 	for _, src := range sources {

@@ -15,7 +15,7 @@ import (
 // Plugins of one process may have the same worker id from the options, as those of a server that opens a handle for
 // each request. Two generators with one worker id would make the same ids, so these plugins share one.
 
-// A sharedWorker is the worker id of some plugins of this process, with its generator. When the last plugin has left,
+// A sharedWorker is a worker id that plugins of this process share, with its generator. When the last plugin has left,
 // the generator is closed, and the next plugin begins a sharedWorker above all ticks of this one.
 type sharedWorker struct {
 	generator string        // name
@@ -49,9 +49,9 @@ func canonical(l generator.Layout) generator.Layout {
 	return l
 }
 
-// meets returns the first of workers that makes some ids of k at the same time, or -1. Two layouts make the same ids if
-// their ids grow at the same rate, however the bits are divided: a tick that is twice as long, with one more bit below
-// the time, has the ids of two shorter ticks.
+// meets returns the first of workers whose ids can equal ids that k makes at the same time, or -1. Two layouts make the
+// same ids if their ids grow at the same rate, however the bits are divided: a tick that is twice as long, with one
+// more bit below the time, has the ids of two shorter ticks.
 func (k workerKey) meets(l generator.Layout, workers []int64) int64 {
 	below, other := k.layout.WorkerBits+k.layout.SequenceBits, l.WorkerBits+l.SequenceBits
 	short, long := k.layout, l
@@ -63,9 +63,9 @@ func (k workerKey) meets(l generator.Layout, workers []int64) int64 {
 		short.Tick<<doublings != long.Tick {
 		return -1
 	}
-	size := max(k.layout.SequenceBits, l.SequenceBits) // of the ids of a worker id in a tick, in the layout that has more
+	size := max(k.layout.SequenceBits, l.SequenceBits) // bits of the ids of a worker id in a tick, in the layout that has more
 	for _, w := range workers {
-		// Both make some id if their ids begin in the same block, when blocks of 2^size ids divide a short tick.
+		// Divide a short tick into blocks of 2^size ids. Both make some id if their ids begin in the same block.
 		if size >= period || (k.worker<<k.layout.SequenceBits^w<<l.SequenceBits)>>size&(1<<(period-size)-1) == 0 {
 			return w
 		}
@@ -117,7 +117,7 @@ func ShareFixed(l generator.Layout, workerID int64, lead time.Duration, now func
 	return s.use(), nil
 }
 
-// use returns the part of one more plugin.
+// use returns the worker id for one more plugin.
 func (s *sharedWorker) use() *Fixed {
 	f := *s.fixed
 	f.share = &share{worker: s}
@@ -143,7 +143,7 @@ func (s *sharedWorker) open(lanes int, make func([]generator.Lease) (generator.R
 	return g, leases, err
 }
 
-// leave is called once for each plugin. The last one closes the generator, because it may be the application's.
+// leave is called once for each plugin. The last call closes the generator, because it may be the application's.
 func (s *sharedWorker) leave() {
 	sharedWorkers.mu.Lock()
 	rest := s.users.Add(-1)
@@ -167,7 +167,7 @@ func (s *sharedWorker) note(id int64) {
 	}
 }
 
-// A share is one plugin's part of a sharedWorker. Its end fails the callers of this plugin only.
+// A share is the use of a sharedWorker by one plugin. When it ends, only callers of this plugin fail.
 type share struct {
 	worker *sharedWorker
 	ctx    context.Context
@@ -182,7 +182,7 @@ func (s *share) close() {
 	})
 }
 
-// A sharedGenerator is the generator of a plugin that shares it.
+// A sharedGenerator is the generator of a sharedWorker for one plugin.
 type sharedGenerator struct {
 	generator.Generator
 	share *share
@@ -211,13 +211,14 @@ func (g *sharedGenerator) Fill(ctx context.Context, ids []int64) error {
 	})
 }
 
-// call calls take, which returns its last id. It ends when this plugin is closed, even if the generator goes on.
+// call calls take, which returns its last id. It returns when this plugin is closed, even if other plugins still use
+// the generator.
 func (g *sharedGenerator) call(ctx context.Context, take func(context.Context) (int64, error)) error {
 	if g.share.ctx.Err() != nil {
 		return generator.ErrClosed
 	}
 	until := ctx
-	if g.share.worker.users.Load() > 1 { // else Close ends the generator, and with it the callers that wait
+	if g.share.worker.users.Load() > 1 { // otherwise Close closes the generator, which ends waiting calls
 		c := &eitherContext{Context: ctx, end: g.share.ctx}
 		defer c.release()
 		until = c
@@ -226,7 +227,7 @@ func (g *sharedGenerator) call(ctx context.Context, take func(context.Context) (
 	if err == nil {
 		g.share.worker.note(id)
 	}
-	if g.share.ctx.Err() != nil { // after the note: later plugins begin above the id, or it is not handed out
+	if g.share.ctx.Err() != nil { // after the note, so that later plugins begin above each id that was handed out
 		return generator.ErrClosed
 	}
 	return err

@@ -54,7 +54,8 @@ type made struct {
 	note  func(id int64)         // with a fixed worker id: logs that ids are far ahead of the clock
 }
 
-// own returns the generator behind one that plugins share, because that has the optional methods.
+// own returns the generator without the wrapper of plugins that share it, because only the generator has the optional
+// methods.
 func (m *made) own() generator.Generator {
 	if g, ok := m.Generator.(*sharedGenerator); ok {
 		return g.Generator
@@ -191,8 +192,8 @@ func (src *Source) fill(ctx context.Context, m *made, ids []int64) (err error) {
 	return nil
 }
 
-// errNoGenerator is returned if no row seemed to need an id, for example because another goroutine changed the row
-// meanwhile.
+// errNoGenerator is returned if a row needs an id but did not when the create began, because another goroutine has
+// changed it.
 var errNoGenerator = errors.New("the table has no generator yet; repeat the create")
 
 // wrap adds the table to an error.
@@ -295,8 +296,8 @@ type failure struct {
 	when time.Time
 }
 
-// remembered is for how long Health reports the last error of a generator that does not have a method Health. It is
-// limited because a process that reports an error may get no creates, so none that succeeds.
+// remembered is for how long Health reports the last error of a generator that does not have a method Health. The time
+// is limited, because a process that reports an error may get no more creates, so no success clears the error.
 const remembered = 30 * time.Second
 
 // note records the outcome of a call of a generator that does not have a method Health.
@@ -349,7 +350,7 @@ func (s *Supply) unusable() error {
 		return nil
 	}
 	for _, src := range s.sorted() {
-		if !src.Opened && src.Ready() { // reports it itself
+		if !src.Opened && src.Ready() { // its generator reports the layout
 			return nil
 		}
 	}

@@ -34,7 +34,7 @@ type Spec struct {
 
 	Bind   func(*Supply, *Spec)                                 // sets Open and Within of an opener with a state; may be nil
 	Within func(context.Context, gorm.ConnPool) context.Context // returns the context for ids of a statement; may be nil
-	Option string                                               // that configures Open
+	Option string                                               // the option that configures Open
 	Check  func() error                                         // checks the values of Option
 
 	Replaceable bool // the application may replace Make

@@ -250,10 +250,10 @@ func list(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// ReachClock sets the clock of the generators ahead to the clock of a database that has refused an id as too old. With a
-// fixed worker id it does nothing, because the clock is then the application's. It waits until generators in use have
-// seen the clock, and for a second at most until the lease reaches it, because an idle generator hands out the old ids of
-// a lease that is renewed late.
+// ReachClock sets the clock of the generators ahead to the clock of a database that has refused an id as too old. With
+// a fixed worker id it does nothing, because the clock is then the application's. It waits until generators in use have
+// seen the clock, and at most a second until the lease reaches it. An idle generator would hand out old ids of a lease
+// that is renewed late.
 func (s *Supply) ReachClock(to time.Time) {
 	if s.Manager == nil || !s.Manager.ReachClock(to) {
 		return

@@ -64,7 +64,7 @@ func (s *Supply) ColumnName(ctx context.Context, table, column string) (string, 
 	if err != nil {
 		return "", err
 	}
-	n.current = cmp.Or(s.Current, n.current) // the application may have left another one on this connection
+	n.current = cmp.Or(s.Current, n.current) // the application may have selected another one on this connection
 	if n.dialector.Name() != "postgres" {
 		column = strings.ToLower(column)
 	}

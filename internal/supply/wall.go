@@ -11,8 +11,8 @@ import (
 type Wall struct {
 	now  func() time.Time
 	base time.Time    // first reading
-	real time.Time    // of [time.Now], then
-	set  atomic.Int64 // by how much the wall clock was set since then, as far as it is logged, in nanoseconds
+	real time.Time    // reading of [time.Now] at that moment
+	set  atomic.Int64 // nanoseconds by which the wall clock was set since then, as logged
 	log  *slog.Logger // set by [New]
 }
 
@@ -29,7 +29,7 @@ func (w *Wall) Now() time.Time {
 	t := w.now()
 	bare := t.Round(0)
 	passed := t.Sub(w.base) // by the monotonic clock, which nobody can set
-	if t == bare {          // a clock without one
+	if t == bare {          // without a monotonic clock
 		passed = time.Since(w.real)
 	}
 	set, known := int64(bare.Sub(w.base.Round(0))-passed), w.set.Load()

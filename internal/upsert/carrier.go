@@ -17,11 +17,11 @@ type carrier struct {
 }
 
 // carrier returns an assignment of a column that the statement assigns anyway, because other columns may be refused.
-// Vitess for instance refuses to assign the columns that choose the shard. So the best is a column that is in no index,
-// and of those the last, because keys come first. A key is only taken if GORM alone assigns it, too.
+// Vitess for instance refuses to assign the columns that choose the shard. So a column without an index is best, and
+// among these the last, because keys come first. A key is the last resort.
 //
-// If the statement assigns the value of the new row, our assignment does so right before it, and no other expression
-// sees the difference. We avoid IF(x,c,c) there, because MariaDB then does not write c if it is a text.
+// If the statement assigns the value of the new row, our assignment does the same right before, so no other expression
+// sees a difference. We avoid IF(x,c,c) there, because MariaDB then does not write c if it is a text.
 func (t *Tracker) carrier(stmt *gorm.Statement, conflict clause.OnConflict) carrier {
 	last := len(conflict.DoUpdates)
 	untouched := t.untouched(stmt, conflict)
@@ -31,7 +31,7 @@ func (t *Tracker) carrier(stmt *gorm.Statement, conflict clause.OnConflict) carr
 			best, least = carrier{column, value, at}, n
 		}
 	}
-	keyLater := t.assigns(stmt.Schema, conflict, true) // so it must be read behind its assignment
+	keyLater := t.assigns(stmt.Schema, conflict, true) // so the key must be read after its assignment
 	for i, a := range conflict.DoUpdates {
 		if sent, ok := a.Value.(clause.Column); ok && sent.Table == "excluded" && sent.Name == a.Column.Name && !keyLater {
 			consider(a.Column, sent, i, 0)
@@ -44,7 +44,7 @@ func (t *Tracker) carrier(stmt *gorm.Statement, conflict clause.OnConflict) carr
 			consider(clause.Column{Name: f.DBName}, clause.Column{Table: "excluded", Name: f.DBName}, last, 0)
 		}
 	}
-	if best.value.Table == "excluded" && isReference(best.column.Name) && !conflict.UpdateAll { // there is no better one
+	if best.value.Table == "excluded" && isReference(best.column.Name) && !conflict.UpdateAll { // no column is better
 		for _, f := range stmt.Schema.Fields {
 			spare := clause.Column{Name: f.DBName}
 			if f.DBName != "" && f.Updatable && t.objections(stmt, conflict, spare) == 0 {
@@ -83,12 +83,12 @@ func (t *Tracker) objections(stmt *gorm.Statement, conflict clause.OnConflict, c
 	return 0
 }
 
-// isReference reports whether a column seems to be a foreign key, which GORM updates when it saves a row's children. Vitess
-// often shards them by it, and lets a statement set it to VALUES of itself only.
+// isReference reports whether a column seems to be a foreign key, which GORM updates when it saves a row's children.
+// Vitess often shards children by such a column, and then lets a statement set it only to its own VALUES.
 func isReference(column string) bool { return strings.HasSuffix(strings.ToLower(column), "_id") }
 
-// isPlain reports whether IF(x,c,c) surely has the value of the column c. Other types may change it: an ENUM the text,
-// or a TIMESTAMP an hour that the day has twice.
+// isPlain reports whether IF(x,c,c) surely has the value of the column c. Other types may change the value: an ENUM
+// becomes text, and a TIMESTAMP is ambiguous in an hour that the day has twice.
 func isPlain(f *schema.Field) bool {
 	switch f.DataType {
 	case schema.Bool, schema.Int, schema.Uint, schema.Float, schema.String, schema.Bytes:
@@ -97,8 +97,8 @@ func isPlain(f *schema.Field) bool {
 	return false
 }
 
-// untouched returns the column that is assigned to itself where MySQL needs an assignment and nothing is updated: the
-// one that GORM takes, or an id that an UpdateAll of GORM would overwrite.
+// untouched returns the column that is assigned to itself where MySQL needs an assignment and nothing is updated. It is
+// the column that GORM takes, or an id that an UpdateAll of GORM would overwrite.
 func (t *Tracker) untouched(stmt *gorm.Statement, conflict clause.OnConflict) clause.Column {
 	s := stmt.Schema
 	if conflict.UpdateAll {
@@ -115,7 +115,8 @@ func (t *Tracker) untouched(stmt *gorm.Statement, conflict clause.OnConflict) cl
 	return clause.Column{Name: s.DBNames[0]}
 }
 
-// assigns reports whether the application assigns an id that was made for the statement, or with keys, such a key.
+// assigns reports whether the application assigns an id that was made for the statement, or if keys is set, a key that
+// was made for it.
 func (t *Tracker) assigns(s *schema.Schema, conflict clause.OnConflict, keys bool) bool {
 	return slices.ContainsFunc(conflict.DoUpdates, func(a clause.Assignment) bool {
 		f := s.FieldsByDBName[a.Column.Name]

@@ -24,7 +24,7 @@ type facts struct {
 	hasKey   bool // the model has a primary key
 
 	onConflict      bool // there is an ON CONFLICT, instead of only an INSERT IGNORE
-	otherExpression bool // its expression is not GORM's
+	otherExpression bool // the expression of ON CONFLICT is not GORM's
 	doNothing       bool // existing rows stay unchanged
 	where           bool // the update part has a WHERE
 	assignsIDs      bool // the update part assigns ids, so if a row is sent twice, the id returned first may be replaced
@@ -39,7 +39,8 @@ type facts struct {
 type decision struct {
 	how detection
 
-	// matches is true if RETURNING sends back every row. We need all of them, because GORM assigns them in order.
+	// matches is true if RETURNING sends back every row. We need every row, because GORM assigns the returned rows in
+	// order.
 	matches bool
 
 	updateKey       bool // rewrite DoNothing to an update of the key with itself, so that RETURNING has every row

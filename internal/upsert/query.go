@@ -16,8 +16,8 @@ import (
 // selectChunk limits the rows of one SELECT with UNIONs. SQLite accepts up to 500.
 const selectChunk = 100
 
-// readRows runs the lookups that have no values in found yet. It adds to found the fields of the row that a lookup
-// finds, keyed by the index in lookups, nil if it finds several rows, and nothing if it finds none. One statement has a
+// readRows runs the lookups that have no values in found yet. If a lookup finds one row, readRows adds the fields of
+// the row to found, under the index of the lookup. If it finds several rows, readRows adds nil. One statement has a
 // SELECT for each lookup, so that the database compares with its own types and collations.
 func (t *Tracker) readRows(
 	db *gorm.DB, lookups []lookup, compare comparisons, fields []*model.Field, found map[int][]int64,
