@@ -20,7 +20,7 @@
 //
 // Each plugin and each table counts separately, so ids do not depend on creates in other tables or tests. A new plugin
 // starts with the first id again. If tags of one table name several generators, each generator has its own count.
-// Columns of one generator share it.
+// Columns with the same generator share its count.
 //
 // An id is used up even if its row is not inserted, as with AUTO_INCREMENT on MySQL and PostgreSQL. Any number of
 // goroutines may create rows, but the order of the goroutines decides which row gets which id. Parallel tests do not
@@ -43,8 +43,8 @@
 // NextID and Range work as in production, because they need only the table or the prefix of a public id.
 //
 // Nodes, Slots and Sessions return nil, as with WithWorkerID. Enable and Disable of package follow do nothing, because
-// the ids may be old or without a time. Its Rows yields rows as soon as they are visible, so a test does not wait. Nor
-// does it for Consume, which creates the table UID_CURSOR in the database of the test.
+// the ids may be old or without a time. Its Rows yields rows as soon as they are visible, so tests need not wait. This
+// also holds for Consume, which creates the table UID_CURSOR in the database of the test.
 package uidtest
 
 import (
@@ -75,23 +75,23 @@ func Sequential(options ...uidplugin.Option) gorm.Plugin {
 	return s
 }
 
-// Fixed returns a plugin for db.Use that makes ids as a process does that starts at the instant at, with a clock that
-// stands still. The ids of a table are the same in each run, so a test can compare them with numbers in a file.
+// Fixed returns a plugin for db.Use that makes the ids of a process whose clock always shows start. The ids of a table
+// are the same in each run, so a test can compare them with numbers in a file.
 //
-// The ids have the layout and ascend within their table. The first ones have the tick of at, and further ones the next
-// ticks. The worker id is derived from the name of the table. Two tables with the same worker id share a count, so that
-// their ids differ. Their ids then depend on the order of creates. Among 50 tables, two share a worker id with a
-// probability of 0.5 % in the default layout. Layouts with few worker ids make it likely.
+// The ids have the layout and ascend within their table. The first ids have the tick of start, and further ids have the
+// next ticks. The worker id is derived from the name of the table. Two tables with the same worker id share a count, so
+// that their ids differ. Their ids then depend on the order of creates. Among 50 tables, two share a worker id with a
+// probability of 0.5 % in the default layout. In layouts with few worker ids this is likely.
 //
 // To create a row at another time, use a second handle on the same database with Fixed at that time. Lookups of the
 // first handle find the row, unless two tables share its worker id.
 //
 // WithClock is ignored. Times that GORM sets, such as CreatedAt, come from NowFunc in gorm.Config. db.Use returns an
-// error that wraps [generator.ErrLayout] if at is outside of the layout.
-func Fixed(at time.Time, options ...uidplugin.Option) gorm.Plugin {
-	options = append(slices.Clip(options), uidplugin.WithClock(func() time.Time { return at }))
+// error that wraps [generator.ErrLayout] if start is outside of the layout.
+func Fixed(start time.Time, options ...uidplugin.Option) gorm.Plugin {
+	options = append(slices.Clip(options), uidplugin.WithClock(func() time.Time { return start }))
 	return newPlugin(options, "uidtest.Fixed", func(c *config.Config) opener {
-		first := max(c.Layout.TickAt(at), 1) // ids never use the first tick of the layout
+		first := max(c.Layout.TickAt(start), 1) // ids never use the first tick of the layout
 		f := &fixed{layout: c.Layout, first: first, noTable: c.Fixed || c.OneEach, counters: map[int64]*counter{}}
 		c.Test.Table, f.specs = f.table, c.Specs
 		return f.counter
@@ -180,7 +180,7 @@ func newPlugin(options []uidplugin.Option, name string, counters func(*config.Co
 		c.OneEach, c.Disposable, c.NoMigration, c.LookupOnly, c.Registry, c.Database, c.HasRegion = false, false, false, false, nil, "", false
 		for name, spec := range c.Specs {
 			openTable := func(_ context.Context, o supply.Opening) (generator.Generator, error) {
-				return open(key{o.Table, name}).of(o.Table), nil
+				return open(key{o.Table, name}).generatorOf(o.Table), nil
 			}
 			c.Specs[name] = supply.Spec{Open: openTable, Local: true, OfLayout: c.Test.Table != nil && !spec.Counter,
 				Counter: spec.Counter, Option: spec.Option, Check: spec.Check}
@@ -231,7 +231,7 @@ func (s *sequence) counter(k key) *counter {
 	return c
 }
 
-// following returns the numbers from 1.
+// following returns a function that returns the numbers from 1.
 func following(k key) func(n int64) (int64, error) {
 	return func(n int64) (int64, error) {
 		if n == math.MaxInt64 {
@@ -280,8 +280,8 @@ type run struct {
 	table string
 }
 
-// of returns the generator of a table.
-func (c *counter) of(table string) generator.Generator {
+// generatorOf returns the generator of a table.
+func (c *counter) generatorOf(table string) generator.Generator {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !slices.Contains(c.tables, table) {

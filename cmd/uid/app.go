@@ -174,7 +174,7 @@ Exit codes:
 	return root
 }
 
-// onlyCommands rejects an argument of a command that only groups others.
+// onlyCommands rejects an argument of a command that only groups other commands.
 func onlyCommands(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -55,7 +55,7 @@ func (a *app) open(ctx context.Context, use usage) (*database, error) {
 	return d, nil
 }
 
-// connect is open for a data source name, without reading the registry.
+// connect is like open, but takes a data source name and does not read the registry.
 func (a *app) connect(ctx context.Context, dsn string, use usage) (*database, error) {
 	a.sources = append(a.sources, dsn)
 	s, err := parseSource(dsn)

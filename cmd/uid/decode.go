@@ -83,12 +83,12 @@ the next one, and the exit code is 1.`,
 }
 
 // readDecoding sets the fields from the flags and the database.
-func (a *app) readDecoding(ctx context.Context, d *decoding, layout, made string) (err error) {
+func (a *app) readDecoding(ctx context.Context, d *decoding, layout, creation string) (err error) {
 	d.now = a.now()
 	switch {
-	case made != "":
+	case creation != "":
 		d.all = true
-		d.made, err = a.time(made)
+		d.made, err = a.time(creation)
 	case !d.all:
 		d.system, err = a.system(ctx, layout)
 		if err != nil && layout == "" {
@@ -98,7 +98,8 @@ func (a *app) readDecoding(ctx context.Context, d *decoding, layout, made string
 	return err
 }
 
-// system returns the system that the flag --layout names, or else the database's, or else the default one.
+// system returns the system that the flag --layout names, or else the system of the database, or else the default
+// system.
 func (a *app) system(ctx context.Context, layout string) (s system, err error) {
 	switch {
 	case layout != "":
@@ -158,12 +159,12 @@ func (d decoding) decode(text string) ([]decoded, error) {
 		return nil, err
 	}
 	if !d.all {
-		one, err := d.by(d.system, id)
+		one, err := d.decodeFor(d.system, id)
 		return []decoded{one}, err
 	}
 	var list []decoded
 	for _, s := range presets() {
-		one, err := d.by(s, id)
+		one, err := d.decodeFor(s, id)
 		switch {
 		case err != nil,
 			d.made.IsZero() && one.Time.Sub(d.now) > ahead,
@@ -181,8 +182,8 @@ func (d decoding) decode(text string) ([]decoded, error) {
 	return list, nil
 }
 
-// by decodes an id for one system.
-func (d decoding) by(s system, id int64) (decoded, error) {
+// decodeFor decodes an id for one system.
+func (d decoding) decodeFor(s system, id int64) (decoded, error) {
 	l := s.Layout
 	p, err := s.Decode(id)
 	switch {
@@ -215,7 +216,8 @@ func (d decoding) by(s system, id int64) (decoded, error) {
 // ahead is how far in the future the time of an id may be. It is the largest Lead.
 const ahead = time.Hour
 
-// writeDecoded writes a picture of an id. If the id was decoded for several systems, it writes a line for each instead.
+// writeDecoded writes a picture of an id. If the id was decoded for several systems, it writes a line for each system
+// instead.
 func (a *app) writeDecoded(list []decoded, several bool) error {
 	if !several && !a.json {
 		return list[0].write(a)

@@ -13,8 +13,8 @@ import (
 	"gorm.io/gorm"
 )
 
-// quotedDSN matches the start of the driver's parse errors, because the driver does not hide a password with an escaped
-// space.
+// quotedDSN matches the data source name at the start of the driver's parse errors, because the driver does not hide a
+// password with an escaped space.
 var quotedDSN = regexp.MustCompile("(?s)^cannot parse `.*`: ")
 
 // openPostgres returns the dialector of a URL, or of keywords and values. Times are in UTC unless the name sets a zone.
@@ -38,6 +38,6 @@ func openPostgres(ctx context.Context, dsn string, timeout time.Duration) (gorm.
 		}
 	}
 	pool := stdlib.OpenDB(*config)
-	// The timeout may be longer than the driver's for one of several hosts.
+	// The driver's timeout is for one of several hosts, so ours may be longer.
 	return postgres.New(postgres.Config{Conn: pool}), reach(ctx, pool, timeout)
 }

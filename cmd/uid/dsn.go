@@ -128,7 +128,7 @@ func sqliteURI(path string, use usage) (string, error) {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + strings.Join(params, "&"), nil
 }
 
-// parseURL parses the URL of a server. The error does not contain it.
+// parseURL parses the URL of a server. The error does not contain the URL.
 func parseURL(dsn string) (*url.URL, error) {
 	u, err := url.Parse(dsn)
 	if err != nil || u.User == nil && strayAt.MatchString(u.Path+u.RawQuery+u.Fragment) {

@@ -11,14 +11,15 @@ import (
 	"github.com/uidplugin/uidplugin/internal/admin"
 )
 
-// A filter limits a list to a time, a table and a number.
+// A filter limits a list to a time, a table and a number of entries.
 type filter struct {
 	since, until string
 	limit        int
 	admin.Filter
 }
 
-// filterFlags adds the flags of a filter to a command. entries names what is listed, and the time that counts.
+// filterFlags adds the flags of a filter to a command. entries describes, for the help, what is listed and which of its
+// times counts.
 func filterFlags(c *cobra.Command, f *filter, entries string) {
 	c.Flags().IntVar(&f.limit, "limit", 50, fmt.Sprintf("length of the list, up to %d", admin.MaxPage))
 	c.Flags().StringVar(&f.since, "since", "", "only "+entries+" at or after this time, such as 24h for a day ago")

@@ -333,7 +333,8 @@ func scriptOf(statements []string, delimiter bool) string {
 		default:
 			statement = "-- +goose StatementBegin\n" + statement + ";\n-- +goose StatementEnd"
 		}
-		// Atlas takes the newline after a comment for a part of the comment, so there is one more than in the delimiter.
+		// Atlas takes the newline after a comment for a part of the comment, so there is one newline more than in the
+		// delimiter.
 		text.WriteString(statement + "\n\n\n\n")
 	}
 	return text.String()

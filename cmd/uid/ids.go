@@ -64,7 +64,7 @@ var timeName = regexp.MustCompile(`(?i)time|^ts$`)
 
 // candidates returns the parts of a line that may be ids. It returns the whole text if the text is an id, or if it has
 // no such part. It skips digits after a decimal point. It also skips numbers that may be Unix times, unless a name such
-// as order_id stands before them: any name but one that timeName matches.
+// as order_id stands before them, which timeName does not match.
 func (r idReader) candidates(text string) (found []string) {
 	if _, err := r.id(text); err == nil {
 		return []string{text}
@@ -91,7 +91,7 @@ func (r idReader) isUnixTime(n int64) bool {
 	return now.Sub(time.UnixMicro(n)).Abs() < year || now.Sub(time.Unix(0, n)).Abs() < year
 }
 
-// shorten truncates a text to n characters, with "...".
+// shorten truncates a text to n characters, and then appends "...".
 func shorten(text string, n int) string {
 	if runes := []rune(text); len(runes) > n {
 		return string(runes[:n]) + "..."

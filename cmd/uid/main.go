@@ -22,8 +22,8 @@ func main() {
 
 // untilSignal returns a context that ends with the first signal; a second signal ends the program at once. Use it for
 // commands that should clean up. A signal ends all other commands at once, even while they wait for input or a server.
-func untilSignal(ctx context.Context) (until context.Context, stop context.CancelFunc) {
-	until, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(until, stop)
-	return until, stop
+func untilSignal(ctx context.Context) (child context.Context, stop context.CancelFunc) {
+	child, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(child, stop)
+	return child, stop
 }

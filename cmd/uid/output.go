@@ -77,7 +77,7 @@ func (g *grid) add(cells ...string) {
 
 func (g *grid) flush() error { return g.out.Flush() }
 
-// writeList writes a list as JSON, or as a grid with the cells of each.
+// writeList writes a list as JSON, or as a grid with the cells of each element.
 func writeList[T any](a *app, list []T, columns []string, cells func(T) []string) error {
 	if a.json {
 		return writeJSONs(a.out, list)
@@ -89,7 +89,7 @@ func writeList[T any](a *app, list []T, columns []string, cells func(T) []string
 	return g.flush()
 }
 
-// writeJSONs writes each of list as one line.
+// writeJSONs writes each element of list as one line.
 func writeJSONs[T any](w io.Writer, list []T) error {
 	for _, one := range list {
 		if err := writeJSON(w, one); err != nil {

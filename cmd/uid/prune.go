@@ -94,15 +94,15 @@ func (a *app) prune(ctx context.Context, d *database, p pruning, dry, yes bool) 
 	return a.writePruning(p)
 }
 
-// confirm asks a question at a terminal, unless yes is true. It returns an error unless the answer is yes. otherwise is
-// the advice for other inputs.
-func (a *app) confirm(yes bool, question, otherwise string) error {
+// confirm asks a question at a terminal, unless yes is true. It returns an error unless the answer is yes. The error
+// for an input that is not a terminal ends with advice.
+func (a *app) confirm(yes bool, question, advice string) error {
 	if yes {
 		return nil
 	}
 	file, ok := a.in.(*os.File)
 	if !ok || !isatty.IsTerminal(file.Fd()) {
-		return errors.New("cannot ask for confirmation, because standard input is not a terminal; " + otherwise)
+		return errors.New("cannot ask for confirmation, because standard input is not a terminal; " + advice)
 	}
 	fmt.Fprint(a.err, question)
 	answer, _ := bufio.NewReader(a.in).ReadString('\n')

@@ -33,7 +33,7 @@ func publicReader(keys *publicid.Keys) func(text string) (int64, error) {
 }
 
 // parseKeys parses the keys of public ids, the newest first, separated by commas: 32 bytes each, in hexadecimal or
-// base64. The error does not contain them.
+// base64. The error does not contain the keys.
 func parseKeys(text string) (*publicid.Keys, error) {
 	if text == "" {
 		return nil, nil

@@ -50,8 +50,8 @@ func (a *app) slotsCommand() *cobra.Command {
 	return c
 }
 
-// writeSlots writes a page. An extra slot at the end of list means that there are more. The column REGION is there if
-// the registry is divided, or the page has slots of other regions.
+// writeSlots writes a page. An extra slot at the end of list means that there are more slots. writeSlots writes the
+// column REGION if the registry is divided, or the page has slots of other regions.
 func (a *app) writeSlots(list []admin.Slot, divided bool, state string, f filter) error {
 	more := len(list) > f.limit
 	list = list[:min(len(list), f.limit)]

@@ -87,7 +87,7 @@ func dialectFlag(c *cobra.Command, name *string, text string) {
 	)
 }
 
-// dialect returns the dialect of --dialect, or else the database's.
+// dialect returns the dialect of --dialect, or else the dialect of the database.
 func (a *app) dialect(name string) (dialect, error) {
 	switch strings.ToLower(name) {
 	case "mysql", "mariadb":
@@ -113,7 +113,7 @@ func (a *app) readScript(ctx context.Context, s *script, name, layout string) (e
 	}
 	s.tables = a.schema
 	if s.only == "tables" || s.only == "uidgenerator" {
-		return nil // the same for all layouts
+		return nil // these statements are the same for all layouts
 	}
 	system, err := a.system(ctx, layout)
 	s.layout = system.Layout

@@ -11,7 +11,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// listed are the models that callers may see. Other ids do not exist for them.
+// listed restricts lookups to the models that callers may see. For ids of other models they get a 404.
 var listed = uidplugin.OnlyModels(&Customer{}, &Order{}, &Item{})
 
 // ofTenant limits lookups to the rows of a tenant.
@@ -127,7 +127,7 @@ func orders(mux *http.ServeMux, db *gorm.DB) {
 		if err == nil {
 			changed := handle(r).Model(order).Update("customer_id", change.Customer)
 			if err = changed.Error; err == nil && changed.RowsAffected == 0 { // on MySQL this needs clientFoundRows=true
-				err = gorm.ErrRecordNotFound // it was deleted meanwhile
+				err = gorm.ErrRecordNotFound // the order was deleted meanwhile
 			}
 		}
 		if err != nil {

@@ -81,7 +81,7 @@ func invoice(tx *gorm.DB, e *Event) error {
 	return tx.Create(&Invoice{Number: last + 1, EventID: e.ID, Customer: e.Customer, Total: e.Total}).Error
 }
 
-// addUp handles a batch of events in one transaction, which is faster than one for each.
+// addUp handles a batch of events in one transaction, which is faster than one transaction for each event.
 func addUp(tx *gorm.DB, events []*Event) error {
 	sales := map[string]*Sale{}
 	for _, e := range events {

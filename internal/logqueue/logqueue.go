@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// most limits the queued calls. We drop further ones, because by then the logger probably hangs.
+// most limits the queued calls. We drop further calls, because by then the logger probably hangs.
 const most = 10_000
 
 // A Queue runs calls in order, in a goroutine that ends when the queue is empty. It may be used concurrently and with

@@ -11,8 +11,8 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-func refused(what, remedy string) error {
-	return fmt.Errorf("%w: %s of the handle or a scope: %s", ErrClause, what, remedy)
+func refused(name, remedy string) error {
+	return fmt.Errorf("%w: %s of the handle or a scope: %s", ErrClause, name, remedy)
 }
 
 // refuse returns an error for the first part of a statement that a query by key does not allow.
@@ -40,8 +40,8 @@ func refuse(p *catalog.Plan, stmt *gorm.Statement) error {
 		return refused("a WHERE clause of another kind", "add conditions with Where")
 	}
 	for _, name := range [...]string{"SELECT", "FROM", "WHERE", "GROUP BY", "LIMIT"} {
-		if what, remedy := unusable(p, name, stmt.Clauses[name].Expression); what != "" {
-			return refused(what, remedy)
+		if label, remedy := unusable(p, name, stmt.Clauses[name].Expression); label != "" {
+			return refused(label, remedy)
 		}
 	}
 	return nil
@@ -57,7 +57,7 @@ func isTable(p *catalog.Plan, stmt *gorm.Statement) bool {
 }
 
 // unusable returns the name of a clause and a remedy if a query by key cannot have it.
-func unusable(p *catalog.Plan, name string, expr clause.Expression) (what, remedy string) {
+func unusable(p *catalog.Plan, name string, expr clause.Expression) (label, remedy string) {
 	switch e := expr.(type) {
 	case nil:
 		return "", ""

@@ -39,16 +39,16 @@ func (f *Finder) scopes(p *catalog.Plan, into *clause.Expression) []func(*gorm.D
 		func(db *gorm.DB) *gorm.DB {
 			stmt := db.Statement
 			where := stmt.Clauses["WHERE"].Expression
-			inner, again := joinsFrom(stmt, len(handle.Joins))
+			inner, repeated := joinsFrom(stmt, len(handle.Joins))
 			switch err := refuse(p, stmt); {
 			case db.Error != nil: // set by the scope
 			case err != nil:
 				_ = db.AddError(err)
 			case stmt.Unscoped && !handle.Unscoped:
 				_ = db.AddError(refused("Unscoped", "a scope of Scoped cannot show deleted rows; give it to the handle"))
-			case again != "":
+			case repeated != "":
 				_ = db.AddError(fmt.Errorf("%w: the scope of Scoped joins %s for %s again, and GORM leaves out the second join: leave it out of the handle, or add the condition by Where",
-					ErrClause, again, p.Schema.Table))
+					ErrClause, repeated, p.Schema.Table))
 			case where == nil && !inner:
 				_ = db.AddError(fmt.Errorf("%w: the scope of Scoped added no condition for %s, as a LEFT JOIN or Where with a struct whose fields are zero:"+
 					` write Where("tenant = ?", tenant), or Where("1 = 1") if all rows are meant`, ErrClause, p.Schema.Table))
@@ -64,15 +64,15 @@ var innerJoin = regexp.MustCompile(`(?i)^\s*(INNER\s+)?JOIN\s`)
 
 // joinsFrom reports whether an inner join is among the joins of a statement from first on, because other joins keep all
 // rows. It also returns the name of a join whose association was joined before, or "". A join of A.B also joins A.
-func joinsFrom(stmt *gorm.Statement, first int) (inner bool, again string) {
+func joinsFrom(stmt *gorm.Statement, first int) (inner bool, repeated string) {
 	for i := first; i < len(stmt.Joins); i++ {
 		name := stmt.Joins[i].Name
 		inner = inner || stmt.Joins[i].JoinType == clause.InnerJoin || innerJoin.MatchString(name)
 		for _, j := range stmt.Joins[:i] {
 			if strings.HasPrefix(j.Name+".", name+".") {
-				again = name
+				repeated = name
 			}
 		}
 	}
-	return inner, again
+	return inner, repeated
 }

@@ -54,7 +54,7 @@ func checkForeignKey(fk, pk *schema.Field, t Target) error {
 		return nil // the creates of its own model return this error
 	}
 	digits := t.digits()
-	fix, what := "make it int64 or uidplugin.ID", ""
+	fix, problem := "make it int64 or uidplugin.ID", ""
 	if key.Text {
 		fix = fmt.Sprintf("make it a string of %d characters", digits)
 	}
@@ -64,18 +64,18 @@ func checkForeignKey(fk, pk *schema.Field, t Target) error {
 		if strings.HasPrefix(fk.FieldType.String(), "int") {
 			article = "an"
 		}
-		what = fmt.Sprintf("is %s %v", article, fk.FieldType)
+		problem = fmt.Sprintf("is %s %v", article, fk.FieldType)
 	} else if size, err := strconv.Atoi(fk.TagSettings["SIZE"]); err == nil {
-		what, fix = tooSmall(text, size, digits), "remove the size from its tag"
+		problem, fix = tooSmall(text, size, digits), "remove the size from its tag"
 		if text {
 			fix = fmt.Sprintf("make the size %d or more", digits)
 		}
 	}
-	if what == "" {
+	if problem == "" {
 		return nil
 	}
 	return fmt.Errorf("%w %s.%s %s and refers to %s.%s, whose ids have 64 bits: %s",
-		ErrField, fk.Schema.Name, fk.Name, what, pk.Schema.Name, pk.Name, fix)
+		ErrField, fk.Schema.Name, fk.Name, problem, pk.Schema.Name, pk.Name, fix)
 }
 
 // copied sets f to id, copies it to the foreign key fk as GORM does, and returns the digits that the database would

@@ -70,7 +70,7 @@ func (r Request) check() error {
 	return nil
 }
 
-// start returns the start of the period n periods after the one of t, in UTC. Weeks start on Monday.
+// start returns the start of the n-th period after the period of t, in UTC. Weeks start on Monday.
 func (r Request) start(t time.Time, n int) time.Time {
 	year, month, day := t.UTC().Date()
 	switch r.Every {
@@ -100,7 +100,8 @@ func (r Request) name(start time.Time) string {
 // first is the name of the partition that has the rows from before the conversion.
 const first = "p_first"
 
-// changes returns the partitions to create, and then those to drop, because MySQL does not drop the last one.
+// changes returns the partitions to create, and after them those to drop, because MySQL does not drop the last
+// partition.
 func (r Request) changes(layout generator.Layout, partitioned bool, parts []part) ([]Step, error) {
 	create, err := r.creates(layout, partitioned, parts)
 	if err != nil {
@@ -110,8 +111,8 @@ func (r Request) changes(layout generator.Layout, partitioned bool, parts []part
 	return append(create, drop...), err
 }
 
-// creates returns the partitions to create. A table that is not partitioned gets one with all rows first. The first
-// partition begins at MINVALUE, because tables may have rows with numbers of AUTO_INCREMENT.
+// creates returns the partitions to create. A table that is not partitioned first gets a partition with all its rows.
+// The first partition begins at MINVALUE, because tables may have rows with numbers of AUTO_INCREMENT.
 func (r Request) creates(layout generator.Layout, partitioned bool, parts []part) (list []Step, err error) {
 	at, end := r.start(r.Now, 0), r.start(r.Now, r.Ahead+1)
 	next := Step{Action: Create}

@@ -14,7 +14,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// mostName is the length of PostgreSQL's names in bytes.
+// mostName is the greatest length of PostgreSQL's names in bytes.
 const mostName = 63
 
 type postgres struct{ *sqldb.DB }
@@ -124,8 +124,8 @@ func (p *postgres) partition(t *table, s *Step) string {
 	return p.identifier(t.schema) + "." + p.identifier(s.Partition)
 }
 
-// create attaches a new table, because CREATE TABLE ... PARTITION OF would wait for all readers, and others for it.
-// With foreign keys it still waits for writers of the other tables.
+// create attaches a new table, because CREATE TABLE ... PARTITION OF would wait for all readers, and later statements
+// would wait for it. With foreign keys it still waits for writers of the other tables.
 func (p *postgres) create(t *table, s *Step) {
 	like := "CREATE TABLE " + p.partition(t, s) + " (LIKE " + p.quote(t) + " INCLUDING ALL EXCLUDING IDENTITY)"
 	s.SQL = []string{block(like, p.attach(t, s))}
@@ -201,8 +201,8 @@ func (p *postgres) convert(ctx context.Context, t *table, s *Step) error {
 	return nil
 }
 
-// block returns one statement for several. It gives up soon if it has to wait for a lock, because others queue up
-// behind it. Then nothing has changed, and it can run again.
+// block combines statements into one. That statement gives up soon if it has to wait for a lock, because other
+// statements wait behind it. Then nothing has changed, and it can run again.
 func block(statements ...string) string {
 	lines := append([]string{"PERFORM set_config('lock_timeout', '5s', true)"}, statements...)
 	return "DO " + sqldb.DollarQuoted("\nBEGIN\n  "+strings.Join(lines, ";\n  ")+";\nEND ")

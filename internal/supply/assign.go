@@ -27,7 +27,7 @@ func (s *Supply) Ensure(ctx context.Context, pool gorm.ConnPool, sources []*Sour
 	if needsAnother {
 		wait = s.transactionWait()
 	}
-	what := lacking(sources)
+	missing := lacking(sources)
 	calls, err := s.startCall(sources)
 	if err != nil {
 		return err
@@ -41,15 +41,15 @@ func (s *Supply) Ensure(ctx context.Context, pool gorm.ConnPool, sources []*Sour
 				return nil // an error of the call concerns other sources
 			}
 			if call.err != nil && needsAnother && mayPass(call.err) {
-				return fmt.Errorf("%w: %s: %w", ErrInTransaction, remedy(what), call.err)
+				return fmt.Errorf("%w: %s: %w", ErrInTransaction, remedy(missing), call.err)
 			}
 			if call.err != nil {
 				return call.err
 			}
 		case <-ctx.Done():
-			return fmt.Errorf("uidplugin: waiting for %s: %w", what, ctx.Err())
+			return fmt.Errorf("uidplugin: waiting for %s: %w", missing, ctx.Err())
 		case <-timer.C:
-			return fmt.Errorf("%w: %s", ErrInTransaction, remedy(what))
+			return fmt.Errorf("%w: %s", ErrInTransaction, remedy(missing))
 		}
 	}
 	return nil
@@ -190,17 +190,17 @@ func (s *Supply) generator(src *Source, leases []generator.Lease, onLow func()) 
 }
 
 // noWorkerID explains why sources lack a worker id.
-func (s *Supply) noWorkerID(err error, what string) error {
+func (s *Supply) noWorkerID(err error, tables string) error {
 	switch {
 	case s.ctx.Err() != nil:
-		return fmt.Errorf("%w: no worker id for %s", ErrClosed, what)
+		return fmt.Errorf("%w: no worker id for %s", ErrClosed, tables)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("uidplugin: no worker id for %s after %v, the limit that WithTimeout sets: %w", what, s.Timeout, err)
+		return fmt.Errorf("uidplugin: no worker id for %s after %v, the limit that WithTimeout sets: %w", tables, s.Timeout, err)
 	case sqldb.IsReadOnly(err):
 		return fmt.Errorf("uidplugin: no worker id for %s: the database is read-only for this connection; connect to the primary,"+
-			" or set WithLookupOnly if this process creates no rows: %w", what, err)
+			" or set WithLookupOnly if this process creates no rows: %w", tables, err)
 	}
-	return fmt.Errorf("uidplugin: no worker id for %s: %w", what, err)
+	return fmt.Errorf("uidplugin: no worker id for %s: %w", tables, err)
 }
 
 // lacking lists the missing worker ids and generators for messages.
@@ -222,8 +222,8 @@ func lacking(sources []*Source) string {
 }
 
 // remedy suggests fixes for a first insert inside a transaction.
-func remedy(what string) string {
-	return "getting " + what + " needs a second connection next to the transaction's" +
+func remedy(missing string) string {
+	return "getting " + missing + " needs a second connection next to the transaction's" +
 		" (hooks and CreateInBatches run in a transaction, too):" +
 		" list the models in WithModels, so that db.Use does it, or insert a row before the transaction," +
 		" or allow the pool more connections (SQLite cannot write from a second one meanwhile)"

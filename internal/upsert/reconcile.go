@@ -52,7 +52,8 @@ func (t *Tracker) reconcile(db *gorm.DB, rows []sentRow, sent sql.Result) error 
 		if len(rows) == 1 {
 			return t.readConflicting(db, rows, t.fields)
 		}
-		// A trigger has skipped rows, so GORM has assigned returned ids to wrong rows. Set those that were sent instead.
+		// A trigger has skipped rows, so GORM has assigned returned ids to wrong rows. Set the ids that were sent
+		// instead.
 		for i, ids := range t.sent {
 			for j, id := range ids {
 				if id != 0 {
@@ -67,9 +68,9 @@ func (t *Tracker) reconcile(db *gorm.DB, rows []sentRow, sent sql.Result) error 
 			return nil // the INSERT was not sent
 		}
 		id, err := sent.LastInsertId()
-		// Without a conflict the last insert id is 0, or on an AUTO_INCREMENT column the last sent id. A trigger may set
-		// it so despite a conflict. The row count then shows the conflict of a single row, because an update counts as 2
-		// if it changes the row, and otherwise as 0. The count of a batch may not show it.
+		// Without a conflict the last insert id is 0, or on an AUTO_INCREMENT column the last sent id. A trigger may
+		// cause the same values despite a conflict. The row count then shows the conflict of a single row, because an
+		// update counts as 2 if it changes the row, and otherwise as 0. The count of a batch may not show a conflict.
 		showsConflict := id != 0 && !slices.ContainsFunc(t.fields, func(f *model.Field) bool { return t.has(f, id) })
 		key, single := t.key(stmt.Schema), len(rows) == 1
 		if err != nil || !showsConflict && db.RowsAffected == int64(len(rows)) && (single || key == nil && !t.indexed(stmt.Schema)) {
@@ -84,7 +85,8 @@ func (t *Tracker) reconcile(db *gorm.DB, rows []sentRow, sent sql.Result) error 
 	return t.readBack(db, rows)
 }
 
-// indexed reports whether each tracked field is the first of a key or an index, so that reading rows by it is fast.
+// indexed reports whether each tracked field is the first column of a key or an index, so that reading rows by it is
+// fast.
 func (t *Tracker) indexed(s *schema.Schema) bool {
 	return !slices.ContainsFunc(t.fields, func(f *model.Field) bool {
 		return !f.Unique && f.DBName != s.PrimaryFields[0].DBName && !slices.ContainsFunc(s.ParseIndexes(), func(x *schema.Index) bool {
@@ -153,7 +155,7 @@ func (t *Tracker) readConflicting(db *gorm.DB, rows []sentRow, fields []*model.F
 }
 
 // lookUp returns fields of the conflicting rows, keyed by the index in rows. It first searches for the values that were
-// sent, because most columns store them unchanged, and then for the values that the columns make of them.
+// sent, because most columns store them unchanged, and then for the values that the columns store instead.
 func (t *Tracker) lookUp(
 	db *gorm.DB, keys [][]*schema.Field, fields []*model.Field, rows []sentRow,
 ) (map[int][]int64, error) {
@@ -248,7 +250,8 @@ func (t *Tracker) keys(s *schema.Schema) (keys [][]*schema.Field) {
 }
 
 // conflictKey returns the fields that identify the conflicting row: the columns of the ON CONFLICT, or else the primary
-// key. It returns nil if they are unknown, have ids made for the statement, or get other values by the update part.
+// key. It returns nil if these fields are unknown, have ids made for the statement, or get other values by the update
+// part.
 func (t *Tracker) conflictKey(s *schema.Schema) (columns []*schema.Field) {
 	if t.conflict.OnConstraint != "" || t.unknown {
 		return nil
@@ -272,7 +275,7 @@ func (t *Tracker) conflictKey(s *schema.Schema) (columns []*schema.Field) {
 	return columns
 }
 
-// writesOther reports whether the update part may write a value to a field that is not the one that was sent.
+// writesOther reports whether the update part may write another value to a field than the value that was sent.
 func (t *Tracker) writesOther(f *schema.Field) bool {
 	return t.conflict.UpdateAll && f.AutoUpdateTime > 0 || slices.ContainsFunc(t.conflict.DoUpdates, func(a clause.Assignment) bool {
 		sent, ok := a.Value.(clause.Column)
@@ -281,8 +284,8 @@ func (t *Tracker) writesOther(f *schema.Field) bool {
 }
 
 // moves reports whether the update part may change a column of a unique index in a row that conflicts by another index.
-// The value by which a row of the statement had its conflict may then be in another row at the end, because later rows
-// of the statement changed it. So the conflicting row is only known if all unique values that were sent lead to it.
+// At the end, the value that caused a conflict may then be in another row, because later rows of the statement moved
+// it. So the conflicting row is known only if all unique values that were sent lead to it.
 func (t *Tracker) moves(keys [][]*schema.Field) bool {
 	return len(keys) > 1 && (t.conflict.UpdateAll || slices.ContainsFunc(t.conflict.DoUpdates, func(a clause.Assignment) bool {
 		return slices.ContainsFunc(slices.Concat(keys...), func(f *schema.Field) bool { return f.DBName == a.Column.Name })

@@ -65,7 +65,7 @@ func (t *Tracker) rewrite(stmt *gorm.Statement, m *model.Model) {
 	}
 	conflict := t.conflict
 	if f.onConflict && !f.doNothing {
-		stmt.AddClause(conflict) // it may have said DoNothing
+		stmt.AddClause(conflict) // the clause may have DoNothing
 	}
 	if t.updateKey || f.mysql && f.onConflict && conflict.UpdateAll && !f.surelyUpdates {
 		same := t.untouched(stmt, conflict)
@@ -91,7 +91,7 @@ func (t *Tracker) facts(stmt *gorm.Statement, m *model.Model) (f facts) {
 		conflict, known = ignore, true
 	} else if !onConflict {
 		conflict, onConflict = otherConflict(stmt)
-		conflict.UpdateAll = false // GORM knows it in its own clause only
+		conflict.UpdateAll = false // GORM obeys it only in its own clause
 		t.unknown = reflect.ValueOf(conflict).IsZero()
 	} else {
 		t.unknown = !known
@@ -141,7 +141,7 @@ func (t *Tracker) updatedByAll(stmt *gorm.Statement) (fields []*schema.Field) {
 }
 
 // preserveIDs makes an UpdateAll keep the ids of existing rows instead of writing ids that were made for new rows. It
-// still writes the application's ids. It returns changed, or a copy.
+// still writes the application's ids. It returns a copy of changed, or of the statement's schema if changed is nil.
 func (t *Tracker) preserveIDs(stmt *gorm.Statement, m *model.Model, changed *schema.Schema) *schema.Schema {
 	copied := model.CopyForInsert(cmp.Or(changed, stmt.Schema))
 	for i, f := range t.fields {
@@ -164,19 +164,19 @@ func (t *Tracker) preserveIDs(stmt *gorm.Statement, m *model.Model, changed *sch
 }
 
 // keepExistingUnlessGiven makes the update part skip the values of a field that were made for this statement.
-func (t *Tracker) keepExistingUnlessGiven(stmt *gorm.Statement, f *model.Field, made []int64) {
+func (t *Tracker) keepExistingUnlessGiven(stmt *gorm.Statement, f *model.Field, newIDs []int64) {
 	sent := clause.Expr{SQL: "?", Vars: []any{clause.Column{Table: "excluded", Name: f.DBName}}}
 	if stmt.Dialector.Name() == "mysql" {
 		sent = clause.Expr{SQL: "VALUES(?)", Vars: []any{clause.Column{Name: f.DBName}}}
 	}
 	there := clause.Column{Table: clause.CurrentTable, Name: f.DBName}
-	values := make([]any, len(made))
-	for i, id := range made {
+	values := make([]any, len(newIDs))
+	for i, id := range newIDs {
 		values[i] = f.Value(id)
 	}
 	keep := clause.Expr{SQL: "CASE WHEN ? IN ? THEN ? ELSE ? END", Vars: []any{sent, values, there, sent}}
-	if last := len(made) - 1; f.Direct && made[last]-made[0] == int64(last) { // consecutive, so BETWEEN is enough
-		keep = clause.Expr{SQL: "CASE WHEN ? BETWEEN ? AND ? THEN ? ELSE ? END", Vars: []any{sent, made[0], made[last], there, sent}}
+	if last := len(newIDs) - 1; f.Direct && newIDs[last]-newIDs[0] == int64(last) { // consecutive, so BETWEEN is enough
+		keep = clause.Expr{SQL: "CASE WHEN ? BETWEEN ? AND ? THEN ? ELSE ? END", Vars: []any{sent, newIDs[0], newIDs[last], there, sent}}
 	}
 	t.conflict.DoUpdates = append(slices.Clip(t.conflict.DoUpdates), clause.Assignment{Column: clause.Column{Name: f.DBName}, Value: keep})
 	conflict := stmt.Clauses[model.OnConflict].Expression.(clause.OnConflict)
@@ -228,7 +228,7 @@ func (t *Tracker) addReturning(stmt *gorm.Statement, m *model.Model) {
 	stmt.AddClause(returning)
 }
 
-// dropReturning removes keys and ids from RETURNING. We need it when GORM cannot match the returned rows, because it
+// dropReturning removes keys and ids from RETURNING. We need it when GORM cannot match the returned rows, because GORM
 // would assign them to wrong rows.
 func (t *Tracker) dropReturning(stmt *gorm.Statement) {
 	c, ok := stmt.Clauses["RETURNING"]
@@ -256,8 +256,8 @@ func (t *Tracker) dropReturning(stmt *gorm.Statement) {
 // conflictSentinel is the last insert id of a conflict whose key cannot be returned. It is smaller than any id made.
 const conflictSentinel = 1
 
-// lastInsertID returns the argument of LAST_INSERT_ID: for a single row its key, if it is in the range of ids, else the
-// sentinel.
+// lastInsertID returns the argument of LAST_INSERT_ID: the key of a single row if the key is in the range of ids,
+// otherwise the sentinel.
 func (t *Tracker) lastInsertID(stmt *gorm.Statement, f facts) clause.Expr {
 	key := t.key(stmt.Schema)
 	if key == nil || !f.single {

@@ -37,7 +37,8 @@ func sentRows(stmt *gorm.Statement, s *schema.Schema) []sentRow {
 	return all
 }
 
-// sent returns the value sent for a field. It reports false without one, for NULL, and if the database computed it.
+// sent returns the value sent for a field. It reports false without a value, for NULL, and for a value that the
+// database computed.
 func (r sentRow) sent(f *schema.Field) (any, bool) {
 	i, ok := r.columns[f.DBName]
 	if !ok || i >= len(r.values) || isNull(r.values[i]) {
@@ -60,8 +61,8 @@ type lookup struct {
 	fields []*schema.Field // the columns of that key
 }
 
-// lookups returns lookups for each row, one for each of keys in which the row may have had its conflict. It returns
-// none for a row if a value of these keys was computed by the database, or may be changed by the update part.
+// lookups returns the lookups of each row, one for each of keys by which the row may have had its conflict. A row has
+// no lookup if a value of these keys was computed by the database, or may be changed by the update part.
 func (t *Tracker) lookups(ctx context.Context, keys [][]*schema.Field, rows []sentRow) (all []lookup) {
 	for i, r := range rows {
 		before := len(all)

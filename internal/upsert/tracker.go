@@ -17,9 +17,9 @@
 //   - on MySQL, an id next to a key that the database numbers
 //   - on MySQL, a last insert id that the application itself uses
 //
-// After a conflict we look up the existing row by [Tracker.keys], with the values that were sent, and if need be with
-// what their columns keep of them. The row is unknown if two keys lead to different rows. A row that stays unknown gets
-// zero, and an error if it has associations.
+// After a conflict we look up the existing row by [Tracker.keys], with the values that were sent, and if necessary with
+// the values that the columns store instead. The row is unknown if two keys lead to different rows. A row that stays
+// unknown gets zero, and an error if it has associations.
 package upsert
 
 import (
@@ -69,7 +69,7 @@ func trackerIn(stmt *gorm.Statement) *Tracker {
 	return t
 }
 
-// Forget removes the Tracker of a statement, or of the one that it is a copy of.
+// Forget removes the Tracker of a statement, also if the statement is a copy and the Tracker belongs to the original.
 func Forget(stmt *gorm.Statement) { delete(stmt.Clauses, trackerKey) }
 
 // Conflicts reports whether a statement accepts existing rows without an error, because of an ON CONFLICT or INSERT
