@@ -20,14 +20,14 @@ import (
 	"gorm.io/gorm"
 )
 
-// A Step is one thing that the database must be asked for, and its answer.
+// A Step is one request that the mock expects, and its answer.
 type Step struct {
 	Do   string         // "query" (the default), "exec", "begin", "commit" or "rollback"
 	SQL  string         // in full
 	Args []driver.Value // all of them
 	Rows *sqlmock.Rows  // of a query; nil is none
 	N    int64          // rows that an exec changes
-	Err  error          // the answer instead of all that
+	Err  error          // the answer instead of Rows or N
 }
 
 // Expect makes the mock expect steps in their order, and nothing else.
@@ -67,7 +67,7 @@ var (
 	Rollback = Step{Do: "rollback"}
 )
 
-// ErrBroken is how mocked databases fail.
+// ErrBroken is the error of mocked databases that fail.
 var ErrBroken = errors.New("the cable is broken")
 
 // Dialects are the mocked dialects, with the quotes and placeholders of their statements.
@@ -84,7 +84,7 @@ func inSchema(schema, statement string) string {
 	return ownTable.ReplaceAllString(statement, `"`+schema+`".$0`)
 }
 
-// A Dialect is one of a mock. Its sql spells a statement with "quoted" names and ? for values.
+// A Dialect is the dialect of a mock. SQL translates a statement with "quoted" names and ? for values into it.
 type Dialect struct {
 	Name string
 	Dial func(gorm.ConnPool) gorm.Dialector
@@ -113,8 +113,8 @@ func numbered(s string) string {
 	return strings.Join(parts, "")
 }
 
-// MockedUse returns a handle on a MySQL mock with a plugin whose tables exist. Its clock stands at noon, so
-// its lease manager sends nothing unless a table needs a worker id; see [process].
+// MockedUse returns a handle on a MySQL mock with a plugin whose tables exist. Its clock stands at noon, so its lease
+// manager sends nothing unless a table needs a worker id; see [Process].
 func MockedUse(t *testing.T, options ...uidplugin.Option) (*gorm.DB, sqlmock.Sqlmock) {
 	t.Helper()
 	db, mock := testkit.Mock(t, Dialects[0].Dial)
@@ -178,7 +178,7 @@ func Columns(list string) *sqlmock.Rows {
 	return sqlmock.NewRows(strings.Split(strings.ReplaceAll(list, `"`, ""), ", "))
 }
 
-// located is the query for the schema of the tables. The answer is a server that ignores the case of names.
+// located is the query for the schema of the tables. The answer comes from a server that ignores the case of names.
 func located(sql func(string) string) Step {
 	if sql("?") == "?" {
 		return Step{SQL: `SELECT COALESCE(DATABASE(), ''), VERSION(), @@lower_case_table_names`,
@@ -193,7 +193,7 @@ func located(sql func(string) string) Step {
 		Rows: Columns("p, a, b, c, d, e").AddRow(`["public"]`, "public", false, "public", "WORKER_REGISTRY", true)}
 }
 
-// Probes are the version and the columns of the four tables, which Up and Check compare with their own.
+// Probes has the queries for the version and the columns of the four tables, which Up and Check compare with their own.
 func Probes(sql func(string) string) (steps []Step) {
 	steps = append(append(steps, located(sql)), Modes(sql)...)
 	steps = append(steps, Step{SQL: sql(`SELECT * FROM "WORKER_REGISTRY" WHERE 1 = 0`), Rows: Columns(allRegistry)},
@@ -212,7 +212,7 @@ func Modes(sql func(string) string) []Step {
 	return []Step{{SQL: `SELECT @@sql_mode`, Rows: Columns("mode").AddRow("STRICT_TRANS_TABLES")}}
 }
 
-// Registry is the reading of the registry, which names a layout.
+// Registry is the query for the registry. The answer names a layout.
 func Registry(sql func(string) string, layout string) Step {
 	rows, values := Columns(`"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "STRIDE", "REMAINDER", "FIRST_ID"`), []driver.Value{"space", layout, LeadTicks, 1, 1, 0, 1, 0, 1}
 	args := []driver.Value{"default"}
@@ -301,7 +301,8 @@ type Process struct {
 	version int64 // of its last statement on the slot; 0 before it has the slot
 }
 
-// advances takes n values of a counter, from first on, after a check that no slot is of another region.
+// advances has the statements that take n values of a counter, from first on, after a check that no slot is of another
+// region.
 func (p *Process) advances(counter string, first, n int64) []Step {
 	next := `CASE WHEN "` + counter + `" > ? THEN "` + counter + `" ELSE ? END + ?`
 	const least = 1 // what both counters were when the registry was read
@@ -378,7 +379,7 @@ func (p *Process) LooksUp(rows *sqlmock.Rows, workers ...driver.Value) Step {
 	return Step{SQL: p.SQL(SelectNodes + ` WHERE "ID" IN (?` + strings.Repeat(", ?", len(workers)-1) + `)`), Args: workers, Rows: rows}
 }
 
-// NodeRows is the rows of worker ids, none so far.
+// NodeRows returns the columns for rows of worker ids, without rows.
 func NodeRows() *sqlmock.Rows { return Columns(nodeFields) }
 
 // Node adds the row of a worker id that slot 7 got a minute and a half before noon.

@@ -74,11 +74,12 @@ func Use(tb testing.TB, db *gorm.DB, options ...uidplugin.Option) *uidplugin.Plu
 	return p
 }
 
-// Alone makes a plugin with a fixed worker id share its generator with no other, as if each ran in a process of its own.
+// Alone makes a plugin with a fixed worker id share its generator with no other plugin, as if each plugin ran in its
+// own process.
 func Alone(c *config.Config) { c.Alone = true }
 
-// WithMaxSkew sets how much the clocks of a plugin and its database may differ. With a clock of the test they are
-// otherwise not compared.
+// WithMaxSkew sets how much the clocks of a plugin and its database may differ. Without this option they are not
+// compared if the test sets the clock.
 func WithMaxSkew(d time.Duration) uidplugin.Option {
 	return func(c *config.Config) { c.MaxSkew = d }
 }
@@ -216,8 +217,8 @@ var kindsOfNoID = []error{
 	uidplugin.ErrNoModel, gorm.ErrRecordNotFound, uidplugin.ErrNotRegistered,
 }
 
-// Only checks that err is of one kind and of no other, and that its text has each of says.
-func Only(t *testing.T, err, kind error, says ...string) {
+// Only checks that err is of one kind and of no other, and that its text has each of words.
+func Only(t *testing.T, err, kind error, words ...string) {
 	t.Helper()
 	if err == nil {
 		t.Fatalf("no error, want %v", kind)
@@ -227,7 +228,7 @@ func Only(t *testing.T, err, kind error, says ...string) {
 			t.Errorf("the error\n\t%v\nis %v: %v", err, k, errors.Is(err, k))
 		}
 	}
-	testkit.SaysAll(t, err.Error(), says...)
+	testkit.SaysAll(t, err.Error(), words...)
 }
 
 // NodesOf reads the tables of a handle.

@@ -14,7 +14,7 @@ type tap struct {
 	before func(ctx context.Context, query string) error
 }
 
-// Tapped puts a tap on the pool that a plugin of db uses. GORM's own statements do not pass it.
+// Tapped puts a tap on the pool that a plugin of db uses. GORM's own statements do not pass the tap.
 func Tapped(db *gorm.DB, hook func(ctx context.Context, query string) error) {
 	db.Config.ConnPool = &tap{db.Config.ConnPool, hook}
 }

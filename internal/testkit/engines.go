@@ -78,7 +78,7 @@ func (e Engine) Dialector(dsn string) gorm.Dialector {
 	return mysql.Open(dsn)
 }
 
-// Each runs a test in parallel on all engines, or on the named ones, with a new database each. [Engine.Need] handles
+// Each runs a test in parallel on all engines, or on the named engines, each with a new database. [Engine.Need] handles
 // engines without a server.
 func Each(t *testing.T, test func(t *testing.T, d *Database), only ...string) {
 	t.Helper()
@@ -123,7 +123,7 @@ func (e Engine) Create(dir string) (d *Database, drop func() error, err error) {
 	switch e.Name {
 	case "sqlite":
 		d.Schema = filepath.Join(dir, d.Schema+".db")
-		// Create the WAL file now, because handles that do so concurrently fail with "database is locked".
+		// Create the WAL file now, because handles that create it concurrently fail with "database is locked".
 		db, err := d.Connect(nil)
 		if err != nil {
 			return nil, nil, err
@@ -157,7 +157,7 @@ func (d *Database) Beside(tb testing.TB) (schema string) {
 	return schema
 }
 
-// Elsewhere returns the schema that [Database.Beside] creates as a database.
+// Elsewhere is like [Database.Beside], but returns the schema as a Database.
 func (d *Database) Elsewhere(tb testing.TB) *Database {
 	tb.Helper()
 	if d.Name != "postgres" {

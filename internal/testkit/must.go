@@ -30,8 +30,9 @@ func SaysAll(tb testing.TB, message string, words ...string) {
 	}
 }
 
-// Eventually calls done until it returns true: every 2 ms at first, and every 50 ms after some seconds, because done may
-// ask a database. After timeout it ends the test with why, the awaited condition. Call it on the test's goroutine.
+// Eventually calls done until it returns true: every 2 ms at first, and every 50 ms after some seconds, because done
+// may ask a database. After timeout it ends the test with failure, which names the awaited condition. Call it on the
+// test's goroutine.
 func Eventually(tb testing.TB, failure string, timeout time.Duration, done func() bool) {
 	tb.Helper()
 	for begin := time.Now(); !done(); {
@@ -83,9 +84,9 @@ func Tell(text string) {
 }
 
 // SkipWithRace skips a test under the race detector. Use it for tests that count allocations, because the detector
-// changes them, and for long tests on one goroutine, because it finds nothing in them. make test runs them without the
-// detector, selected by UID_TEST_WITHOUT_RACE. If that pattern does not match, the test fails, because otherwise it
-// would never run.
+// changes the counts, and for long tests on one goroutine, because the detector finds nothing in them. make test runs
+// such tests without the detector, selected by the pattern UID_TEST_WITHOUT_RACE. A test that the pattern does not
+// match fails, because otherwise it would never run.
 func SkipWithRace(tb testing.TB) {
 	tb.Helper()
 	if !Race {

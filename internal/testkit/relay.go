@@ -110,7 +110,7 @@ func (r *Relay) Cut() {
 	}
 }
 
-// Reset resets each connection with the given probability. New ones are still accepted.
+// Reset resets each connection with the given probability. New connections are still accepted.
 func (r *Relay) Reset(probability float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,8 +147,8 @@ func (r *Relay) pass(l net.Listener, client net.Conn, address string) {
 	go both(server, client)
 }
 
-// answers reads from the server's side of a connection. It has only Read, because io.Copy would call WriteTo of a
-// net.Conn instead.
+// answers reads from the server's side of a connection. It does not embed the net.Conn, because io.Copy would then call
+// WriteTo instead of Read.
 type answers struct {
 	server io.Reader
 	relay  *Relay
@@ -174,7 +174,7 @@ func (r *Relay) Open(tb testing.TB, d *Database, params ...string) *gorm.DB {
 	return db
 }
 
-// ConnectTo is [Database.Connect] with another address of the server, such as a relay's.
+// ConnectTo is like [Database.Connect], with another address of the server, such as a relay's.
 func (d *Database) ConnectTo(address string, config *gorm.Config, params ...string) (*gorm.DB, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

@@ -30,8 +30,8 @@ func (e Engine) NewServer(t *testing.T, options ...string) *Server {
 	return s
 }
 
-// Copy returns a second server with the data of this one and with command-line options. Stop this one first, and start
-// the new one with Run. It is removed when the test ends.
+// Copy returns a second server with the data of s and with command-line options. Stop s first, and start the copy with
+// Run. The copy is removed when the test ends.
 func (s *Server) Copy(t *testing.T, options ...string) *Server {
 	t.Helper()
 	printed, err := ServersScript(append([]string{"copy", s.Dir, ""}, options...)...)
@@ -42,8 +42,8 @@ func (s *Server) Copy(t *testing.T, options ...string) *Server {
 	return second
 }
 
-// Up is NewServer for programs other than tests. The data is in dir, or in memory if dir is empty. The caller should
-// call Down.
+// Up is like NewServer, for programs other than tests. The data is in dir, or in memory if dir is empty. The caller
+// should call Down.
 func (e Engine) Up(dir string, options ...string) (*Server, error) {
 	printed, err := ServersScript(append([]string{"up", e.Name, dir}, options...)...)
 	if err != nil {

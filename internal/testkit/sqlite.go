@@ -55,7 +55,7 @@ func SQLitePath(tb testing.TB) string {
 	return filepath.Join(tb.TempDir(), "test.db")
 }
 
-// quiet returns config, or a new one for nil. Without a logger it gets one that discards everything.
+// quiet returns config, or a new one for nil. If it has no logger, quiet sets one that discards everything.
 func quiet(config *gorm.Config) *gorm.Config {
 	if config == nil {
 		config = &gorm.Config{}

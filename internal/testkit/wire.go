@@ -111,7 +111,7 @@ func (c *Crossing) Sleep(d time.Duration) error {
 	}
 }
 
-// Later executes the statement after d, as if the network had delayed it: the caller has an answer before. The
+// Later executes the statement after d, as if the network had delayed it: the caller gets an answer earlier. The
 // connection is not used again. Do not call Run as well.
 func (c *Crossing) Later(d time.Duration) {
 	c.later = true
@@ -130,9 +130,10 @@ var ErrUnchanged = errors.New("testkit: no row was changed")
 // ErrLost, returned from a hook, also breaks the connection, so an open transaction is rolled back.
 var ErrLost = errors.New("testkit: the connection was lost")
 
-// Set sets the hook of further statements. The hook may call Run, and its result is the answer to the statement. If the
-// hook is nil, statements are forwarded. Statements under way keep their hook. ROLLBACK is always forwarded, because
-// database/sql holds a mutex meanwhile, and the clock of a synctest bubble stops while a goroutine waits for a mutex.
+// Set sets the hook of further statements. The hook may call Run, and the hook's result is the answer to the statement.
+// If the hook is nil, statements are forwarded. Statements under way keep their hook. ROLLBACK is always forwarded,
+// because database/sql holds a mutex meanwhile, and the clock of a synctest bubble stops while a goroutine waits for a
+// mutex.
 func (w *Wire) Set(hook func(*Crossing) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -131,7 +131,7 @@ func (c *wireConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.T
 	}
 	if err := c.wire.cross(x); err != nil {
 		if !x.later && t.tx != nil {
-			_ = t.tx.Rollback() // the caller does not get it
+			_ = t.tx.Rollback() // the caller does not get the transaction
 		}
 		return nil, err
 	}
@@ -195,7 +195,7 @@ type wireStmt struct {
 	text string
 }
 
-// Close leaves a statement that will be executed late to the end of its connection.
+// Close does not close a statement that will be executed late. The end of its connection closes it.
 func (s *wireStmt) Close() error {
 	s.conn.mu.Lock()
 	defer s.conn.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// make test sets the variable. With 20 s or more, tests start servers of their own, and kill them.
+// make test sets UID_TEST_HOSTILE_FOR. With 20 s or more, tests start servers of their own, and kill them.
 var hostileFor = flag.Duration("hostile.for", hostileDefault(), "how long writers of hostile tests write; 10m in their long form")
 
 func hostileDefault() time.Duration {
@@ -77,42 +77,42 @@ func RunHostile(t *testing.T, run func(h *Hostile, database testkit.Database)) {
 	group.Wait()
 }
 
-// Note counts what happens, and reports it if it begins with "error:".
-func (h *Hostile) Note(what string, n int) {
-	if strings.HasPrefix(what, "error:") {
-		h.Error(what)
+// Note counts an event n times, or reports an event that begins with "error:".
+func (h *Hostile) Note(event string, n int) {
+	if strings.HasPrefix(event, "error:") {
+		h.Error(event)
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.counts[what] += n
+	h.counts[event] += n
 }
 
-// Count returns how often something has happened.
-func (h *Hostile) Count(what string) int {
+// Count returns how often an event has happened.
+func (h *Hostile) Count(event string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.counts[what]
+	return h.counts[event]
 }
 
-// Never returns the first of all that has not happened.
-func (h *Hostile) Never(all ...string) string {
-	for _, what := range all {
-		if h.Count(what) == 0 {
-			return "never: " + what
+// Never returns the first of events that has not happened, or "".
+func (h *Hostile) Never(events ...string) string {
+	for _, event := range events {
+		if h.Count(event) == 0 {
+			return "never: " + event
 		}
 	}
 	return ""
 }
 
-// LogCounts logs what has happened.
+// LogCounts logs how often each event has happened.
 func (h *Hostile) LogCounts() {
-	for _, what := range slices.Sorted(maps.Keys(h.counts)) {
-		h.Logf("%6d %s", h.counts[what], what)
+	for _, event := range slices.Sorted(maps.Keys(h.counts)) {
+		h.Logf("%6d %s", h.counts[event], event)
 	}
 }
 
-// Last waits until the end of the test. On a busy machine it waits longer, while lacking returns something.
+// Last waits until the end of the test, and longer on a busy machine, while lacking returns a missing event.
 func (h *Hostile) Last(lacking func() string) {
 	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		if took := time.Since(begun); took > h.Length && (took > 3*h.Length+2*time.Minute || lacking() == "") {
@@ -122,7 +122,7 @@ func (h *Hostile) Last(lacking func() string) {
 }
 
 // Keep runs processes of a role, one after the other, until the context ends. After the time of life it calls disturb.
-// If that has ended the process, Keep starts the next one.
+// If disturb has ended the process, Keep starts the next one.
 func (h *Hostile) Keep(ctx context.Context, role string, task func() any, line func(string),
 	life func() time.Duration, disturb func(*testkit.Process) (ended bool)) {
 	for ctx.Err() == nil {
@@ -148,8 +148,8 @@ func (h *Hostile) Keep(ctx context.Context, role string, task func() any, line f
 	}
 }
 
-// Disturb slows connections until the context ends, and resets them unless other has done something instead. In the
-// long form it also kills the server at times, and then calls killed.
+// Disturb slows connections until the context ends, and resets them unless other reports that it has done something
+// instead. In the long form it also kills the server at times, and then calls killed.
 func (h *Hostile) Disturb(ctx context.Context, slow time.Duration, other func() (instead bool), killed func()) {
 	every := min(h.Length/2, time.Minute)
 	for restart := time.Now().Add(every); Sleep(ctx, 500*time.Millisecond+rand.N(time.Second)); {
@@ -172,7 +172,7 @@ func (h *Hostile) Disturb(ctx context.Context, slow time.Duration, other func() 
 	}
 }
 
-// Sleep sleeps, and reports whether the context goes on.
+// Sleep sleeps, and returns false if the context ended meanwhile.
 func Sleep(ctx context.Context, length time.Duration) bool {
 	select {
 	case <-ctx.Done():
