@@ -79,7 +79,7 @@ func (c *chart) name(name string, thumbnail plot.Thumbnailer) {
 	c.names++
 }
 
-// ticks writes the labels of other ticks like the numbers in the tables.
+// ticks labels the ticks of another function like the numbers in the tables.
 func ticks(other plot.TickerFunc) plot.TickerFunc {
 	return func(low, high float64) []plot.Tick {
 		all := other(low, high)
@@ -157,7 +157,7 @@ func dots(file, title, unit string, names []string, all ...series) error {
 	return c.save(file, 80+17*len(names))
 }
 
-// curves draws lines. The axes are logarithmic, or begin at 0.
+// curves draws lines. The axes are logarithmic if logs is true, and otherwise begin at 0.
 func curves(file, title, x, y string, logs bool, all ...series) error {
 	c := newChart(title, x, y)
 	for _, s := range all {

@@ -26,9 +26,9 @@ type Coordinated struct {
 	Engine            string
 	Policy            string
 	Processes, Tables int
-	Second            Counters // a second, once all have started
+	Second            Counters // a second, once all processes have started
 	Interval          float64  // rows that each process changes in an interval
-	Start             Counters // of the start of all of them, together
+	Start             Counters // of all starts together
 	StartTook         float64  // ms
 	Late              float64  // the part of the renewals that the server did not manage
 }
@@ -40,7 +40,8 @@ const (
 	policyPerTable   = "a row for each process and table"
 )
 
-// policies are the ways to coordinate, each with a function that starts a process and returns its work until ctx ends.
+// policies are the ways to coordinate, each with a function that starts a process. It returns a function that works
+// until ctx ends.
 var policies = []struct {
 	name string
 	join func(p *participant) (work func(ctx context.Context) error, err error)
@@ -92,7 +93,7 @@ func measureCoordination(ctx context.Context, l *Lab) (all []Coordinated, err er
 	})
 }
 
-// measure measures one way. Its processes are pools in this one.
+// measure measures one way. Its processes are pools in this process.
 func (c *Coordinated) measure(ctx context.Context, l *Lab, s *Server, d *testkit.Database, db *gorm.DB,
 	join func(p *participant) (func(context.Context) error, error)) (err error) {
 	if err := db.AutoMigrate(&leaseRow{}); err != nil {

@@ -135,8 +135,8 @@ func ways() ([]way, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Creates should not wait for the clock, because a real database never takes rows so fast that they have to. So the
-	// sequences are wide.
+	// Creates should not wait for the clock, because with a real database they never come so fast. So the sequences are
+	// wide.
 	layout := generator.DefaultLayout()
 	layout.WorkerBits, layout.SequenceBits = 2, 20
 	err = with.Use(uidplugin.New(uidplugin.WithWorkerID(0), uidplugin.WithLayout(layout), uidplugin.WithLogger(nil)))

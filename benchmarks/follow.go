@@ -32,7 +32,8 @@ const (
 	goalIdle   = 6   // statements a second
 )
 
-// measureFollow measures all engines and SQLite with their data in memory, and the costs again with a disk.
+// measureFollow measures all engines and SQLite with their data in memory, and the costs again with their data on a
+// disk.
 func measureFollow(ctx context.Context, l *Lab) (all []Followed, err error) {
 	options := func(string) []string { return nil }
 	with := *l
@@ -72,7 +73,7 @@ func (f *Followed) measure(ctx context.Context, l *Lab, s *Server) error {
 		}
 		l.Say("follow: %s, costs", s.Title)
 		err = errors.Join(err, s.with(func(_ *testkit.Database, db *gorm.DB) error { return f.measureCosts(ctx, l, db) }))
-		if s.Name != "sqlite" { // its writers always wait for each other
+		if s.Name != "sqlite" { // SQLite's writers always wait for each other
 			l.Say("follow: %s, waiting", s.Title)
 			err = errors.Join(err, s.with(func(_ *testkit.Database, db *gorm.DB) error { return f.measureWaits(ctx, l, s, db) }))
 		}
@@ -193,7 +194,7 @@ func newIdler(ctx context.Context, d *testkit.Database) (*idler, error) {
 	return i, nil
 }
 
-// rate returns the statements in a second, after the table had no rows for some time.
+// rate returns the statements in a second. It first waits until the table has had no rows for the duration after.
 func (i *idler) rate(ctx context.Context, after time.Duration) (float64, error) {
 	if err := sleep(ctx, time.Until(i.begun.Add(after))); err != nil {
 		return 0, err

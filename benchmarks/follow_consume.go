@@ -25,10 +25,10 @@ type Consumed struct {
 	Delay   Delay     // until the handler has the row
 	Holder  float64   // statements that the process that works sends in a second while no rows come
 	Standby []float64 // the same for each process that stands by
-	Reads   int       // statements of the processes that stand by that name the followed table
+	Reads   int       // statements with the name of the followed table, of the processes that stand by
 }
 
-// The goals for consumers: how many times as fast as row by row batches are, and how many statements a process that
+// The goals for consumers: how many times as fast batches are as single rows, and how many statements a process that
 // stands by sends in a second.
 const goalBatch, goalStandby = 10, 1
 
@@ -249,7 +249,7 @@ func (c *Consumed) measureDelay(ctx context.Context, l *Lab, db *gorm.DB) (err e
 	return err
 }
 
-// measureIdle counts the statements of each process. The one with the most is the one that works.
+// measureIdle counts the statements of each process. The process with the most statements is the one that works.
 func (c *Consumed) measureIdle(ctx context.Context, l *Lab, wires []*testkit.Wire) error {
 	for _, w := range wires {
 		w.Take()

@@ -153,7 +153,7 @@ func (s *stream) forget() {
 	s.committed, s.seen, s.refused = map[string]time.Time{}, map[string]time.Time{}, 0
 }
 
-// transact creates rows in a transaction, again if it is too late.
+// transact creates rows in a transaction, and repeats the transaction if it comes too late.
 func (s *stream) transact(db *gorm.DB, rows int) error {
 	for {
 		var keys []string
@@ -212,7 +212,7 @@ func (s *stream) delay(writers int) Delay {
 	return d
 }
 
-// followedIn creates the tables of streams, and enables those with a slack.
+// followedIn creates the tables of streams, and calls follow.Enable for those with a slack.
 func followedIn(ctx context.Context, db *gorm.DB, streams ...*stream) (*uidplugin.Plugin, error) {
 	var models []any
 	for _, s := range streams {

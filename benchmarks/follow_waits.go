@@ -47,7 +47,7 @@ func holdOpen(ctx context.Context, _ *Server, db *gorm.DB, stream *stream, lengt
 }
 
 // holdBusy inserts rows by one statement that takes the length of time. The ids are in the future, because the trigger
-// would refuse those that are older than the slack when their rows are inserted.
+// would refuse ids that are older than the slack when their rows are inserted.
 func holdBusy(_ context.Context, s *Server, db *gorm.DB, stream *stream, length time.Duration) error {
 	layout := generator.DefaultLayout()
 	future := generator.Parts{Time: time.Now().Add(length + 10*time.Second), WorkerID: layout.MaxWorkerID() / 2}

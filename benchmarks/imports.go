@@ -18,13 +18,13 @@ import (
 	"gorm.io/gorm"
 )
 
-// Imported is an import by one process, while another one inserts rows one by one.
+// Imported is an import by one process, while another process inserts rows one by one.
 type Imported struct {
 	Rows    int
 	Seconds float64
 	First   float64 // ms by which ids were ahead of the clock at most, in the first 100 ms
 	Ahead   float64 // the same afterwards
-	After   int     // imported rows that sort after a later row of the other process, at most
+	After   int     // the most imported rows that sort after a later row of the other process
 }
 
 // goalAhead is the most by which ids of an import may be ahead of the clock after its first 100 ms.
@@ -58,11 +58,11 @@ type importTask struct {
 // A batch is a part of an import.
 type batch struct {
 	At    int64         // when it got its ids, in ns
-	Ahead time.Duration // how far the last of them was ahead of the clock
+	Ahead time.Duration // how far the last id was ahead of the clock
 }
 
-// importRows is the role of a process that imports. It prints a line when it is ready, waits for one, and prints its
-// batches.
+// importRows is the role of a process that imports. It prints a line when it is ready, waits for a line, imports, and
+// prints its batches.
 func importRows(task importTask) (err error) {
 	db, err := task.Database.Connect(nil)
 	if err != nil {
@@ -195,7 +195,7 @@ func judgeImport(ids []int64, batches []batch, alone []commit) (i Imported, err 
 	return i, nil
 }
 
-// goal returns how many rows may sort after a later one, and whether the import is within both goals.
+// goal returns how many rows may sort after a later row, and whether the import is within both goals.
 func (i Imported) goal() (rows int, verdict string) {
 	rows = int(float64(i.Rows) / i.Seconds * goalAhead.Seconds())
 	if i.After <= rows && i.Ahead <= float64(goalAhead.Milliseconds()) {

@@ -68,7 +68,7 @@ func Short() Sizes {
 	return s
 }
 
-// Tiny returns sizes that only show that the code runs. Its figures mean nothing.
+// Tiny returns sizes that only show that the code runs. The figures of such a run mean nothing.
 func Tiny() Sizes {
 	s := Short()
 	s.Name, s.Rounds, s.Slice, s.Sustained, s.Generators = "tiny", 3, 20*time.Microsecond, time.Millisecond, 5

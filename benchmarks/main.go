@@ -47,27 +47,27 @@ func compare(ctx context.Context, args []string) error {
 		return err
 	}
 	l := &Lab{Sizes: Whole(), Engines: []string{"mariadb", "mysql", "postgres"}, Log: os.Stderr, Begun: time.Now()}
-	to := place{"docs/benchmarks.md", "docs/benchmarks", "benchmarks/results"}
+	dest := place{"docs/benchmarks.md", "docs/benchmarks", "benchmarks/results"}
 	if *short {
 		l.Sizes = Short()
-		to = place{"benchmarks/short/benchmarks.md", "benchmarks/short/benchmarks", "benchmarks/short/results"}
+		dest = place{"benchmarks/short/benchmarks.md", "benchmarks/short/benchmarks", "benchmarks/short/results"}
 	} else if _, err := os.Stat("go.work"); err != nil {
 		return fmt.Errorf("run this in the root folder of the repository: %w", err)
 	}
 	var failed error // the other parts are measured anyway
 	if !*render {
-		failed = measure(ctx, l, *run, to)
+		failed = measure(ctx, l, *run, dest)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	err := write(to)
-	l.Say("wrote %s", to.page)
+	err := write(dest)
+	l.Say("wrote %s", dest.page)
 	return errors.Join(failed, err)
 }
 
 // measure measures the parts of a list, and all parts if it is empty.
-func measure(ctx context.Context, l *Lab, list string, to place) (failed error) {
+func measure(ctx context.Context, l *Lab, list string, dest place) (failed error) {
 	wanted := names()
 	if list != "" {
 		wanted = strings.Split(list, ",")
@@ -77,12 +77,12 @@ func measure(ctx context.Context, l *Lab, list string, to place) (failed error) 
 			return fmt.Errorf("part %q does not exist, use one of %s", name, strings.Join(names(), ", "))
 		}
 	}
-	if err := os.MkdirAll(to.results, 0o777); err != nil {
+	if err := os.MkdirAll(dest.results, 0o777); err != nil {
 		return err
 	}
 	for _, p := range parts {
 		if slices.Contains(wanted, p.name) && ctx.Err() == nil {
-			failed = errors.Join(failed, p.measure(ctx, l, to))
+			failed = errors.Join(failed, p.measure(ctx, l, dest))
 		}
 	}
 	return errors.Join(failed, ctx.Err())

@@ -34,13 +34,13 @@ type Ordered struct {
 	Missed    int   // rows that a poller never sees
 	Distances []int // rows by the distance between ORDER BY id and the order of commit, see distances
 
-	Import *Imported `json:",omitempty"` // of an import; then only Engine is set, too
+	Import *Imported `json:",omitempty"` // set for an import, together with Engine only
 }
 
 // distances are the upper bounds of the classes of Ordered.Distances; the last class has no bound.
 var distances = []int{0, 1, 2, 4, 8, 16}
 
-// pace is the average time from one row of a kind to the next one, of all processes together.
+// pace is the average time between two rows of a kind, over all processes.
 const pace = 2500 * time.Microsecond
 
 // The kinds of keys whose order is measured.
@@ -121,7 +121,7 @@ func measureOrder(ctx context.Context, l *Lab) (all []Ordered, err error) {
 }
 
 // ordered has processes insert rows of all kinds at the same time, because all kinds should find the same machine. A
-// poller for each kind reads them.
+// poller for each kind reads its rows.
 func ordered(ctx context.Context, l *Lab, d *testkit.Database, db *gorm.DB, writers int) (all []Ordered, err error) {
 	stop := make(chan struct{})
 	pollers := make([]*poller, len(orderKinds))
@@ -211,7 +211,7 @@ func judge(kind string, commits []commit, seen map[string]bool) Ordered {
 }
 
 // writeRows starts the processes of each kind, and returns their rows by kind. Processes of the rolling restart end one
-// after the other, and new ones take their places.
+// after the other, and new processes take their places.
 func writeRows(ctx context.Context, l *Lab, d *testkit.Database, writers int) (map[string][]commit, error) {
 	rows := map[string][]commit{}
 	begin := func(kind int) (c *child, err error) {
@@ -276,8 +276,8 @@ type insertTask struct {
 	Pause    time.Duration // from one row to the next one, on average
 }
 
-// insertRows is the role of a process that inserts rows one by one. It prints a line when it is ready, waits for one,
-// inserts until its input ends, and prints all rows as one line.
+// insertRows is the role of a process that inserts rows one by one. It prints a line when it is ready, waits for a
+// line, inserts until its input ends, and prints all rows as one line.
 func insertRows(task insertTask) (err error) {
 	kind := orderKinds[task.Kind]
 	db, err := task.Database.Connect(nil)
@@ -321,9 +321,9 @@ func (o Ordered) missed() float64 { return 100 * float64(o.Missed) / float64(max
 
 // more returns the points by which a poller misses more rows with one kind than with another, with the 95 % confidence
 // interval, and whether the goal is met.
-func more(kind, than Ordered) (points, verdict string) {
-	a, b := kind.missed(), than.missed()
-	chance := 1.96 * math.Sqrt(a*(100-a)/float64(max(1, kind.Rows))+b*(100-b)/float64(max(1, than.Rows)))
+func more(kind, other Ordered) (points, verdict string) {
+	a, b := kind.missed(), other.missed()
+	chance := 1.96 * math.Sqrt(a*(100-a)/float64(max(1, kind.Rows))+b*(100-b)/float64(max(1, other.Rows)))
 	switch {
 	case a-b+chance <= goalPoints:
 		verdict = "met"
@@ -346,8 +346,8 @@ func orderTable(all []Ordered) string {
 		sum := sums[k.name]
 		row := []string{k.name, percent(sum.Missed, sum.Rows)}
 		if k.name == orderUID || k.name == orderRolling {
-			for _, than := range []string{orderV7, orderGofrs} {
-				points, verdict := more(sum, sums[than])
+			for _, other := range []string{orderV7, orderGofrs} {
+				points, verdict := more(sum, sums[other])
 				row = append(row, points, verdict)
 			}
 		}

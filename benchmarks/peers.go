@@ -223,8 +223,8 @@ func fills(g *generator.Cached) func(int) {
 	}
 }
 
-// limited returns a loop of a generator that may run as far ahead of the clock as in the plugin. It is that far ahead
-// already, so it makes ids only as fast as the clock allows.
+// limited returns a loop of a generator that may run as far ahead of the clock as in the plugin. The generator already
+// is that far ahead, so it makes ids only as fast as the clock allows.
 func limited(lanes int) (func(int), error) {
 	const lead = 10 * time.Second // workernode.DefaultLead
 	g, err := cached(lead, lanes)

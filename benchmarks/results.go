@@ -20,8 +20,8 @@ import (
 // line for each measurement.
 type part struct {
 	name    string
-	measure func(ctx context.Context, l *Lab, to place) error
-	render  func(to place) (run *Run, tables string, err error) // without results, run is nil
+	measure func(ctx context.Context, l *Lab, dest place) error
+	render  func(dest place) (run *Run, tables string, err error) // without results, run is nil
 }
 
 // parts are in the order of the page.
@@ -57,7 +57,7 @@ type Run struct {
 // newPart returns a part whose measurements are Ts. Without table it only has charts.
 func newPart[T any](name string, measure func(context.Context, *Lab) ([]T, error), table func([]T) string,
 	draw func(all []T, folder string) error) part {
-	return part{name, func(ctx context.Context, l *Lab, to place) error {
+	return part{name, func(ctx context.Context, l *Lab, dest place) error {
 		load, _, _ := strings.Cut(read("/proc/loadavg"), " ")
 		begin := time.Now()
 		all, err := measure(ctx, l)
@@ -71,9 +71,9 @@ func newPart[T any](name string, measure func(context.Context, *Lab) ([]T, error
 		for _, one := range all {
 			err = errors.Join(err, e.Encode(one))
 		}
-		return errors.Join(err, os.WriteFile(filepath.Join(to.results, name+".json"), b.Bytes(), 0o666))
-	}, func(to place) (*Run, string, error) {
-		run, all, err := load[T](filepath.Join(to.results, name+".json"))
+		return errors.Join(err, os.WriteFile(filepath.Join(dest.results, name+".json"), b.Bytes(), 0o666))
+	}, func(dest place) (*Run, string, error) {
+		run, all, err := load[T](filepath.Join(dest.results, name+".json"))
 		if err != nil || len(all) == 0 {
 			return nil, "Not measured.\n", err
 		}
@@ -81,7 +81,7 @@ func newPart[T any](name string, measure func(context.Context, *Lab) ([]T, error
 		if table != nil {
 			text = table(all)
 		}
-		return run, text, draw(all, to.charts)
+		return run, text, draw(all, dest.charts)
 	}}
 }
 

@@ -11,7 +11,7 @@ import (
 // A Figure is the median of several measurements, with the quartiles as their spread.
 type Figure struct {
 	Median, Low, High float64
-	Noisy             bool `json:",omitempty"` // nearly all measurements were disturbed, and count too
+	Noisy             bool `json:",omitempty"` // nearly all measurements were disturbed, so these count too
 }
 
 // A sample is one measurement. It is disturbed if the kernel took the CPU from its thread.
@@ -23,7 +23,8 @@ type sample struct {
 // A contestant makes one measurement.
 type contestant func() (sample, error)
 
-// figure returns the median and the quartiles of samples. It leaves out disturbed ones, unless nearly all are.
+// figure returns the median and the quartiles of samples. It leaves out disturbed samples, unless nearly all samples
+// are disturbed.
 func figure(samples []sample) Figure {
 	var calm, all []float64
 	for _, s := range samples {
@@ -41,7 +42,7 @@ func figure(samples []sample) Figure {
 	return f
 }
 
-// figureOf is figure for undisturbed values.
+// figureOf is like figure, for undisturbed values.
 func figureOf(values []float64) Figure {
 	return Figure{Low: quantile(values, 0.25), Median: quantile(values, 0.5), High: quantile(values, 0.75)}
 }
@@ -70,7 +71,7 @@ func timed(n int, f func() error) contestant {
 	}
 }
 
-// watched returns a contestant of which disturbed samples are known. It must not wait for a server.
+// watched returns a contestant that marks disturbed samples. c must not wait for a server.
 func watched(c contestant) contestant {
 	return func() (sample, error) {
 		before := preempted()
@@ -80,8 +81,8 @@ func watched(c contestant) contestant {
 	}
 }
 
-// turns returns an order of n contestants for each round. It is random, because in a rotation each one would always
-// follow the same one and pay for its garbage. It is the same in each run.
+// turns returns a function that returns the order of n contestants for the next round. The order is random, because in
+// a rotation each contestant would always follow the same one and pay for its garbage. All runs have the same orders.
 func turns(n int) func() []int {
 	random := rand.New(rand.NewPCG(1, 2))
 	return func() []int { return random.Perm(n) }

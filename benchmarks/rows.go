@@ -56,7 +56,8 @@ func measureRows(ctx context.Context, l *Lab) (all []Inserted, err error) {
 	})
 }
 
-// insertInto measures one server: rows, chunk by chunk, each chunk into the next table. Then sizes and joins.
+// insertInto measures one server. It inserts rows chunk by chunk, into one table after the other, and then measures
+// sizes and joins.
 func insertInto(ctx context.Context, l *Lab, s *Server, d *testkit.Database, db *gorm.DB) (all []Inserted, err error) {
 	v7 := func() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 	tables := []*keyed{
@@ -94,7 +95,7 @@ func insertInto(ctx context.Context, l *Lab, s *Server, d *testkit.Database, db 
 	return all, err
 }
 
-// insertChunks inserts all rows, and fewer if the time is over. The tables take turns, because a server becomes slower
+// insertChunks inserts all rows, or fewer if the time is over. The tables take turns, because a server becomes slower
 // while they grow.
 func insertChunks(ctx context.Context, l *Lab, s *Server, db *gorm.DB, tables []*keyed, all []Inserted) error {
 	done := make([]Counters, len(tables))

@@ -172,7 +172,7 @@ func (s *Server) counters(db *gorm.DB) (c Counters, err error) {
 	written := 0.0
 	for _, v := range status {
 		var value float64
-		_, _ = fmt.Sscan(v.Value, &value) // others are words
+		_, _ = fmt.Sscan(v.Value, &value) // other values are words
 		switch v.VariableName {
 		case "Handler_write", "Handler_update", "Handler_delete":
 			c.Changed += value
@@ -192,7 +192,7 @@ func (s *Server) counters(db *gorm.DB) (c Counters, err error) {
 	return c, nil
 }
 
-// since returns the difference to before, divided by n.
+// since returns the difference from earlier, divided by n.
 func (c Counters) since(earlier Counters, n float64) Counters {
 	return Counters{(c.Changed - earlier.Changed) / n, (c.Log - earlier.Log) / n,
 		(c.Binlog - earlier.Binlog) / n, (c.PagesRead - earlier.PagesRead) / n}

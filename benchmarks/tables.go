@@ -17,11 +17,11 @@ type place struct{ page, charts, results string }
 
 // write writes the charts, and the tables of the page between their markers. It makes a page if
 // none exists, because a short run has no prose.
-func write(to place) error {
-	if err := os.MkdirAll(to.charts, 0o777); err != nil {
+func write(dest place) error {
+	if err := os.MkdirAll(dest.charts, 0o777); err != nil {
 		return err
 	}
-	text, err := os.ReadFile(to.page)
+	text, err := os.ReadFile(dest.page)
 	page := string(text)
 	if errors.Is(err, fs.ErrNotExist) {
 		page = "# Figures of a short run\n"
@@ -34,7 +34,7 @@ func write(to place) error {
 	runs := table{{"part", "date (UTC)", "load before", "commit"}}
 	var machines []string
 	for _, p := range parts {
-		run, text, err := p.render(to)
+		run, text, err := p.render(dest)
 		if err == nil && text != "" {
 			page, err = fill(page, p.name, text)
 		}
@@ -51,7 +51,7 @@ func write(to place) error {
 	if page, err = fill(page, "runs", strings.Join(machines, "\n\n")+"\n\n"+runs.String()); err != nil {
 		return err
 	}
-	return os.WriteFile(to.page, []byte(page), 0o666)
+	return os.WriteFile(dest.page, []byte(page), 0o666)
 }
 
 // The text between the markers is generated.
@@ -119,7 +119,7 @@ func (f Figure) median() string {
 	return number(f.Median)
 }
 
-// percent writes a part of a whole.
+// percent writes a part of a whole in percent.
 func percent(part, whole int) string {
 	return fmt.Sprintf("%.2f %%", 100*float64(part)/float64(max(1, whole)))
 }

@@ -29,13 +29,14 @@ type MariaDB struct {
 	args []string
 	Env  []string
 
-	mysqld []string // the beginning of the command line if it is MySQL; see NewMySQL
+	mysqld []string // the beginning of the command line if the server is MySQL; see NewMySQL
 
 	cmd   *exec.Cmd
 	ended chan struct{} // closed after the process has ended
 }
 
-// MariaDBFolder makes a folder for servers, in memory if there is room, and removes it after they were killed.
+// MariaDBFolder makes a folder for servers, in memory if there is room. It removes the folder at the end of the test,
+// after the servers were killed.
 func MariaDBFolder(t *testing.T, name string) string {
 	t.Helper()
 	base := "/dev/shm"
@@ -114,7 +115,7 @@ func (m *MariaDB) Start(extra ...string) error {
 	cmd := exec.Command(command[0], slices.Concat(command[1:], args, m.args, extra)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = m.Data(), log, log
 	cmd.Env = append(append(os.Environ(), "TMPDIR="+filepath.Join(m.Dir, "tmp"), "LC_ALL=C"), m.Env...)
-	// A separate process group with the server's scripts. It ends with this process.
+	// The server and its scripts get their own process group. The server ends with this process.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return err
@@ -222,7 +223,7 @@ func (m *MariaDB) Kill() {
 func (m *MariaDB) Pause() error  { return m.cmd.Process.Signal(syscall.SIGSTOP) }
 func (m *MariaDB) Resume() error { return m.cmd.Process.Signal(syscall.SIGCONT) }
 
-// NeedMariaDB is [testkit.Engine.Need] for tests that start their own MariaDB servers.
+// NeedMariaDB is like [testkit.Engine.Need], for tests that start their own MariaDB servers.
 func NeedMariaDB(t *testing.T) {
 	t.Helper()
 	testkit.MariaDB().Need(t)

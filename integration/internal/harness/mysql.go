@@ -30,7 +30,7 @@ func MySQLCommand(t *testing.T) []string {
 		}
 		return found[0]
 	}
-	// Through the unpacked loader, because the system's libc is another one.
+	// Start mysqld through the unpacked loader, because the system has another libc.
 	return []string{one("usr/lib*/ld-linux-*.so.*"), "--library-path", one("usr/lib/*-linux-gnu*") + ":" + root + "/usr/lib/mysql/private",
 		root + "/usr/sbin/mysqld", "--no-defaults", "--basedir=" + root + "/usr", "--lc-messages-dir=" + root + "/usr/share/mysql",
 		"--character-sets-dir=" + root + "/usr/share/mysql/charsets", "--plugin-dir=" + root + "/usr/lib/mysql/plugin", "--secure-file-priv=NULL"}
