@@ -175,9 +175,9 @@ func (sp *sharedSpace) leave(ctx context.Context, s *shared) error {
 
 // conflict returns an error if the options of two plugins differ, so they cannot share an id space.
 func conflict(first, cfg *config.Config) error {
-	differ := func(option string, one, other any) error {
+	differ := func(option string, value, own any) error {
 		return fmt.Errorf("%w: %s: another plugin with the same handle of WithRegistry has %v, and this one has %v;"+
-			" use the same value for both, because they share a slot", ErrOption, option, one, other)
+			" use the same value for both, because they share a slot", ErrOption, option, value, own)
 	}
 	switch {
 	case first.Layout.String() != cfg.Layout.String():

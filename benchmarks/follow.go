@@ -194,13 +194,13 @@ func newIdler(ctx context.Context, d *testkit.Database) (*idler, error) {
 	return i, nil
 }
 
-// rate returns the statements in a second. It first waits until the table has had no rows for the duration after.
-func (i *idler) rate(ctx context.Context, after time.Duration) (float64, error) {
-	if err := sleep(ctx, time.Until(i.begun.Add(after))); err != nil {
+// rate returns the statements in a second. It first waits until the table has had no rows for the duration quiet.
+func (i *idler) rate(ctx context.Context, quiet time.Duration) (float64, error) {
+	if err := sleep(ctx, time.Until(i.begun.Add(quiet))); err != nil {
 		return 0, err
 	}
 	i.wire.Take()
 	begun := time.Now()
-	err := sleep(ctx, min(after/6+time.Second/5, 10*time.Second)) // two rounds without rows
+	err := sleep(ctx, min(quiet/6+time.Second/5, 10*time.Second)) // two rounds without rows
 	return float64(len(i.wire.Take())) / time.Since(begun).Seconds(), err
 }

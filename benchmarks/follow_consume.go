@@ -225,8 +225,8 @@ func rateOf(ctx context.Context, l *Lab, run func(context.Context, func(...*cons
 // measureDelay has a writer insert rows in short transactions.
 func (c *Consumed) measureDelay(ctx context.Context, l *Lab, db *gorm.DB) (err error) {
 	s := newFollowedStream[slack200]()
-	s.read = func(ctx context.Context, db *gorm.DB, seen func(string)) error {
-		err := consumers[0].run(ctx, db, "delay", func(rows ...*consumedRow) { seen(rows[0].ID.String()) })
+	s.read = func(ctx context.Context, db *gorm.DB, note func(string)) error {
+		err := consumers[0].run(ctx, db, "delay", func(rows ...*consumedRow) { note(rows[0].ID.String()) })
 		if ctx.Err() != nil {
 			err = nil
 		}

@@ -72,7 +72,7 @@ type stream struct {
 	slack  time.Duration
 	model  any
 	create func(tx *gorm.DB) (key string, err error)
-	read   func(ctx context.Context, db *gorm.DB, seen func(key string)) error
+	read   func(ctx context.Context, db *gorm.DB, note func(key string)) error
 
 	mu              sync.Mutex
 	committed, seen map[string]time.Time
@@ -89,7 +89,7 @@ func newFollowedStream[A any]() *stream {
 		err := tx.Create(&r).Error
 		return r.ID.String(), err
 	}
-	s.read = func(ctx context.Context, db *gorm.DB, seen func(string)) error {
+	s.read = func(ctx context.Context, db *gorm.DB, note func(string)) error {
 		for r, err := range follow.Rows[row](ctx, db, 0) {
 			if ctx.Err() != nil {
 				break
@@ -97,7 +97,7 @@ func newFollowedStream[A any]() *stream {
 			if err != nil {
 				return err
 			}
-			seen(r.ID.String())
+			note(r.ID.String())
 		}
 		return nil
 	}
@@ -115,7 +115,7 @@ func newPolledStream() *stream {
 		r := row{ID: textKey(uuid.Must(uuid.NewV7()).String()), Text: "follow"}
 		return string(r.ID), tx.Create(&r).Error
 	}
-	s.read = func(ctx context.Context, db *gorm.DB, seen func(string)) error {
+	s.read = func(ctx context.Context, db *gorm.DB, note func(string)) error {
 		for last := textKey(""); ctx.Err() == nil; _ = sleep(ctx, pollPause) {
 			var rows []row
 			if err := db.Where("id > ?", last).Order("id").Find(&rows).Error; err != nil {
@@ -123,7 +123,7 @@ func newPolledStream() *stream {
 			}
 			for _, r := range rows {
 				last = r.ID
-				seen(string(r.ID))
+				note(string(r.ID))
 			}
 		}
 		return nil

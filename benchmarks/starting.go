@@ -73,8 +73,8 @@ func startRounds(ctx context.Context, l *Lab, s *Server, n int) (Started, error)
 }
 
 // startAtOnce starts n processes, lets them begin at the same moment, and returns the ms that each took.
-func startAtOnce(ctx context.Context, s *Server, n int, task startTask) (took []float64, err error) {
-	return took, s.with(func(d *testkit.Database, _ *gorm.DB) (err error) {
+func startAtOnce(ctx context.Context, s *Server, n int, task startTask) (durations []float64, err error) {
+	return durations, s.with(func(d *testkit.Database, _ *gorm.DB) (err error) {
 		task.Database = d
 		children := make([]*child, n)
 		for i := range children {
@@ -101,7 +101,7 @@ func startAtOnce(ctx context.Context, s *Server, n int, task startTask) (took []
 			if err := c.read(&ms); err != nil {
 				return err
 			}
-			took = append(took, ms)
+			durations = append(durations, ms)
 		}
 		for _, c := range children {
 			err = errors.Join(err, c.Stop())

@@ -111,17 +111,17 @@ func (d *database) close() error {
 }
 
 // databaseFlag adds the flag --database to a command that reads tables of other databases than the registry's.
-func databaseFlag(c *cobra.Command, named *[]string) {
-	c.Flags().StringArrayVar(named, "database", nil, "NAME=DSN of another database that has tables; NAME as in "+
+func databaseFlag(c *cobra.Command, pairs *[]string) {
+	c.Flags().StringArrayVar(pairs, "database", nil, "NAME=DSN of another database that has tables; NAME as in "+
 		`"uid tables --json"; repeatable`)
 }
 
-// openOthers opens the databases of --database: names and data source names.
-func (a *app) openOthers(ctx context.Context, d *database, named []string, use usage) error {
-	if len(named) == 0 {
+// openOthers opens the databases of --database. pairs are names with data source names.
+func (a *app) openOthers(ctx context.Context, d *database, pairs []string, use usage) error {
+	if len(pairs) == 0 {
 		return nil
 	}
-	for _, text := range named {
+	for _, text := range pairs {
 		name, dsn, ok := strings.Cut(text, "=")
 		if !ok || name == "" || dsn == "" {
 			return errors.New("--database takes NAME=DSN, such as shard-1=mysql://user:password@host/shop")

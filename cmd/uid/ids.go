@@ -137,8 +137,8 @@ func (a *app) eachID(args []string, f func(text string) error) error {
 	return nil
 }
 
-func eachLine(in io.Reader, f func(text string) error) error {
-	lines := bufio.NewReader(in)
+func eachLine(input io.Reader, f func(text string) error) error {
+	lines := bufio.NewReader(input)
 	for {
 		text, failed := lines.ReadString('\n') // log lines may have any length
 		if text = strings.TrimSpace(text); text != "" {

@@ -117,7 +117,7 @@ func (a *app) split(ctx context.Context, d *database, count, previous int64, tar
 }
 
 // writeSplit writes the statements for new regions. Everything else is a comment.
-func (a *app) writeSplit(own admin.Region, others []admin.Region) error {
+func (a *app) writeSplit(own admin.Region, added []admin.Region) error {
 	text := fmt.Sprintf(`-- The registry of this database is now %s. Set WithRegion(%d, %d) in its processes, so that
 -- they refuse a backup from before the split. Restart the processes that follow tables. See docs/regions.md.
 --
@@ -125,7 +125,7 @@ func (a *app) writeSplit(own admin.Region, others []admin.Region) error {
 -- registry, such as this one. In a copy of this one, first run the DELETE.
 -- Use both only for a region that does not exist yet.
 `, own, own.Region, own.Of)
-	for _, o := range others {
+	for _, o := range added {
 		text += fmt.Sprintf("\n-- %s, from worker id %d and slot %d on\n", o, o.NextID, o.NextSlot)
 		text += "-- only in a copy: " + clean(o.CopySQL[0]) + ";\n" + clean(o.SQL[0]) + ";\n"
 	}

@@ -55,8 +55,8 @@ A session marked (pruned) replaces the sessions that "uid sessions prune" has re
 }
 
 // present lists the processes that may have made ids at a time.
-func (a *app) present(ctx context.Context, when string) error {
-	t, err := a.time(when)
+func (a *app) present(ctx context.Context, text string) error {
+	t, err := a.time(text)
 	if err != nil {
 		return err
 	}

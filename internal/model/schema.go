@@ -187,9 +187,9 @@ func uniques(s *schema.Schema) (all [][]*schema.Field) {
 type AllOf []clause.Expression
 
 // Build implements [clause.Expression].
-func (all AllOf) Build(b clause.Builder) {
+func (conditions AllOf) Build(b clause.Builder) {
 	first := true
-	for _, e := range all {
+	for _, e := range conditions {
 		where, ok := e.(clause.Where)
 		if e == nil || ok && len(where.Exprs) == 0 {
 			continue

@@ -202,11 +202,11 @@ func (r Request) endOf(layout generator.Layout, p part) (time.Time, error) {
 }
 
 // boundAt returns the smallest id of the tick at a time. It is the bound of Plugin.Range, too.
-func boundAt(layout generator.Layout, at time.Time) (int64, error) {
-	if at.Before(layout.Epoch) {
-		at = layout.Epoch
+func boundAt(layout generator.Layout, t time.Time) (int64, error) {
+	if t.Before(layout.Epoch) {
+		t = layout.Epoch
 	}
-	return layout.Compose(generator.Parts{Time: at})
+	return layout.Compose(generator.Parts{Time: t})
 }
 
 // timeOf returns the time of an id, or zero if it has none.

@@ -26,9 +26,9 @@ func (t *Tracker) carrier(stmt *gorm.Statement, conflict clause.OnConflict) carr
 	last := len(conflict.DoUpdates)
 	untouched := t.untouched(stmt, conflict)
 	best, least := carrier{untouched, untouched, last}, 8
-	consider := func(column, value clause.Column, at, objections int) {
+	consider := func(column, value clause.Column, place, objections int) {
 		if n := objections + 2*t.objections(stmt, conflict, column); n <= least && !column.Raw {
-			best, least = carrier{column, value, at}, n
+			best, least = carrier{column, value, place}, n
 		}
 	}
 	keyLater := t.assigns(stmt.Schema, conflict, true) // so the key must be read after its assignment

@@ -17,9 +17,9 @@ import (
 // INSERT, because associations copy the keys next. modelOf returns the model of a schema.
 func Reconcile(db *gorm.DB, modelOf func(*schema.Schema) *model.Model) {
 	stmt := db.Statement
-	var sent sql.Result
+	var result sql.Result
 	if stmt.Result != nil {
-		sent = stmt.Result.Result
+		result = stmt.Result.Result
 	}
 	conflicts := Conflicts(stmt) // before Undo, which may remove the ON CONFLICT
 	model.Undo(stmt)
@@ -32,7 +32,7 @@ func Reconcile(db *gorm.DB, modelOf func(*schema.Schema) *model.Model) {
 		return
 	}
 	rows := sentRows(stmt, modelOf(stmt.Schema).Schema)
-	err := t.reconcile(db, rows, sent)
+	err := t.reconcile(db, rows, result)
 	if err == nil {
 		err = t.refuseOrphans(stmt, rows)
 	}
@@ -41,8 +41,8 @@ func Reconcile(db *gorm.DB, modelOf func(*schema.Schema) *model.Model) {
 	}
 }
 
-// reconcile sets the ids of the rows with conflicts. sent is the result of the INSERT, or nil.
-func (t *Tracker) reconcile(db *gorm.DB, rows []sentRow, sent sql.Result) error {
+// reconcile sets the ids of the rows with conflicts. result is the result of the INSERT, or nil.
+func (t *Tracker) reconcile(db *gorm.DB, rows []sentRow, result sql.Result) error {
 	stmt := db.Statement
 	switch t.how {
 	case byReturning, byRowCount:
@@ -64,10 +64,10 @@ func (t *Tracker) reconcile(db *gorm.DB, rows []sentRow, sent sql.Result) error 
 			}
 		}
 	case byLastInsertID:
-		if sent == nil {
+		if result == nil {
 			return nil // the INSERT was not sent
 		}
-		id, err := sent.LastInsertId()
+		id, err := result.LastInsertId()
 		// Without a conflict the last insert id is 0, or on an AUTO_INCREMENT column the last sent id. A trigger may
 		// cause the same values despite a conflict. The row count then shows the conflict of a single row, because an
 		// update counts as 2 if it changes the row, and otherwise as 0. The count of a batch may not show a conflict.

@@ -63,9 +63,9 @@ type lookup struct {
 
 // lookups returns the lookups of each row, one for each of keys by which the row may have had its conflict. A row has
 // no lookup if a value of these keys was computed by the database, or may be changed by the update part.
-func (t *Tracker) lookups(ctx context.Context, keys [][]*schema.Field, rows []sentRow) (all []lookup) {
+func (t *Tracker) lookups(ctx context.Context, keys [][]*schema.Field, rows []sentRow) (list []lookup) {
 	for i, r := range rows {
-		before := len(all)
+		before := len(list)
 		for k, fields := range keys {
 			if slices.ContainsFunc(fields, func(f *schema.Field) bool { return r.cannotConflict(ctx, f) }) {
 				continue
@@ -74,13 +74,13 @@ func (t *Tracker) lookups(ctx context.Context, keys [][]*schema.Field, rows []se
 				_, ok := r.sent(f)
 				return !ok || t.writesOther(f)
 			}) {
-				all = all[:before]
+				list = list[:before]
 				break
 			}
-			all = append(all, lookup{r, i, k, fields})
+			list = append(list, lookup{r, i, k, fields})
 		}
 	}
-	return all
+	return list
 }
 
 // cannotConflict reports whether the value of a field is NULL, or a key that the database numbers.

@@ -114,11 +114,11 @@ func (x *index) consistsOf(columns []*schema.Field) bool {
 // indexes are unique indexes by name.
 type indexes map[string]*index
 
-func (all indexes) add(name, column string, part comparison) {
-	if all[name] == nil {
-		all[name] = &index{}
+func (byName indexes) add(name, column string, part comparison) {
+	if byName[name] == nil {
+		byName[name] = &index{}
 	}
-	x := all[name]
+	x := byName[name]
 	x.columns, x.parts = append(x.columns, column), append(x.parts, part)
 }
 
@@ -215,8 +215,8 @@ func (c comparison) condition(stmt *gorm.Statement, f *schema.Field, v any) clau
 var likeEscaper = strings.NewReplacer("|", "||", "%", "|%", "_", "|_")
 
 // start returns the part of a value that is in the index, if the index has only the first characters of it.
-func (c comparison) start(sent any) (string, bool) {
-	switch v := sent.(type) {
+func (c comparison) start(value any) (string, bool) {
+	switch v := value.(type) {
 	case []byte:
 		return string(v[:min(c.prefix, len(v))]), c.prefix > 0 && len(v) >= c.prefix
 	case string:
@@ -232,13 +232,13 @@ func (c comparison) start(sent any) (string, bool) {
 var mysqlType = regexp.MustCompile(`^(\w+)(?:\((\d+)(?:,(\d+))?\))?`)
 
 // stored returns the SQL for what a column of MySQL stores of the value ?. MySQL has no cast to the type of a column.
-func (c comparison) stored(sent any) string {
+func (c comparison) stored(value any) string {
 	m := mysqlType.FindStringSubmatch(c.column)
 	if m == nil {
 		return "?"
 	}
 	name, length, places := m[1], m[2], m[3]
-	if at, ok := sent.(time.Time); ok && at.IsZero() {
+	if t, ok := value.(time.Time); ok && t.IsZero() {
 		return "?" // 0000-00-00, which a cast may refuse
 	}
 	switch name {
@@ -268,7 +268,7 @@ func (c comparison) stored(sent any) string {
 	case "varbinary":
 		return "LEFT(CAST(? AS BINARY)," + length + ")"
 	case "tinyint", "smallint", "mediumint", "int", "bigint":
-		switch sent.(type) {
+		switch value.(type) {
 		case float64:
 			return "ROUND(?)"
 		case string, []byte:

@@ -50,7 +50,7 @@ func (u *User) Revoke(rights string, tables ...string) {
 	u.change("REVOKE", rights, "FROM", tables)
 }
 
-func (u *User) change(verb, rights, to string, tables []string) {
+func (u *User) change(verb, rights, preposition string, tables []string) {
 	u.t.Helper()
 	user := u.name
 	on := []string{"ALL TABLES IN SCHEMA " + u.d.Current()}
@@ -68,7 +68,7 @@ func (u *User) change(verb, rights, to string, tables []string) {
 		}
 	}
 	for _, o := range on {
-		testkit.Must(u.t, u.admin.Exec(verb+" "+rights+" ON "+o+" "+to+" "+user).Error)
+		testkit.Must(u.t, u.admin.Exec(verb+" "+rights+" ON "+o+" "+preposition+" "+user).Error)
 	}
 }
 
