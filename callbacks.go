@@ -16,7 +16,8 @@ import (
 //     before GORM opens its transaction. Before("gorm:begin_transaction") would be last with SkipDefaultTransaction.
 //   - refill follows the hooks, because they may have zeroed the key.
 //   - beforeInsert and afterInsert surround the INSERT, before the associations that need the key.
-//   - prepare gets worker ids before an UPDATE begins, because it can create associated rows in its transaction.
+//   - prepare gets worker ids before an UPDATE begins, because the UPDATE can create associated rows in its
+//     transaction.
 //   - beforeUpdate directly precedes the UPDATE: by then all values are set, and the connection is known.
 //   - settle is last ("*"), because it also clears keys of associated rows, which GORM has saved by then. An UPDATE has
 //     it too, because it also saves associations.
@@ -53,11 +54,11 @@ func (s *shared) wireWings(loc *lookup.Locator) {
 // fill sets the keys of a create.
 func (s *shared) fill(db *gorm.DB) { s.filler.Fill(db) }
 
-// refill sets the keys again that hooks have zeroed.
+// refill again sets the keys that hooks have zeroed.
 func (s *shared) refill(db *gorm.DB) { s.filler.Refill(db) }
 
-// beforeInsert prepares the statement. When GORM writes it, filler adds the ids that Select has left out, and narrow
-// compares all values. model.BeforeBuild runs the last function first, so narrow comes first here.
+// beforeInsert prepares the statement. When GORM writes the statement, filler adds the ids that Select has left out,
+// and narrow compares all values. model.BeforeBuild runs the last function first, so narrow comes first here.
 func (s *shared) beforeInsert(db *gorm.DB) {
 	s.narrow.BeforeInsert(db) // narrow columns
 	s.filler.BeforeInsert(db)

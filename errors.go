@@ -33,7 +33,7 @@ var (
 	ErrNoField = model.ErrNoField
 
 	// ErrInTransaction reports that the first create of a table was inside a transaction and the pool was out of
-	// connections. The plugin needs one to get a worker id or open another generator, so list the model in
+	// connections. The plugin needs a connection to get a worker id or open another generator, so list the model in
 	// [WithModels]. Creates and NextID return it.
 	ErrInTransaction = supply.ErrInTransaction
 

@@ -29,8 +29,8 @@ func newConfig(options []Option) *config.Config {
 
 // WithLayout sets the layout of ids. The default is [generator.DefaultLayout]. db.Use refuses an invalid Layout, such
 // as the zero value, with [generator.ErrLayout]. The first process pins its layout in the database, and processes with
-// another layout are refused. A process with a low number of [WithWorkerID] pins none, so give all processes the same
-// layout.
+// another layout are refused. A process with a low number of [WithWorkerID] pins no layout, so give all processes the
+// same.
 func WithLayout(l generator.Layout) Option { return func(cfg *config.Config) { cfg.Layout = l } }
 
 // WithModels lists the models whose keys the plugin sets, as pointers to structs. The default is none. Repeated calls
@@ -88,15 +88,15 @@ func WithLead(d time.Duration) Option { return func(cfg *config.Config) { cfg.Le
 //
 // Plugins of one process may have the same number. They share a generator, and must have the same [WithLead],
 // [WithLayout] and [WithDefaultGenerator] while they are open at once; the factory of [WithGenerator] and the logger of
-// the first apply. Plugins with [WithClock] share no generator, so each needs its own number.
+// the first plugin apply. Plugins with [WithClock] share no generator, so each needs its own number.
 //
 // All tables share the worker id and one generator. So ids resolve to their time, but not to a table or a process.
 func WithWorkerID(n int64) Option {
 	return func(cfg *config.Config) { cfg.WorkerID, cfg.Fixed = n, true }
 }
 
-// WithOneWorkerID gives this process one worker id for all its tables instead of one for each, for layouts that have
-// few. Each generator named by a tag gets its own. Ids then resolve to their process, but not to a table.
+// WithOneWorkerID gives this process one worker id for all its tables instead of one for each, for layouts with few
+// worker ids. Each generator that a tag names gets its own. Ids then resolve to their process, but not to a table.
 func WithOneWorkerID() Option { return func(cfg *config.Config) { cfg.OneEach = true } }
 
 // WithDisposable gives each start of the process a new slot that no other process reclaims, as UidGenerator does. By
@@ -129,8 +129,9 @@ func WithLookupOnly() Option {
 // Close of the last plugin releases the slot. db must be a connected handle and not a transaction. The caller closes
 // its pool after the plugins.
 //
-// Processes without the option are in another id space. So before adding it to a running system, stop all of them that
-// use one of the databases, for at least Lead. A database must keep one name in an id space; see [WithDatabaseName].
+// Processes without the option are in another id space. So before you add the option to a running system, stop all
+// processes that use one of the databases, for at least Lead. A database must keep one name in an id space; see
+// [WithDatabaseName].
 //
 // The first create of a table inside a transaction then needs no other connection of the plugin's handle. The option
 // excludes [WithWorkerID].
@@ -179,8 +180,8 @@ func WithSchema(name string) Option {
 // WithDatabaseName names the database of the plugin's handle in WORKER_NODE and [Location].Database, with at most 128
 // characters. With [WithRegistry] the default is the current database of the handle. On PostgreSQL the schema is added
 // if it is not public; on SQLite it is the file name without the folder. Without WithRegistry the default is empty,
-// which means the database of WORKER_NODE. Do not change the name later, because existing rows keep theirs. The option
-// excludes [WithWorkerID].
+// which means the database of WORKER_NODE. Do not change the name later, because existing rows keep the old name. The
+// option excludes [WithWorkerID].
 func WithDatabaseName(name string) Option { return func(cfg *config.Config) { cfg.Database = name } }
 
 // WithTimeout bounds how long db.Use and the first insert into a table wait for worker ids, or for a segment or other

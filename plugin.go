@@ -117,7 +117,7 @@ func (s *shared) newLocator() *lookup.Locator {
 }
 
 // From returns the plugin of a database handle, for calls such as From(db).Locate(ctx, id). Find and FindAll then query
-// db, so its conditions apply. Inside a transaction they read within it.
+// db, so its conditions apply. If db is in a transaction, they read within it.
 //
 // From never returns nil. If db does not have the plugin, all methods with an error return [ErrNotRegistered], except
 // Close.
@@ -134,8 +134,8 @@ func From(db *gorm.DB) *Plugin {
 func (p *Plugin) Name() string { return name }
 
 // Initialize implements [gorm.Plugin]; db.Use calls it. It checks the options and the database's layout, and creates or
-// extends its four tables unless [WithoutMigration] is given. It gets worker ids for the models of WithModels, and
-// opens their segments and other sources. If it fails, nothing is registered, and you can try again.
+// extends the plugin's four tables unless [WithoutMigration] is given. It gets worker ids for the models of WithModels,
+// and opens their segments and other sources. If it fails, nothing is registered, and you can try again.
 //
 // Initialize succeeds even if the database of a segment is unreachable or a source of WithSource fails. The log and
 // Health report the failure, and the plugin tries again.
@@ -172,7 +172,7 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	}
 	p.db = db
 	s.registered.Store(true)
-	db.Config.Plugins[name] = p // db.Use sets it after this returns, but openers may call From(db) before
+	db.Config.Plugins[name] = p // db.Use sets it after Initialize returns, but openers may call From(db) earlier
 	db.Config.Plugins[core.Name] = s.core
 	s.catalog.Start()
 	s.adopt.Start()
@@ -308,7 +308,7 @@ func (p *Plugin) Close(ctx context.Context) error {
 	if err != nil {
 		return nil
 	}
-	ended := ctx.Err() // whether ctx had ended before
+	ended := ctx.Err() // not nil if ctx had ended before the call
 	idle := s.supply.Close(ctx)
 	if s.space != nil {
 		err = s.space.leave(ctx, s) // even if not idle: renewals stop, so another process reclaims the slot

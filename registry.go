@@ -95,7 +95,7 @@ func joinSpace(ctx context.Context, s *shared, db *gorm.DB) (*sharedSpace, error
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
-		_ = sp.leave(ctx, s) // closes the space if the others have left meanwhile
+		_ = sp.leave(ctx, s) // closes the space if the other plugins have left meanwhile
 		return nil, err
 	}
 	return sp, nil
@@ -154,8 +154,8 @@ func (sp *sharedSpace) nameDatabase(s *shared, b tablesDatabase) (taken bool) {
 	return false
 }
 
-// leave removes a plugin. The last one closes the lease manager, which releases the slot; later plugins open a new one.
-// If closing fails, call leave again.
+// leave removes a plugin. After the last plugin it closes the lease manager, which releases the slot. Later plugins
+// open a new manager. If closing fails, call leave again.
 func (sp *sharedSpace) leave(ctx context.Context, s *shared) error {
 	sharedSpaces.mu.Lock()
 	delete(sp.users, s)

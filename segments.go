@@ -17,8 +17,8 @@ import (
 // unless that is a primary key.
 //
 // The name includes the schema or database only if that is not the connection's current one. So all processes that
-// insert into a table should connect to the same schema or database. It is in lower case on SQLite, and on MySQL unless
-// lower_case_table_names is 0, so all spellings share one row.
+// insert into a table should connect to the same schema or database. The name is in lower case on SQLite, and on MySQL
+// unless lower_case_table_names is 0, so all spellings share one row.
 //
 // Ids begin above the largest value of the column, or at Start if that is larger. If the column has values, a new tag
 // is refused with [segment.ErrRow] unless Start is above them; see Config.Used, which the plugin sets. Start should not

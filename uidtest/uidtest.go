@@ -3,8 +3,8 @@
 //
 //	if err := db.Use(uidtest.Sequential()); err != nil { ... }
 //
-// Both register the real plugin, which [uidplugin.From] returns, with other numbers. Tags, associations, batches,
-// upserts, hooks and AutoMigrate work as in production.
+// Both register the real plugin, which [uidplugin.From] returns, with other ids. Tags, associations, batches, upserts,
+// hooks and AutoMigrate work as in production.
 //
 // The plugin does not use tables, worker ids or background work, and db.Use and Close do not send statements. So it
 // works with a mock of the database, such as sqlmock.

@@ -24,7 +24,7 @@ func columnNamed(table, column string) columnName {
 
 // Inspect looks for columns of existing tables that the database numbers. It checks the models and their associations,
 // because models do not show such columns and AutoMigrate does not change keys. If the database numbers the next row
-// with the largest key plus one, the column's ids get gaps. columns belong to the tables.
+// with the largest key plus one, the column's ids get gaps. columns are the columns of these tables.
 func (n *Numbering) Inspect(ctx context.Context, db *gorm.DB, models []any, columns []inspect.Column) {
 	fields := map[columnName]*catalog.Field{}
 	n.catalog.Visit(db, models, func(table string, s *schema.Schema) {

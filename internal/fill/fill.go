@@ -31,7 +31,7 @@ func (f *Filler) Fill(db *gorm.DB) {
 	f.fillZeros(db)
 }
 
-// Refill sets fields again that hooks of the model have zeroed.
+// Refill again sets the fields that hooks of the model have zeroed.
 func (f *Filler) Refill(db *gorm.DB) {
 	if s := db.Statement.Schema; s != nil && !db.Statement.SkipHooks && (s.BeforeCreate || s.BeforeSave) {
 		f.fillZeros(db)
@@ -79,9 +79,9 @@ func (f *Filler) fillZeros(db *gorm.DB) {
 }
 
 // ensure gets the worker ids that a create may need. needed are the sources of its own rows. Outside a transaction it
-// gets those of all tables reachable from the model. It does so early, because GORM creates associated rows in its own
-// transaction, where a second connection may not be available. Tables that keep failing are left to the background
-// unless a row needs their id. Inside a transaction it gets only the worker ids that the rows need.
+// gets the worker ids of all tables reachable from the model. It does so early, because GORM creates associated rows in
+// its own transaction, where a second connection may not be available. Tables that keep failing are left to the
+// background unless a row needs their id. Inside a transaction it gets only the worker ids that the rows need.
 func (f *Filler) ensure(db *gorm.DB, p *catalog.Plan, needed []*supply.Source) error {
 	inTransaction := sqldb.HoldsConnection(db.Statement.ConnPool)
 	ready := true

@@ -32,7 +32,7 @@ func (f *Filler) BeforeInsert(db *gorm.DB) {
 	}
 }
 
-// AfterInsert takes back the changes of BeforeInsert, and sets the ids of rows in an upsert that had conflicts. It
+// AfterInsert takes back the changes of BeforeInsert, and sets the ids of rows that had conflicts in an upsert. It
 // explains the error of a batch that is too large.
 func (f *Filler) AfterInsert(db *gorm.DB) {
 	upsert.Reconcile(db, func(s *schema.Schema) *model.Model { return f.catalog.Plan(s).Model })
@@ -75,9 +75,9 @@ func unselected(p *catalog.Plan, stmt *gorm.Statement) (fields []*catalog.Field)
 	return fields
 }
 
-// insertUnselected adds the ids that Select leaves out to the INSERT. Otherwise the database would assign a key, and
+// insertUnselected adds to the INSERT the ids that Select leaves out. Otherwise the database would assign a key, and
 // the struct would keep ours. Call it when GORM begins to write the INSERT. The names of the caller's Select stay as
-// they are, because other plugins send statements on copies of this one.
+// they are, because other plugins send statements on copies of this statement.
 func insertUnselected(p *catalog.Plan, stmt *gorm.Statement) {
 	values, ok := stmt.Clauses["VALUES"].Expression.(clause.Values)
 	rows := model.RowsOf(stmt.ReflectValue, p.Schema.ModelType)

@@ -118,7 +118,7 @@ func (n *notes) end() []filledRows {
 }
 
 // sharedKey is the key of a create's notes in its settings. GORM copies the settings to the creates of associated rows,
-// but not the clauses. A copy of the statement has both, so forget can tell it apart and remove the notes.
+// but not the clauses. A copy of the statement has both, so forget recognizes the copy and removes the notes.
 type sharedKey struct{}
 
 // share makes the notes known to the creates of associated rows.
@@ -128,7 +128,7 @@ func (n *notes) share(stmt *gorm.Statement) {
 }
 
 // forget removes what the plugin keeps in a statement. Call it before the statement's other callbacks. Then the notes
-// are those of a statement that stmt is a copy of, or of a create that panicked.
+// belong to a statement of which stmt is a copy, or to a create that panicked.
 func forget(stmt *gorm.Statement) {
 	if len(stmt.Clauses) == 0 {
 		return

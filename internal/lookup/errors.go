@@ -35,7 +35,7 @@ func failuref(id int64, format string, args ...any) error {
 
 const maxListed = 20
 
-// idErrors are errors of many ids. The text lists the first, one per line, and counts the rest.
+// idErrors are errors of many ids. The text lists the first 20, one per line, and counts the rest.
 type idErrors []error
 
 func (e idErrors) Error() string {

@@ -56,8 +56,8 @@ func (loc *Locator) Where(ctx context.Context, db *gorm.DB, p *catalog.Plan, con
 	return f.where(ctx, p, condition, more...)
 }
 
-// inTurn returns a scope that runs scopes one after the other. Each waits until no scope is pending, because scopes may
-// add scopes, which GORM runs in another round.
+// inTurn returns a scope that runs scopes one after the other. Each scope waits until none is pending, because scopes
+// may add scopes, which GORM runs in another round.
 func inTurn(scopes ...func(*gorm.DB) *gorm.DB) func(*gorm.DB) *gorm.DB {
 	return func(db *gorm.DB) *gorm.DB {
 		for i, scope := range scopes {
@@ -77,7 +77,7 @@ func hasScopes(stmt *gorm.Statement) bool {
 	return reflect.ValueOf(stmt).Elem().FieldByIndex(scopesField.Index).Len() > 0
 }
 
-// restrict limits a statement to rows that meet the key and the caller's scope, whatever other conditions it has. It
+// restrict limits a statement to rows that meet the conditions key and scope, whatever other conditions it has. It
 // refuses clauses that would prevent this.
 func (f *Finder) restrict(p *catalog.Plan, stmt *gorm.Statement, key, scope clause.Expression) error {
 	if err := refuse(p, stmt); err != nil {

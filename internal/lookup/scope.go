@@ -11,7 +11,7 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// scopes returns scopes that run the caller's scope and store its conditions in into, apart from the conditions of the
+// scopes returns scopes that run the caller's scope and store its conditions in *into, apart from the conditions of the
 // statement.
 func (f *Finder) scopes(p *catalog.Plan, into *clause.Expression) []func(*gorm.DB) *gorm.DB {
 	if f.scope == nil {

@@ -59,7 +59,7 @@ func snapshot(stmt *gorm.Statement) *gorm.Statement {
 var changedClauses = [...]string{OnConflict, "RETURNING"}
 
 // Change calls change, which may change the columns, the schema, the result and clauses of a statement. [Undo] takes
-// that back.
+// the changes back.
 func Change(stmt *gorm.Statement, change func()) {
 	var c *changes
 	if note, _ := Kept(stmt, changesName); note != nil {

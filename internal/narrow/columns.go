@@ -39,7 +39,7 @@ type idColumn struct {
 type limits struct {
 	Limits
 	until time.Time // when to read them again; zero means after a statement that changes a table
-	again time.Time // before this time, a value that does not fit does not make the plugin read them again
+	again time.Time // earliest time at which a value that does not fit makes the plugin read them again
 }
 
 // rereads is the least time between two reads of a table's columns after values that do not fit, because creates may
@@ -207,7 +207,7 @@ func (g *Guard) limitsOf(ids map[string]idColumn, columns []inspect.Column) *lim
 				continue
 			}
 			if id.small && model.IsInexact(column.Type) {
-				continue // because it is not meant for ids
+				continue // because such a column is not meant for ids
 			}
 			table := column.Table
 			if !strings.ContainsAny(table, "`\" ") {

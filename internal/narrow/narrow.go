@@ -54,8 +54,8 @@ func (g *Guard) BeforeInsert(db *gorm.DB) { g.guard(db, "INSERT", "VALUES") }
 // BeforeUpdate makes an UPDATE fail if an id does not fit into its column.
 func (g *Guard) BeforeUpdate(db *gorm.DB) { g.guard(db, "UPDATE", "SET") }
 
-// AfterExec makes later statements read the columns of tables again after a statement that may have changed them,
-// because migrations use Exec.
+// AfterExec makes later statements read columns again after a statement that may have changed them. Migrations use
+// Exec.
 func (g *Guard) AfterExec(db *gorm.DB) {
 	if definition.MatchString(db.Statement.SQL.String()) {
 		g.forget()

@@ -89,7 +89,7 @@ func steps(ctx context.Context, db *sqldb.DB, layout generator.Layout, r Request
 func (t *table) steps(ctx context.Context, s server, layout generator.Layout, r Request) ([]Step, error) {
 	parts := slices.Clone(t.parts)
 	_, postgres := s.(*postgres)
-	if postgres { // its partitions are tables, so their names begin with the table's
+	if postgres { // partitions of PostgreSQL are tables, so their names begin with the name of the table
 		for i := range parts {
 			parts[i].name = strings.TrimPrefix(parts[i].name, t.name+"_")
 		}

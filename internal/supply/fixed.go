@@ -37,7 +37,8 @@ func NewFixed(l generator.Layout, workerID int64, lead time.Duration, now func()
 	return f
 }
 
-// beginAfter makes the lease begin above a tick that this process may have stamped, and no further ahead than before.
+// beginAfter makes the lease begin above a tick that this process may have stamped. It also delays the first use, so
+// the lease is no further ahead.
 func (f *Fixed) beginAfter(last int64) {
 	if last >= f.lease.From {
 		f.lease.From = last + 1

@@ -13,14 +13,14 @@ import (
 )
 
 // Plugins of one process may have the same worker id from the options, as those of a server that opens a handle for
-// each request. Two generators with one worker id would make the same ids, so these plugins share one.
+// each request. Two generators with one worker id would make the same ids, so these plugins share a generator.
 
 // A sharedWorker is a worker id that plugins of this process share, with its generator. When the last plugin has left,
 // the generator is closed, and the next plugin begins a sharedWorker above all ticks of this one.
 type sharedWorker struct {
 	generator string        // name
-	lead      time.Duration // all plugins have the same
-	workers   []int64       // the worker id, and the one of a second lane
+	lead      time.Duration // the same for all plugins
+	workers   []int64       // the worker id, and the worker id of a second lane
 	fixed     *Fixed
 
 	users atomic.Int32 // written under the mutex of sharedWorkers
@@ -65,7 +65,8 @@ func (k workerKey) meets(l generator.Layout, workers []int64) int64 {
 	}
 	size := max(k.layout.SequenceBits, l.SequenceBits) // bits of the ids of a worker id in a tick, in the layout that has more
 	for _, w := range workers {
-		// Divide a short tick into blocks of 2^size ids. Both make some id if their ids begin in the same block.
+		// Divide a short tick into blocks of 2^size ids. Two worker ids have an id in common if their ids begin in the
+		// same block.
 		if size >= period || (k.worker<<k.layout.SequenceBits^w<<l.SequenceBits)>>size&(1<<(period-size)-1) == 0 {
 			return w
 		}

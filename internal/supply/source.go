@@ -176,7 +176,7 @@ func (src *Source) Fill(ctx context.Context, ids []int64, notReady error) error 
 	return src.fill(ctx, m, ids)
 }
 
-// fill is Fill with the source's generator.
+// fill is like Fill, with the source's generator.
 func (src *Source) fill(ctx context.Context, m *made, ids []int64) (err error) {
 	if f := src.filter.Load(); f != nil {
 		err = f.Fill(ctx, m.Generator, ids)
@@ -306,7 +306,7 @@ func (src *Source) note(m *made, err error) {
 	case err == nil && src.failed.Load() == nil:
 	case err == nil:
 		src.failed.Store(nil)
-	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded): // of the caller, most often
+	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded): // usually the context of the caller
 	default:
 		if _, ok := m.own().(healthy); !ok {
 			src.failed.Store(&failure{err, time.Now()})

@@ -35,7 +35,7 @@ const AllTables = workernode.AllTables
 type Config struct {
 	Layout  generator.Layout
 	Specs   Specs
-	Default string // the generator of columns that name none
+	Default string // the generator of columns whose tag names none
 	Timeout time.Duration
 	Log     *slog.Logger
 	Now     func() time.Time // the wall clock
