@@ -16,8 +16,7 @@ import (
 //     before GORM opens its transaction. Before("gorm:begin_transaction") would be last with SkipDefaultTransaction.
 //   - refill follows the hooks, because they may have zeroed the key.
 //   - beforeInsert and afterInsert surround the INSERT, before the associations that need the key.
-//   - prepare gets worker ids before an UPDATE begins, because the UPDATE can create associated rows in its
-//     transaction.
+//   - prepare gets worker ids before an UPDATE, because the UPDATE can create associated rows in its transaction.
 //   - beforeUpdate directly precedes the UPDATE: by then all values are set, and the connection is known.
 //   - settle is last ("*"), because it also clears keys of associated rows, which GORM has saved by then. An UPDATE has
 //     it too, because it also saves associations.

@@ -20,8 +20,8 @@ var (
 	ErrNotRegistered = core.ErrNotRegistered
 
 	// ErrField reports a field with the uid tag that cannot hold an id, or whose tag names an unknown generator. It
-	// also reports a foreign key that cannot hold the ids it refers to, and an id that does not fit into its column.
-	// db.Use, Register, AutoMigrate, creates and updates return it.
+	// also reports a foreign key that cannot hold its ids, and an id that does not fit into its column. db.Use,
+	// Register, AutoMigrate, creates and updates return it.
 	ErrField = model.ErrField
 
 	// ErrZeroKey reports a create that would insert 0 as a primary key of type [ID]. Either the field is not
@@ -48,8 +48,7 @@ var (
 	ErrLayoutMismatch = workernode.ErrLayoutMismatch
 
 	// ErrRegion reports a registry of another region than [WithRegion] sets, or a registry that cannot be a region.
-	// db.Use returns it. Creates and Health return it after the restore of a backup that is older than the division
-	// into regions.
+	// db.Use returns it. Creates and Health return it after the restore of a backup that is older than the division.
 	ErrRegion = workernode.ErrRegion
 
 	// ErrExhausted reports that all worker ids of the layout are given out. db.Use, creates and Health return it.

@@ -29,8 +29,8 @@ func newConfig(options []Option) *config.Config {
 
 // WithLayout sets the layout of ids. The default is [generator.DefaultLayout]. db.Use refuses an invalid Layout, such
 // as the zero value, with [generator.ErrLayout]. The first process pins its layout in the database, and processes with
-// another layout are refused. A process with a low number of [WithWorkerID] pins no layout, so give all processes the
-// same.
+// another layout are refused. A process with a low number of [WithWorkerID] pins none, so give all processes the same
+// layout.
 func WithLayout(l generator.Layout) Option { return func(cfg *config.Config) { cfg.Layout = l } }
 
 // WithModels lists the models whose keys the plugin sets, as pointers to structs. The default is none. Repeated calls
@@ -129,9 +129,8 @@ func WithLookupOnly() Option {
 // Close of the last plugin releases the slot. db must be a connected handle and not a transaction. The caller closes
 // its pool after the plugins.
 //
-// Processes without the option are in another id space. So before you add the option to a running system, stop all
-// processes that use one of the databases, for at least Lead. A database must keep one name in an id space; see
-// [WithDatabaseName].
+// Processes without the option are in another id space. So before you add the option, stop all processes that use one
+// of the databases, for at least Lead. A database must keep one name in an id space; see [WithDatabaseName].
 //
 // The first create of a table inside a transaction then needs no other connection of the plugin's handle. The option
 // excludes [WithWorkerID].

@@ -301,8 +301,7 @@ func (p *Plugin) Layout() generator.Layout {
 // Close waits for background work, but not beyond the end of ctx. An error means that the slot was not released; it
 // becomes free a minute later anyway. On a handle without the plugin Close returns nil.
 //
-// Call Close when the program ends, before closing the pool. You may call it more than once, and while the plugin is in
-// use.
+// Call Close when the program ends, before closing the pool. You may call it again, and while the plugin is in use.
 func (p *Plugin) Close(ctx context.Context) error {
 	s, err := p.initialized()
 	if err != nil {

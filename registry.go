@@ -84,8 +84,7 @@ func (s *shared) join(db *gorm.DB, statements *sqldb.DB, loc *lookup.Locator) er
 	return nil
 }
 
-// joinSpace returns the id space of a plugin on db. The first plugin with a handle of WithRegistry opens it, and others
-// share it.
+// joinSpace returns the id space of a plugin on db. The first plugin with a handle of WithRegistry opens it for all.
 func joinSpace(ctx context.Context, s *shared, db *gorm.DB) (*sharedSpace, error) {
 	sp := &sharedSpace{users: map[*shared]tablesDatabase{s: {}}}
 	if s.Registry != nil {
@@ -199,7 +198,7 @@ func conflict(first, cfg *config.Config) error {
 // closeTimeout is for a failed db.Use, which releases its slot.
 const closeTimeout = time.Second
 
-// warnOfOwnSpace warns if processes still make ids in the database's own id space, because both could make the same
+// warnOfOwnSpace warns if processes still make ids in the database's own id space, because both spaces can make equal
 // ids.
 func warnOfOwnSpace(ctx context.Context, cfg *config.Config, statements *sqldb.DB) {
 	statements, err := statements.Locate(ctx, "", "WithSchema")

@@ -85,8 +85,7 @@ func CounterTag(f *schema.Field) string {
 }
 
 // needsNoTag reports whether f is the sole primary key of its model, is a [Key] and is not a foreign key. Such a key
-// needs no tag because it serves ids only. We exclude models without a name, because their ids
-// could not resolve to a table.
+// needs no tag because it serves ids only. We exclude models without a name, because ids could not resolve to them.
 func needsNoTag(f *schema.Field) bool {
 	if f.Schema.Name == "" || len(f.Schema.PrimaryFields) != 1 || f.Schema.PrimaryFields[0] != f || !isKey(f.FieldType) {
 		return false

@@ -28,8 +28,7 @@ type Model struct {
 
 	Lost map[*schema.Relationship]error // associations that lose ids
 
-	// Uniques returns the model's keys and unique indexes that have no uid field. Conflicts hardly ever concern other
-	// indexes.
+	// Uniques returns the keys and unique indexes without uid fields. Conflicts hardly ever concern other indexes.
 	Uniques func() [][]*schema.Field
 
 	// MapSchema is the schema for creates from maps, or nil if Schema works. See [WithoutDefault].

@@ -107,8 +107,7 @@ func FieldOf(row reflect.Value, f *schema.Field) reflect.Value {
 	return row
 }
 
-// IsEmpty reports whether an association has no rows, so that GORM saves none. A pointer to a zero struct counts as a
-// row.
+// IsEmpty reports whether an association has no rows, so that GORM saves none. A pointer to a zero struct is a row.
 func IsEmpty(v reflect.Value) bool {
 	if !v.IsValid() || v.IsZero() {
 		return true

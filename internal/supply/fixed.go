@@ -23,8 +23,7 @@ type Fixed struct {
 
 // NewFixed returns the worker id of a process that starts now. An earlier process may have stamped ticks up to lead
 // ahead of the clock, the last one in part. So the lease begins after these ticks. The worker id may be used from the
-// end of the present tick on, because the lease then begins exactly lead ahead. With a lead of 0 it may be used at
-// once.
+// end of the present tick on, because the lease then begins exactly lead ahead. A lead of 0 allows use at once.
 func NewFixed(l generator.Layout, workerID int64, lead time.Duration, now func() time.Time) *Fixed {
 	start := now()
 	f := &Fixed{layout: l, lease: l.FullLease(workerID, start), backup: l.BackupWorker(workerID), start: start, begins: start, now: now}
@@ -46,8 +45,7 @@ func (f *Fixed) beginAfter(last int64) {
 	}
 }
 
-// open returns the generator and its leases. It calls make unless the process has made the generator for another
-// plugin.
+// open returns the generator and its leases. It calls make unless another plugin of the process has done so.
 func (f *Fixed) open(lanes int, make func([]generator.Lease) (generator.Renewable, error)) (generator.Generator, []generator.Lease, error) {
 	if f.share == nil {
 		leases := f.leases(lanes)

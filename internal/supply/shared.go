@@ -65,8 +65,7 @@ func (k workerKey) meets(l generator.Layout, workers []int64) int64 {
 	}
 	size := max(k.layout.SequenceBits, l.SequenceBits) // bits of the ids of a worker id in a tick, in the layout that has more
 	for _, w := range workers {
-		// Divide a short tick into blocks of 2^size ids. Two worker ids have an id in common if their ids begin in the
-		// same block.
+		// Divide a short tick into blocks of 2^size ids. Two worker ids share an id if their ids begin in one block.
 		if size >= period || (k.worker<<k.layout.SequenceBits^w<<l.SequenceBits)>>size&(1<<(period-size)-1) == 0 {
 			return w
 		}
@@ -212,8 +211,7 @@ func (g *sharedGenerator) Fill(ctx context.Context, ids []int64) error {
 	})
 }
 
-// call calls take, which returns its last id. It returns when this plugin is closed, even if other plugins still use
-// the generator.
+// call calls take, which returns its last id. It returns when this plugin is closed, even if the generator stays open.
 func (g *sharedGenerator) call(ctx context.Context, take func(context.Context) (int64, error)) error {
 	if g.share.ctx.Err() != nil {
 		return generator.ErrClosed

@@ -54,8 +54,7 @@ type made struct {
 	note  func(id int64)         // with a fixed worker id: logs that ids are far ahead of the clock
 }
 
-// own returns the generator without the wrapper of plugins that share it, because only the generator has the optional
-// methods.
+// own returns the generator without the wrapper of plugins that share it, because the wrapper lacks optional methods.
 func (m *made) own() generator.Generator {
 	if g, ok := m.Generator.(*sharedGenerator); ok {
 		return g.Generator
@@ -192,8 +191,7 @@ func (src *Source) fill(ctx context.Context, m *made, ids []int64) (err error) {
 	return nil
 }
 
-// errNoGenerator is returned if a row needs an id but did not when the create began, because another goroutine has
-// changed it.
+// errNoGenerator is returned if another goroutine has changed a row so that it needs an id.
 var errNoGenerator = errors.New("the table has no generator yet; repeat the create")
 
 // wrap adds the table to an error.
@@ -204,8 +202,7 @@ func (src *Source) wrap(err error) error {
 	return fmt.Errorf("uidplugin: no id for %s: %w", src.named(), err)
 }
 
-// An outage records why a source lacks a generator: it got no worker id, or its opener fails. The zero value means no
-// failure.
+// An outage records why a source lacks a generator: it got no worker id, or its opener fails. Zero means no failure.
 type outage struct {
 	err      error     // of the last attempt
 	since    time.Time // time of the first failure

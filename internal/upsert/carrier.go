@@ -115,8 +115,7 @@ func (t *Tracker) untouched(stmt *gorm.Statement, conflict clause.OnConflict) cl
 	return clause.Column{Name: s.DBNames[0]}
 }
 
-// assigns reports whether the application assigns an id that was made for the statement, or if keys is set, a key that
-// was made for it.
+// assigns reports whether the application assigns an id that was made for the statement, or if keys is set, a key.
 func (t *Tracker) assigns(s *schema.Schema, conflict clause.OnConflict, keys bool) bool {
 	return slices.ContainsFunc(conflict.DoUpdates, func(a clause.Assignment) bool {
 		f := s.FieldsByDBName[a.Column.Name]

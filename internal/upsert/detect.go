@@ -39,8 +39,7 @@ type facts struct {
 type decision struct {
 	how detection
 
-	// matches is true if RETURNING sends back every row. We need every row, because GORM assigns the returned rows in
-	// order.
+	// matches is true if RETURNING sends back every row. We need each, because GORM assigns the returned rows in order.
 	matches bool
 
 	updateKey       bool // rewrite DoNothing to an update of the key with itself, so that RETURNING has every row

@@ -85,8 +85,7 @@ func (t *Tracker) reconcile(db *gorm.DB, rows []sentRow, result sql.Result) erro
 	return t.readBack(db, rows)
 }
 
-// indexed reports whether each tracked field is the first column of a key or an index, so that reading rows by it is
-// fast.
+// indexed reports whether each tracked field is the first column of a key or an index, so reading by it is fast.
 func (t *Tracker) indexed(s *schema.Schema) bool {
 	return !slices.ContainsFunc(t.fields, func(f *model.Field) bool {
 		return !f.Unique && f.DBName != s.PrimaryFields[0].DBName && !slices.ContainsFunc(s.ParseIndexes(), func(x *schema.Index) bool {
@@ -250,8 +249,7 @@ func (t *Tracker) keys(s *schema.Schema) (keys [][]*schema.Field) {
 }
 
 // conflictKey returns the fields that identify the conflicting row: the columns of the ON CONFLICT, or else the primary
-// key. It returns nil if these fields are unknown, have ids made for the statement, or get other values by the update
-// part.
+// key. It returns nil if these fields are unknown, have ids made for the statement, or are changed by the update part.
 func (t *Tracker) conflictKey(s *schema.Schema) (columns []*schema.Field) {
 	if t.conflict.OnConstraint != "" || t.unknown {
 		return nil

@@ -37,8 +37,7 @@ func sentRows(stmt *gorm.Statement, s *schema.Schema) []sentRow {
 	return all
 }
 
-// sent returns the value sent for a field. It reports false without a value, for NULL, and for a value that the
-// database computed.
+// sent returns the value sent for a field. It reports false without a value, for NULL, and for a computed value.
 func (r sentRow) sent(f *schema.Field) (any, bool) {
 	i, ok := r.columns[f.DBName]
 	if !ok || i >= len(r.values) || isNull(r.values[i]) {

@@ -5,8 +5,7 @@
 // association saves are such statements.
 //
 // The way to detect conflicts depends on the dialect, on the columns that GORM reads back, and on the number of rows.
-// detect.go chooses it. [Rewrite] changes the statement right before the INSERT, and [Reconcile] corrects the rows
-// right after it.
+// detect.go chooses it. [Rewrite] changes the statement before the INSERT, and [Reconcile] corrects the rows after it.
 //
 // Without a conflict a statement needs no further round trip, except where the statement itself cannot report
 // conflicts:
@@ -72,8 +71,7 @@ func trackerIn(stmt *gorm.Statement) *Tracker {
 // Forget removes the Tracker of a statement, also if the statement is a copy and the Tracker belongs to the original.
 func Forget(stmt *gorm.Statement) { delete(stmt.Clauses, trackerKey) }
 
-// Conflicts reports whether a statement accepts existing rows without an error, because of an ON CONFLICT or INSERT
-// IGNORE.
+// Conflicts reports whether a statement accepts existing rows without an error, by ON CONFLICT or INSERT IGNORE.
 func Conflicts(stmt *gorm.Statement) bool {
 	if len(stmt.Clauses) == 0 {
 		return false
