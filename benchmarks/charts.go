@@ -216,7 +216,7 @@ func histogram(file, title, x, y string, classes []string, all ...series) error 
 }
 
 // save writes a chart of a height, and its legend below it. The SVG file follows the reader's dark mode; programs
-// without media queries show it on white.
+// without media queries show the chart on white.
 func (c *chart) save(file string, height int) error {
 	const width = 560
 	below := vg.Length(17 * c.names)

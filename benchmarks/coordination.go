@@ -40,8 +40,8 @@ const (
 	policyPerTable   = "a row for each process and table"
 )
 
-// policies are the ways to coordinate, each with a function that starts a process. It returns a function that works
-// until ctx ends.
+// policies are the ways to coordinate, each with a function that starts a process and returns its work: a function that
+// works until ctx ends.
 var policies = []struct {
 	name string
 	join func(p *participant) (work func(ctx context.Context) error, err error)
@@ -157,8 +157,8 @@ func (c *Coordinated) measure(ctx context.Context, l *Lab, s *Server, d *testkit
 	return err
 }
 
-// joinWithPlugin is a process with the plugin. It takes an id of each table from time to time, because an idle process
-// does not renew.
+// joinWithPlugin starts a process with the plugin. The process takes an id of each table from time to time, because an
+// idle process does not renew.
 func joinWithPlugin(p *participant) (func(context.Context) error, error) {
 	models := tables(p.tables)
 	plugin, err := use(p.db, uidplugin.WithModels(models...), uidplugin.WithTimeout(time.Minute),
@@ -187,8 +187,8 @@ func (p *participant) rows() (all []leaseRow) {
 	return all
 }
 
-// joinDisposable is a process that only inserts a row for each table when it starts, as with UidGenerator. Its worker
-// ids are never used again.
+// joinDisposable starts a process that only inserts a row for each table, as with UidGenerator. The worker ids are
+// never used again.
 func joinDisposable(p *participant) (func(context.Context) error, error) {
 	for _, row := range p.rows() {
 		err := p.db.Exec("INSERT INTO lease_rows (id, table_no, holder, renewed_at) VALUES (?, ?, ?, 0)", row.ID, row.TableNo,
@@ -200,7 +200,7 @@ func joinDisposable(p *participant) (func(context.Context) error, error) {
 	return func(context.Context) error { return nil }, nil
 }
 
-// joinPerTable is a process that leases a row for each table, and renews each as often as the plugin renews.
+// joinPerTable starts a process that leases a row for each table, and renews each row as often as the plugin renews.
 func joinPerTable(p *participant) (func(context.Context) error, error) {
 	rows := p.rows()
 	return func(ctx context.Context) error {
@@ -222,7 +222,7 @@ func joinPerTable(p *participant) (func(context.Context) error, error) {
 	}, p.db.Create(&rows).Error
 }
 
-// goalRows is the most rows that a process may change in an interval: one, and a bit because intervals vary.
+// goalRows is the most rows that a process may change in an interval: one, and a little more because intervals vary.
 const goalRows = 1.2
 
 func coordinationTables(all []Coordinated) string {
@@ -240,7 +240,7 @@ func coordinationTables(all []Coordinated) string {
 		if c.Policy == policyUID && c.Processes >= 10 { // the rows of one process are too few
 			most = max(most, c.Interval)
 		}
-		if c.Processes == largest.Processes && c.Tables == largest.Tables { // the chart has the others
+		if c.Processes == largest.Processes && c.Tables == largest.Tables { // the chart has the other numbers
 			t.add(c.Policy, number(c.Second.Changed), number(c.Second.Binlog),
 				number(c.Start.Changed), number(c.StartTook), late)
 		}

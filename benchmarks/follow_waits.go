@@ -18,7 +18,7 @@ import (
 // Wait is how long INSERTs of other transactions take while one transaction holds up a follower.
 type Wait struct {
 	While   string  // what holds up the follower; see waits
-	Inserts int     // their number
+	Inserts int     // number of these INSERTs
 	Longest float64 // ms; the longest INSERT
 	Over    int     // INSERTs that took longer than goalInsert
 	Seen    float64 // ms; the longest time from a commit until the follower had the row

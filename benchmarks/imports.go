@@ -122,7 +122,7 @@ func measureImports(ctx context.Context, l *Lab, s *Server) (all []Ordered, err 
 	return all, nil
 }
 
-// imported has a process import rows, and inserts others one by one meanwhile and just afterwards.
+// imported has a process import rows, and inserts other rows one by one meanwhile and just afterwards.
 func imported(ctx context.Context, d *testkit.Database, db *gorm.DB, rows int) (i Imported, err error) {
 	if err := db.AutoMigrate(&importedRow{}); err != nil {
 		return i, err

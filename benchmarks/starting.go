@@ -160,7 +160,7 @@ func startingTable(all []Started) string {
 	most := slices.MaxFunc(all, func(a, b Started) int { return cmp.Compare(a.Processes, b.Processes) }).Processes
 	t := table{{fmt.Sprintf("%d processes", most), "connection, ms", "first id, ms", "the last one, ms"}}
 	for _, s := range all {
-		if s.Processes == most { // the chart has the others
+		if s.Processes == most { // the chart has the other numbers
 			t.add(s.Engine, s.Bare.Each.median(), s.Plugin.Each.median(), number(s.Plugin.Last))
 		}
 	}

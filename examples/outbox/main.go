@@ -6,7 +6,7 @@
 //	go run ./examples/outbox -dsn postgres://user:password@localhost/shop
 //
 // outbox.go is the application, and main.go lets it run. Run it again, or in two terminals at once: the consumers
-// continue where the others have stopped.
+// continue where earlier ones have stopped.
 package main
 
 import (

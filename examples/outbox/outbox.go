@@ -49,8 +49,9 @@ func migrate(ctx context.Context, db *gorm.DB) error {
 	return follow.Enable(ctx, db, &Event{})
 }
 
-// place creates an order with its event. follow.Transaction repeats the transaction with new ids if consumers have passed
-// the id of the event already, which happens if the process pauses between making the id and its INSERT.
+// place creates an order with its event. follow.Transaction repeats the transaction with new ids if consumers have
+// already read rows above the id of the event, which happens if the process pauses between making the id and its
+// INSERT.
 func place(ctx context.Context, db *gorm.DB, customer string, total int) error {
 	return follow.Transaction(ctx, db, func(tx *gorm.DB) error {
 		order := Order{Customer: customer, Total: total}

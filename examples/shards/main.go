@@ -3,7 +3,7 @@
 //
 //	go run ./examples/shards
 //
-// With flags they are databases of MySQL or MariaDB, or keyspaces of Vitess. There one sharded keyspace has all
+// With flags the databases are on MySQL or MariaDB, or are keyspaces of Vitess. On Vitess one sharded keyspace has all
 // customers, and its vschema must have the table customers:
 //
 //	go run ./examples/shards -registry 'user:password@tcp(127.0.0.1:3306)/reg' -shard 'user:password@tcp(127.0.0.1:3306)/shop'

@@ -41,7 +41,7 @@ func Nowhere(tb testing.TB, options ...uidplugin.Option) *gorm.DB {
 		tb.Fatal(err)
 	}
 	if options != nil {
-		// A layout of so many ids a second, and a clock of its own, so that no benchmark waits.
+		// This layout has so many ids a second, and the plugin its own clock, that no benchmark waits.
 		p := uidplugin.New(append(options, uidplugin.WithWorkerID(1), uidplugin.WithClock(time.Now), uidplugin.WithLayout(Plenty()), uidplugin.WithLogger(slog.New(slog.DiscardHandler)))...)
 		if err := db.Use(p); err != nil {
 			tb.Fatal(err)

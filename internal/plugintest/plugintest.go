@@ -1,6 +1,6 @@
-// Package plugintest has helpers for tests that need the whole plugin: handles with it on SQLite databases and on mocks,
-// models, and the statements that the plugin sends. Only tests may import it. They are external tests (package x_test),
-// because this package imports the root.
+// Package plugintest has helpers for tests that need the whole plugin: handles with it on SQLite databases and on
+// mocks, models, and the statements that the plugin sends. Only external tests (package x_test) may import it, because
+// it imports the root.
 package plugintest
 
 import (
@@ -65,7 +65,8 @@ func Open(tb testing.TB, options ...uidplugin.Option) *gorm.DB {
 	return db
 }
 
-// Use gives db a quiet plugin. With a fixed worker id it is alone, because other tests use the same numbers.
+// Use gives db a quiet plugin. A plugin with a fixed worker id is alone (see [Alone]), because other tests use the same
+// numbers.
 func Use(tb testing.TB, db *gorm.DB, options ...uidplugin.Option) *uidplugin.Plugin {
 	tb.Helper()
 	p := uidplugin.New(append([]uidplugin.Option{uidplugin.WithLogger(nil), Alone}, options...)...)
@@ -90,7 +91,7 @@ func Migrate(tb testing.TB, db *gorm.DB, models ...any) {
 	testkit.Must(tb, db.AutoMigrate(models...))
 }
 
-// Count returns how many rows a table has, or those that a condition selects.
+// Count returns how many rows a table has, or how many a condition selects.
 func Count(tb testing.TB, db *gorm.DB, table string, where ...any) int64 {
 	tb.Helper()
 	var n int64

@@ -40,7 +40,7 @@ var hostileOptions = map[string][]string{
 	"postgres": {"-c", "deadlock_timeout=100ms", "-c", "max_prepared_transactions=100"},
 }
 
-// A Hostile test disturbs its processes, connections and server, and counts what happens.
+// A Hostile test disturbs its processes, connections and server, and counts events.
 type Hostile struct {
 	*testing.T
 	Length time.Duration
@@ -52,7 +52,7 @@ type Hostile struct {
 	counts map[string]int
 }
 
-// RunHostile runs a test on all engines at once, because it mostly waits.
+// RunHostile runs a test on all engines at once, because the test mostly waits.
 func RunHostile(t *testing.T, run func(h *Hostile, database testkit.Database)) {
 	var group sync.WaitGroup
 	for _, e := range testkit.Engines() {

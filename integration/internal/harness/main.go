@@ -2,7 +2,7 @@
 // and lease managers. Put helpers that do not need a plugin into [testkit].
 //
 // Each folder tests one subject on real databases: SQLite in the process, and MariaDB, Oracle MySQL and PostgreSQL from
-// the environment. integration/servers.sh starts private servers. make test does both.
+// the environment. integration/servers.sh starts private servers and sets the environment. make test uses it.
 package harness
 
 import (
