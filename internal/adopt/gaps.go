@@ -83,8 +83,8 @@ func (f *filter) gapNow() int64 {
 // Made implements [supply.Filter].
 func (f *filter) Made() int64 { return f.passed.Load() }
 
-// Fill implements [supply.Filter]. A generator hands out consecutive sequences, so one of gap ids begins a gap. If none
-// of an application's generator does, Fill accepts every id.
+// Fill implements [supply.Filter]. A generator hands out consecutive sequences, so every gap-th id begins a gap. If no
+// id of an application's generator does, Fill accepts every id.
 func (f *filter) Fill(ctx context.Context, g generator.Generator, ids []int64) error {
 	buffer := make([]int64, min(int64(len(ids))*f.gapNow(), largestGap))
 	n, fruitless := 0, 0

@@ -191,7 +191,7 @@ func (src *Source) fill(ctx context.Context, m *made, ids []int64) (err error) {
 	return nil
 }
 
-// errNoGenerator is returned if another goroutine has changed a row so that it needs an id.
+// errNoGenerator is returned if a row needs an id although none seemed to, for example because of another goroutine.
 var errNoGenerator = errors.New("the table has no generator yet; repeat the create")
 
 // wrap adds the table to an error.
