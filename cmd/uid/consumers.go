@@ -52,7 +52,7 @@ works, or the consumer is paused, or if its table is not followed.`,
 }
 
 // consumerSubcommand adds the parts that the commands about one consumer share: its name, the flag --table, and f.
-func (a *app) consumerSubcommand(c *cobra.Command, f func(ctx context.Context, d *database, consumer admin.Consumer) error) *cobra.Command {
+func (a *app) consumerSubcommand(c *cobra.Command, f func(context.Context, *database, admin.Consumer) error) *cobra.Command {
 	var table string
 	c.Args = cobra.ExactArgs(1)
 	c = a.tableSubcommand(prepares, c, func(ctx context.Context, d *database, args []string) error {

@@ -27,7 +27,7 @@ func (f *Filler) Prepare(db *gorm.DB) {
 	}
 	inherit(db.Statement)
 	notesOf(db.Statement).share(db.Statement)
-	if !p.Ready.Load() && !sqldb.HoldsConnection(db.Statement.ConnPool) { // otherwise the create that needs an id gets its worker id
+	if !p.Ready.Load() && !sqldb.HoldsConnection(db.Statement.ConnPool) { // otherwise the create that needs an id does so
 		_ = f.ensure(db, p, needed(p, db.Statement)) // a create without a worker id returns the error
 	}
 }

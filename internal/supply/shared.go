@@ -63,7 +63,7 @@ func (k workerKey) meets(l generator.Layout, workers []int64) int64 {
 		short.Tick<<doublings != long.Tick {
 		return -1
 	}
-	size := max(k.layout.SequenceBits, l.SequenceBits) // bits of the ids of a worker id in a tick, in the layout that has more
+	size := max(k.layout.SequenceBits, l.SequenceBits) // of the layout with more ids per worker id and tick
 	for _, w := range workers {
 		// Divide a short tick into blocks of 2^size ids. Two worker ids share an id if their ids begin in one block.
 		if size >= period || (k.worker<<k.layout.SequenceBits^w<<l.SequenceBits)>>size&(1<<(period-size)-1) == 0 {

@@ -164,19 +164,19 @@ func (t *Tracker) preserveIDs(stmt *gorm.Statement, m *model.Model, changed *sch
 }
 
 // keepExistingUnlessGiven makes the update part skip the values of a field that were made for this statement.
-func (t *Tracker) keepExistingUnlessGiven(stmt *gorm.Statement, f *model.Field, newIDs []int64) {
+func (t *Tracker) keepExistingUnlessGiven(stmt *gorm.Statement, f *model.Field, ids []int64) {
 	sent := clause.Expr{SQL: "?", Vars: []any{clause.Column{Table: "excluded", Name: f.DBName}}}
 	if stmt.Dialector.Name() == "mysql" {
 		sent = clause.Expr{SQL: "VALUES(?)", Vars: []any{clause.Column{Name: f.DBName}}}
 	}
 	there := clause.Column{Table: clause.CurrentTable, Name: f.DBName}
-	values := make([]any, len(newIDs))
-	for i, id := range newIDs {
+	values := make([]any, len(ids))
+	for i, id := range ids {
 		values[i] = f.Value(id)
 	}
 	keep := clause.Expr{SQL: "CASE WHEN ? IN ? THEN ? ELSE ? END", Vars: []any{sent, values, there, sent}}
-	if last := len(newIDs) - 1; f.Direct && newIDs[last]-newIDs[0] == int64(last) { // consecutive, so BETWEEN is enough
-		keep = clause.Expr{SQL: "CASE WHEN ? BETWEEN ? AND ? THEN ? ELSE ? END", Vars: []any{sent, newIDs[0], newIDs[last], there, sent}}
+	if last := len(ids) - 1; f.Direct && ids[last]-ids[0] == int64(last) { // consecutive, so BETWEEN is enough
+		keep = clause.Expr{SQL: "CASE WHEN ? BETWEEN ? AND ? THEN ? ELSE ? END", Vars: []any{sent, ids[0], ids[last], there, sent}}
 	}
 	t.conflict.DoUpdates = append(slices.Clip(t.conflict.DoUpdates), clause.Assignment{Column: clause.Column{Name: f.DBName}, Value: keep})
 	conflict := stmt.Clauses[model.OnConflict].Expression.(clause.OnConflict)
