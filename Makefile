@@ -15,7 +15,7 @@ TIDY = (cd "$$dir" && mod=$$(mktemp -d) && trap 'rm -rf "$$mod"' EXIT && cp go.m
 	go mod edit -replace "github.com/uidplugin/uidplugin=$$root" "$$mod/go.mod" && go mod tidy -diff -modfile="$$mod/go.mod")
 
 # The tests that testkit.SkipWithRace skips with the race detector, and the long form of the tests of hostile writers and
-# consumers, who are too slow with it.
+# consumers, who are too slow with it and have many processes.
 WITHOUT_RACE := Alloc|TestMatrix|TestAnswers|TestRegions_Replicate|TestModel_
 HOSTILE := UID_TEST_HOSTILE_FOR=30s
 HOSTILES := HostileWriters|HostileConsumers
@@ -51,8 +51,10 @@ test: ## all tests against private MariaDB, MySQL and PostgreSQL servers, with t
 tests:
 	$(HOSTILE) go test -vet=off -parallel 4 -run '$(WITHOUT_RACE)|$(HOSTILES)' $(WITH_THEM)
 	go test -vet=off -parallel 4 -shuffle=on $(PLAIN)
-	packages=$$(go list $(PACKAGES) | grep -vxFf <(go list $(PLAIN))) && \
-	UID_TEST_WITHOUT_RACE='$(WITHOUT_RACE)' go test -vet=off $(RACE) -shuffle=on -timeout 40m $$packages
+	export UID_TEST_WITHOUT_RACE='$(WITHOUT_RACE)'; \
+	packages=$$(go list $(PACKAGES) | grep -vxFf <(go list $(PLAIN) ./integration/chaos)) && \
+	go test -vet=off $(RACE) -shuffle=on -skip '$(HOSTILES)' -timeout 40m $$packages && \
+	go test -vet=off $(RACE) -shuffle=on -timeout 40m ./integration/chaos/ # alone, because it runs clusters
 
 test-short: ## the tests that need no server
 	go test $(PACKAGES)

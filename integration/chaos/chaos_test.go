@@ -202,14 +202,14 @@ func TestChaosControl(t *testing.T) {
 			}
 		}
 		on(0, half, (*chaos).start)
-		time.Sleep(2 * time.Second)
+		time.Sleep(6 * time.Second) // processes start slowly on a busy machine
 		on(0, half, func(c *chaos, s *chaosSlot) { c.stop(s, time.Minute) })
 		time.Sleep(2*chaosLead + 1800*time.Millisecond) // until their fences, and Lead and a second after them, have passed
 		for _, c := range all {
 			c.releaseOld(0)
 		}
 		on(half, 2*half, (*chaos).start)
-		time.Sleep(2 * time.Second)
+		time.Sleep(6 * time.Second)
 		on(0, half, func(_ *chaos, s *chaosSlot) { s.resume(true) })
 		time.Sleep(4 * time.Second)
 		for i, how := range protections {

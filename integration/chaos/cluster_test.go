@@ -59,7 +59,12 @@ func (g *cluster) dsn(i int, schema string) string {
 // releaseOld frees the slots of a database whose holders have been silent for so long; see chaos.releaseOld.
 func (g *cluster) releaseOld(node int, schema string, silent time.Duration) {
 	now := generator.DefaultLayout().TickAt(time.Now().Add(-silent))
-	testkit.Must(g.T, g.nodes[node].Exec(fmt.Sprintf("UPDATE %s.WORKER_SLOT SET HOLDER = '', VERSION = VERSION + 1000 WHERE HOLDER <> '' AND SEEN_TICK < %d", schema, now)))
+	statement := fmt.Sprintf("UPDATE %s.WORKER_SLOT SET HOLDER = '', VERSION = VERSION + 1000 WHERE HOLDER <> '' AND SEEN_TICK < %d", schema, now)
+	err := g.nodes[node].Exec(statement)
+	for begin := time.Now(); err != nil && time.Since(begin) < time.Minute; err = g.nodes[node].Exec(statement) {
+		time.Sleep(100 * time.Millisecond) // a renewal was faster, or the cluster is busy
+	}
+	testkit.Must(g.T, err)
 }
 
 // disturb runs processes at all nodes, and disturbs these: once, or for the length of the long form. It calls killed to

@@ -121,7 +121,7 @@ func (h *hostile) run() {
 	polling.Wait()
 	h.endPrepared("", 0)
 	truth := h.truth()
-	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(20 * time.Millisecond) {
+	for begin := time.Now(); time.Since(begin) < 3*time.Minute; time.Sleep(20 * time.Millisecond) {
 		if !slices.ContainsFunc(h.followers, func(f *hostileFollower) bool { return f.last() < lastOf(truth) }) {
 			break
 		}
@@ -178,8 +178,8 @@ func (h *hostile) check() {
 	h.LogCounts()
 	for _, f := range h.followers {
 		missed, twice, disorder, unborn := compare(truth, f.seen)
-		text := fmt.Sprintf("follower %s: %d seen, missed %d, twice %d, out of order %d, not in the table %d",
-			f.Name, len(f.seen), missed, twice, disorder, unborn)
+		text := fmt.Sprintf("follower %s: %d seen up to %d of %d, missed %d, twice %d, out of order %d, not in the table %d",
+			f.Name, len(f.seen), lastOf(f.seen), lastOf(truth), missed, twice, disorder, unborn)
 		h.Log(text)
 		if wrong := twice + disorder + unborn; wrong > 0 || missed > 0 && !f.control {
 			h.Error(text)
