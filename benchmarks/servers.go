@@ -141,7 +141,7 @@ func (c *child) read(value any) error {
 		return json.Unmarshal([]byte(line), value)
 	case <-c.Done():
 	}
-	select { // the last line before its end
+	select { // the process has ended, and may have written a last line before
 	case line := <-c.lines:
 		return json.Unmarshal([]byte(line), value)
 	default:
@@ -186,7 +186,7 @@ func (s *Server) counters(db *gorm.DB) (c Counters, err error) {
 			c.PagesRead = value
 		}
 	}
-	if c.Log == 0 { // because MySQL updates its position in the log too rarely
+	if c.Log == 0 { // MySQL has no Innodb_lsn_current, and updates its own counter of that position too rarely
 		c.Log = written
 	}
 	return c, nil

@@ -151,7 +151,8 @@ func (a *app) openOthers(ctx context.Context, d *database, pairs []string, use u
 var errURL = errors.New("the URL of the database cannot be parsed; escape special characters of the password, such " +
 	"as @ as %40; a data source name of the driver, user:password@tcp(host:3306)/database, has no mysql:// before it")
 
-// tableSubcommand adds the parts that the commands about tables share: the flag --database, and f.
+// tableSubcommand adds the parts that the commands about tables share: the flag --database, and a RunE that opens the
+// databases before it calls f.
 func (a *app) tableSubcommand(
 	use usage, c *cobra.Command, f func(ctx context.Context, d *database, args []string) error,
 ) *cobra.Command {

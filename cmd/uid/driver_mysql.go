@@ -15,8 +15,8 @@ import (
 	"gorm.io/gorm"
 )
 
-// readMargin is how much longer than the limit of a statement the driver waits for the server, so that the statement's
-// error comes first.
+// readMargin is added to the limit of a statement, to get the limit of the driver. So a slow statement ends with
+// its own error before the driver gives up.
 const readMargin = 2 * time.Second
 
 // openMySQL returns the dialector of a URL, or of a data source name in the driver's form. Times are in UTC unless the

@@ -18,8 +18,8 @@ type filter struct {
 	admin.Filter
 }
 
-// filterFlags adds the flags of a filter to a command. entries describes, for the help, what is listed and which of its
-// times counts.
+// filterFlags adds the flags of a filter to a command. entries is a part of the help texts: "sessions that began"
+// gives --since the help "only sessions that began at or after this time".
 func filterFlags(c *cobra.Command, f *filter, entries string) {
 	c.Flags().IntVar(&f.limit, "limit", 50, fmt.Sprintf("length of the list, up to %d", admin.MaxPage))
 	c.Flags().StringVar(&f.since, "since", "", "only "+entries+" at or after this time, such as 24h for a day ago")

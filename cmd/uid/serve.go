@@ -54,7 +54,7 @@ as a proxy's. Otherwise a web site could point its own name at this machine and 
 	return c
 }
 
-// maxConnections limits the connections of the page. Other requests wait.
+// maxConnections limits the connections of the page to the database. Further requests wait for one.
 const maxConnections = 4
 
 func (d *database) page(ctx context.Context, prefix string) (http.Handler, error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// sample is the number of keys to read at each end of a table, the oldest and the newest, to find worker ids of another
-// table in them.
+// sample is how many of the oldest keys of a table, and how many of the newest, are searched for worker ids of another
+// table.
 const sample = 1000
 
 // checkRenamed reports which tables were renamed. The tables in missing do not exist any more. A missing table was
@@ -59,7 +59,8 @@ func (d *DB) workersOf(ctx context.Context, entry workernode.Table) (workers map
 	return workers, err
 }
 
-// tablesNextTo returns the tables in the schema of a table, which need not exist, with names as in WORKER_NODE.
+// tablesNextTo takes the name of a table, which need not exist, and returns all tables of its schema. The names are as
+// in WORKER_NODE.
 func (d *DB) tablesNextTo(ctx context.Context, name string) (names []string, err error) {
 	prefix, schema := "", ""
 	if i := strings.LastIndexByte(name, '.'); i >= 0 && d.SQL.Dialect() != sqlite {

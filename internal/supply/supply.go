@@ -43,7 +43,7 @@ type Config struct {
 	DB       *gorm.DB // for the tables, and for openers
 	Registry *gorm.DB // for worker ids and counters: DB, or another database
 	Schema   string   // of the plugin's tables in Registry; empty if statements do not name it
-	Current  string   // schema or database of unqualified names of DB at the start; empty means the connection's
+	Current  string   // DB's schema or database at the start, for unqualified names; empty means the connection's
 	Database string   // name of the tables' database in the registry; empty for the registry's own
 	Manager  *workernode.Manager
 	Fixed    *Fixed // the worker id of all tables; excludes Manager
@@ -54,7 +54,7 @@ type Config struct {
 	MaxBorrow time.Duration    // limit of stamping ahead of the clock; 0 means the generator's own
 	Clock     *generator.Clock // shared by the generators
 	Time      func() time.Time // read by Clock
-	Wall      *Wall            // behind Time, to log steps; nil logs none
+	Wall      *Wall            // if set, Time is its method Now, which logs when the clock is set
 }
 
 // A Supply provides the ids of one process. Its methods may be called concurrently.
@@ -252,8 +252,8 @@ func list(names []string) string {
 
 // ReachClock sets the clock of the generators ahead to the clock of a database that has refused an id as too old. With
 // a fixed worker id it does nothing, because the clock is then the application's. It waits until generators in use have
-// seen the clock, and at most a second until the lease reaches it. An idle generator would hand out old ids of a lease
-// that is renewed late.
+// seen the clock, and at most a second until the lease reaches it. If it returned before a late renewal, a generator
+// would wait for the lease only briefly, and then hand out the rest of its old ids.
 func (s *Supply) ReachClock(to time.Time) {
 	if s.Manager == nil || !s.Manager.ReachClock(to) {
 		return
