@@ -81,7 +81,7 @@ func (a *app) connect(ctx context.Context, dsn string, use usage) (*database, er
 	return d, nil
 }
 
-// maxConnect limits the time of a connect, unless --timeout or the data source name sets a shorter one.
+// maxConnect limits the time of a connect, unless --timeout is shorter or the data source name sets a limit.
 const maxConnect = 10 * time.Second
 
 // reach returns an error if connecting takes too long. GORM would connect without a context.

@@ -22,12 +22,13 @@ func (a *app) serveCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Serve the page of package inspector",
 		Long: `serve serves the page of package inspector, which shows ids, and the slots, tables and sessions of all
-processes. It makes no ids itself, so its health does not describe other processes. It only reads. By default it
-listens on this machine only, because it does not authenticate its users. If you set --listen, put it behind a
-proxy that authenticates.
+processes. It only reads, and makes no ids, so the health on the page is that of this command and not of your
+processes. By default it listens on this machine only, because it does not authenticate its users. If you set
+--listen, put it behind a proxy that authenticates.
 
-It accepts requests for localhost and for the address at which it listens. Pass --host for any other name, such
-as a proxy's. Otherwise a web site could point its own name at this machine and read the page in a browser.`,
+It accepts requests for localhost and for the address at which it listens. For any other name, such as a proxy's,
+pass --host. All other names are refused, because a web site could point its own name at this machine and read the
+page in a browser.`,
 		Example: `  uid serve --listen 127.0.0.1:8080
   uid serve --host uid.example.com`,
 		Args: cobra.NoArgs,

@@ -24,7 +24,7 @@ func (d *DB) checkRenamed(ctx context.Context, missing []workernode.Table) (list
 		}
 		workers, failed := d.workersOf(ctx, entry)
 		if failed != nil {
-			return list, failed
+			return list, errors.Join(err, failed)
 		}
 		candidates, failed := home.tablesNextTo(ctx, entry.Name)
 		err = errors.Join(err, failed)
