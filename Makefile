@@ -27,6 +27,11 @@ PLAIN := $(wildcard ./benchmarks/ ./cmd/uid/ ./migrations/ $(patsubst %,./exampl
 	$(patsubst %,./internal/%/,admin adopt config functions inspect model partition rounded upsert) \
 	$(patsubst %,./integration/%/,adopt docs leases page partitions paths registry schemas settings tables upsert))
 
+# Packages that would take most of the time with it, and the one that runs clusters, alone because they need both cores.
+# "make test SLOW=./integration/paths/" tests the first ones with it, before a release.
+SLOW := $(wildcard $(patsubst %,./integration/%/,consume follow lifecycle outage regions segment))
+CLUSTERS := ./integration/chaos/
+
 # The packages that have them; the others would be compiled for nothing.
 WITH_THEM = $(filter-out $(PLAIN),$(sort $(dir $(shell grep -rlE --include='*_test.go' 'func \w*($(WITHOUT_RACE)|$(HOSTILES))' .))))
 
@@ -51,10 +56,10 @@ test: ## all tests against private MariaDB, MySQL and PostgreSQL servers, with t
 tests:
 	$(HOSTILE) go test -vet=off -parallel 4 -run '$(WITHOUT_RACE)|$(HOSTILES)' $(WITH_THEM)
 	go test -vet=off -parallel 4 -shuffle=on $(PLAIN)
-	export UID_TEST_WITHOUT_RACE='$(WITHOUT_RACE)'; \
-	packages=$$(go list $(PACKAGES) | grep -vxFf <(go list $(PLAIN) ./integration/chaos)) && \
-	go test -vet=off $(RACE) -shuffle=on -skip '$(HOSTILES)' -timeout 40m $$packages && \
-	go test -vet=off $(RACE) -shuffle=on -timeout 40m ./integration/chaos/ # alone, because it runs clusters
+	go test -vet=off -shuffle=on -timeout 40m -skip '$(WITHOUT_RACE)|$(HOSTILES)' $(SLOW)
+	go test -vet=off -shuffle=on -timeout 40m $(CLUSTERS)
+	packages=$$(go list $(PACKAGES) | grep -vxFf <(go list $(PLAIN) $(SLOW) $(CLUSTERS))) && \
+	UID_TEST_WITHOUT_RACE='$(WITHOUT_RACE)' go test -vet=off $(RACE) -shuffle=on -timeout 40m $$packages
 
 test-short: ## the tests that need no server
 	go test $(PACKAGES)
