@@ -44,7 +44,7 @@ RACE := -race '-gcflags=modernc.org/...=-race=false'
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
 
-test: ## all tests against private MariaDB, MySQL and PostgreSQL servers, with the race detector where it can find anything
+test: ## all tests against private MariaDB, MySQL and PostgreSQL servers, with the race detector for what goroutines share
 	@command -v gcc >/dev/null || integration/servers.sh install gcc libc6-dev # for -race
 	@command -v chromium >/dev/null || integration/servers.sh install chromium || : # without it, integration/page says so
 	@command -v pgbouncer >/dev/null || { [ -d /run/systemd/system ] && [ "$${CI:-}" != true ]; } || \
