@@ -148,8 +148,8 @@ func (a *app) openOthers(ctx context.Context, d *database, pairs []string, use u
 }
 
 // errURL reports an unreadable URL. It hides the parser's reason, which may contain a part of the password.
-var errURL = errors.New("the URL of the database cannot be parsed; escape special characters of the password, such " +
-	"as @ as %40; a data source name of the driver, user:password@tcp(host:3306)/database, has no mysql:// before it")
+var errURL = errors.New("the URL of the database cannot be parsed; write special characters of the password as " +
+	"%40 (for @) and so on; write user:password@tcp(host:3306)/database without mysql:// before it")
 
 // tableSubcommand adds the parts that the commands about tables share: the flag --database, and a RunE that opens the
 // databases before it calls f.

@@ -64,7 +64,7 @@ var sicknesses = []sickness{
 	{code: admin.CodeKeyAhead, spoil: exec("INSERT INTO orders (id, text) VALUES (1600000000000000000, 'of Discord')"),
 		words: []string{"1600000000000000000", "uid decode --all"}},
 	{code: admin.CodeTableRenamed, spoil: exec("ALTER TABLE orders RENAME TO sales"),
-		words: []string{"WORKER_NODE has 1 worker id of the table orders, which does not exist, and rows of sales have ids with them", `run "uid tables rename orders sales"`}},
+		words: []string{"WORKER_NODE has 1 worker id of the table orders, which does not exist, and rows of sales have such ids", `run "uid tables rename orders sales"`}},
 	{code: admin.CodeLayoutEnd, engines: []string{"sqlite"}, ahead: time.Until(generator.DefaultLayout().Expires()) - 100*24*time.Hour,
 		words: []string{"ends at 2087-09-07", "in 99 days"}},
 	{code: admin.CodeWorkerIDs, spoil: exec(`UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 200001`), words: []string{"198976 of 261119", "lanes"}},

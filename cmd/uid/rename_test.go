@@ -51,7 +51,7 @@ func TestTablesRename_OldIDsResolve(t *testing.T) {
 		if text, err := sales(t, d.Open(t, nil), ids[0]); err == nil || errors.Is(err, uidplugin.ErrNoSuchID) || !strings.Contains(err.Error(), command) {
 			t.Errorf("before: %q, %v", text, err)
 		}
-		r.doctor().want(t, exitWrong, admin.CodeTableRenamed, "of the table orders, which does not exist, and rows of sales have ids with them", command)
+		r.doctor().want(t, exitWrong, admin.CodeTableRenamed, "of the table orders, which does not exist, and rows of sales have such ids", command)
 		rename("orders", "sales", "--yes").want(t, exitOK, "1 worker id of orders: now of sales")
 		if text, err := sales(t, d.Open(t, nil), ids[0]); err != nil || text != "first" {
 			t.Errorf("after: %q, %v", text, err)

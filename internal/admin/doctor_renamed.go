@@ -34,8 +34,8 @@ func (d *DB) checkRenamed(ctx context.Context, missing []workernode.Table) (list
 			if found {
 				renamed := workernode.Table{Database: entry.Database, Name: name}
 				list = append(list, Finding{Code: CodeTableRenamed,
-					Text: fmt.Sprintf("WORKER_NODE has %s of the table %s, which does not exist, and rows of %s have ids with them: "+
-						"Find cannot load these rows", Count(int64(len(workers)), "worker id", "worker ids"), entry, renamed),
+					Text: fmt.Sprintf("WORKER_NODE has %s of the table %s, which does not exist, and rows of %s have such ids, "+
+						"so Find cannot load these rows", Count(int64(len(workers)), "worker id", "worker ids"), entry, renamed),
 					Advice: fmt.Sprintf(`If the table was renamed, run "uid tables rename %s %s". docs/looking-up.md explains it.`,
 						entry, renamed)})
 			}

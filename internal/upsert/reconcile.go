@@ -32,12 +32,10 @@ func Reconcile(db *gorm.DB, modelOf func(*schema.Schema) *model.Model) {
 		return
 	}
 	rows := sentRows(stmt, modelOf(stmt.Schema).Schema)
-	err := t.reconcile(db, rows, result)
-	if err == nil {
-		err = t.refuseOrphans(stmt, rows)
-	}
-	if err != nil {
-		_ = db.AddError(fmt.Errorf("uidplugin: read back the ids of %s after a conflict: %w", stmt.Table, err))
+	if err := t.reconcile(db, rows, result); err != nil {
+		_ = db.AddError(fmt.Errorf("uidplugin: read back the ids of %s: %w", stmt.Table, err))
+	} else if err := t.refuseOrphans(stmt, rows); err != nil {
+		_ = db.AddError(fmt.Errorf("uidplugin: %w", err))
 	}
 }
 
