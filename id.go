@@ -15,8 +15,8 @@ import (
 // because JavaScript keeps only 53 bits of a number. It reads both strings and numbers.
 //
 // In the database it is a BIGINT and never AUTO_INCREMENT. A sole primary key of this type gets an id without the tag
-// uid, unless it is a foreign key. With gorm:"uid:-" the application sets it. You should add that tag if a sole primary
-// key is a foreign key and only the other model declares the association, such as UserID of a profile.
+// uid, unless it is a foreign key. With gorm:"uid:-" the application sets it. Add that tag to a sole primary key that is a
+// foreign key, such as UserID of a profile, if only the other model declares the association.
 //
 // A create that would insert 0 in a primary key field of this type fails with [ErrZeroKey], unless its tag has a
 // default. This also holds without the plugin, except with Unscoped, because GORM then skips the clauses of types.

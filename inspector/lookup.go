@@ -24,7 +24,7 @@ type found struct {
 	Parts    *parts              `json:"parts,omitempty"` // nil if the number cannot be split
 	Fields   []field             `json:"fields"`
 	Location *uidplugin.Location `json:"location,omitempty"` // nil if no process can have made the id
-	Row      *row                `json:"row,omitempty"`      // without a location only if the database numbered it
+	Row      *row                `json:"row,omitempty"`      // if Location is nil, the database numbered it
 }
 
 // parts is [generator.Parts] for JSON.
@@ -73,7 +73,7 @@ func (h *handler) lookup(ctx context.Context, query url.Values) answer {
 		f.Row, err = h.row(ctx, location, public)
 		if err != nil {
 			a.problem, a.cause, a.ofRow = h.unreadable(ctx, err), err, true
-			a.problem.Detail = "The row cannot be read. The log has the reason, because it may contain values that this " +
+			a.problem.Detail = "The row cannot be read. The reason is in the log, because it may contain values that this " +
 				"page masks."
 		}
 	}

@@ -114,7 +114,7 @@ func TestLookup_ShowsNoValueThatIsHidden(t *testing.T) {
 		if status != http.StatusServiceUnavailable || strings.Contains(body, "hush") {
 			t.Errorf("%d: %s", status, body)
 		}
-		testkit.SaysAll(t, body, "The row cannot be read. The log has the reason")
+		testkit.SaysAll(t, body, "The row cannot be read. The reason is in the log")
 	}
 }
 

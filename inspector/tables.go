@@ -10,7 +10,7 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// A tablesPage contains the tables of this process, and a page of all worker ids.
+// A tablesPage contains the tables of this process, and one page of the worker ids.
 type tablesPage struct {
 	Process []uidplugin.TableStats `json:"process"`
 	Rates   []rate                 `json:"rates"`      // of Process
@@ -26,7 +26,7 @@ type tablesPage struct {
 // A worker is a row of WORKER_NODE.
 type worker struct {
 	ID       int64     `json:"worker_id"`
-	State    string    `json:"state"` // assigned (to a table), another layout, or another program
+	State    string    `json:"state"` // assigned (to a table), no table, another layout, or another program
 	Database string    `json:"database,omitempty"`
 	Table    string    `json:"table,omitempty"`
 	Slot     int64     `json:"slot,omitempty"`
@@ -34,7 +34,7 @@ type worker struct {
 	Layout   string    `json:"layout,omitempty"`
 }
 
-// tables reads worker ids above after.
+// tables answers with a tablesPage.
 func (h *handler) tables(ctx context.Context, query url.Values) answer {
 	a := answer{template: "tables", title: "Tables"}
 	after, problem := number(query, "after")

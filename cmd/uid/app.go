@@ -147,7 +147,7 @@ Exit codes:
 		"finds WORKER_REGISTRY)")
 	flags.BoolVar(&a.json, "json", false, "write JSON, one object per line")
 	flags.Var(durationVar(&a.timeout, 30*time.Second), "timeout", "limit of each statement; connecting is limited to 10s")
-	// Do not complete file names, because only the database may be a file.
+	// Complete file names only for --dsn, because nothing else is a file.
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	_ = root.RegisterFlagCompletionFunc("dsn", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
@@ -155,7 +155,7 @@ Exit codes:
 		if !errors.As(err, &no) || len(no.GetSpecifiedName()) < 2 {
 			return err
 		}
-		names := &cobra.Command{SuggestionsMinimumDistance: 2} // compares names of commands
+		names := &cobra.Command{SuggestionsMinimumDistance: 2} // cobra suggests only commands
 		c.Flags().VisitAll(func(f *pflag.Flag) {
 			names.AddCommand(&cobra.Command{Use: "--" + f.Name, Run: func(*cobra.Command, []string) {}})
 		})

@@ -39,10 +39,10 @@ func (a *app) followStatusCommand() *cobra.Command {
 		Short: "List followed tables, their marks, and who holds them up",
 		Long: `status lists the followed tables. MARK is the published mark: each row with a smaller id is visible, or will
 never be visible. BEHIND is how far the time of the mark is behind the database's clock: the slack, plus the age of
-the oldest open transaction that has inserted rows, or plus a few seconds while no rows come. CLOSER has the
-host and port of the process that raises the mark, as "uid slots". TURN is how long no other process raises it; the
-closer extends its turn again and again. TRIGGER is installed, gone or replaced, or on MySQL and MariaDB hidden if the
-user has no privilege TRIGGER.
+the oldest open transaction that has inserted rows, or a few seconds while no rows come. CLOSER is the process
+that raises the mark, by host and port as in "uid slots". TURN is how long no other process raises it; the closer
+extends its turn again and again. TRIGGER is installed, gone, replaced, or hidden: MySQL and MariaDB show triggers only
+to users with the privilege TRIGGER.
 
 Below the list are the open transactions that have inserted rows, the oldest first. On MariaDB the list has only the
 transactions for which the closer waits at this moment. It needs the role pg_monitor on PostgreSQL, SELECT on
@@ -73,7 +73,7 @@ func (a *app) followEnableCommand() *cobra.Command {
 and on PostgreSQL and MariaDB a sequence. The application may do the same by follow.Enable, and "uid sql --follow" prints
 the statements. If the table is enabled already, enable only changes the slack.
 
-From then on the table refuses rows whose ids are older than the slack while somebody follows it. To install the
+While somebody follows the table, it then refuses rows whose ids are older than the slack. To install the
 trigger, enable waits for transactions that use the table, for up to --timeout. It waits a moment at a time, so that
 other statements can pass.
 
@@ -124,7 +124,7 @@ It also works after the tables of the plugin were dropped, or the table was rena
 		fmt.Fprintf(a.out, "%s is no longer followed\n", clean(args[0]))
 		for _, c := range consumers {
 			if c.Rows > 0 && c.TableName() == args[0] {
-				fmt.Fprintf(a.out, "Rows that the consumer %s has not handled: %s. If it is needed, enable the table again, and run the consumer\n",
+				fmt.Fprintf(a.out, "Rows that the consumer %s has not handled: %s. To handle them, enable the table again, and run the consumer\n",
 					clean(c.Name), c.RowsBehind())
 			}
 		}
@@ -143,11 +143,11 @@ Correct the clock first: reset refuses to run while the clocks of the database a
 the slack. If the database's clock is behind instead, correct it, and do not run reset.
 
 What followers may miss: a follower that has read rows with ids above the new mark misses the rows that come with
-smaller ids from now on. Followers that run may have read up to the old mark even without such rows. So stop the
+smaller ids from now on. A running follower may have got to the old mark even without such rows. So stop the
 followers, run reset, and start them again, each from its last row or, if the time of its last row is in the
 future, from an id with the present time. Rows with higher ids then come again.
 
-If the mark is not in the future, reset does not change it, and the next round publishes it again.`,
+If the mark is not in the future, it stays, and followers wait until it is published again.`,
 		Args: cobra.ExactArgs(1),
 	}, func(ctx context.Context, d *database, args []string) error {
 		question := fmt.Sprintf("Lower the mark of %s to the present? Followers that have read rows above it miss rows. [y/N] ", clean(args[0]))

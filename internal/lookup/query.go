@@ -38,8 +38,8 @@ func (f *Finder) where(ctx context.Context, p *catalog.Plan, condition clause.Ex
 		}
 		return db
 	}
-	// Like every method of GORM, Clauses begins a statement, so conditions that a session with NewDB has dropped do not
-	// return. Session copies the other conditions.
+	// Clauses begins a statement, because Session alone would copy back conditions that a session with NewDB has
+	// dropped.
 	db := f.db.Clauses().Session(&gorm.Session{Context: ctx})
 	if !scopesKnown {
 		_ = db.AddError(fmt.Errorf("%w: this version of GORM keeps scopes where they cannot be seen, so conditions of the handle could be lost;"+
@@ -107,8 +107,8 @@ func restricted(key, scope clause.Expression) clause.ClauseBuilder {
 	}
 }
 
-// withQueryClauses adds the query clauses of the model's field types to conditions. We apply them here because a soft
-// delete changes what an Or applies to.
+// withQueryClauses adds the query clauses of the model's field types to conditions. It does so before
+// the conditions are joined, because a soft delete puts conditions with an Or in parentheses.
 func withQueryClauses(stmt *gorm.Statement, conditions clause.Expression) clause.Expression {
 	clauses := stmt.Clauses
 	defer func() { stmt.Clauses = clauses }()

@@ -24,8 +24,8 @@ type table struct {
 // tableColumns holds the known columns of a table.
 type tableColumns struct {
 	ids     map[string]idColumn     // by column name
-	numbers map[string]numberColumn // columns of ids that hold numbers, by name in lower case
-	places  map[string]*limits      // by the table's name in statements, because db.Table sends rows to other tables
+	numbers map[string]numberColumn // those of ids with number set, by name in lower case
+	places  map[string]*limits      // by the name in the statement, because db.Table can name another table
 }
 
 // An idColumn is a column that may hold ids.
@@ -39,7 +39,7 @@ type idColumn struct {
 type limits struct {
 	Limits
 	until time.Time // when to read them again; zero means after a statement that changes a table
-	again time.Time // earliest time at which a value that does not fit makes the plugin read them again
+	again time.Time // from this time on, a value that does not fit makes the plugin read them again
 }
 
 // rereads is the least time between two reads of a table's columns after values that do not fit, because creates may
@@ -56,7 +56,7 @@ func (g *Guard) expired(l *limits) bool {
 	if l == nil || l.until.IsZero() {
 		return l == nil
 	}
-	// Look for dbresolver's callback, not in the map of plugins, because another db.Use may be writing to that.
+	// Look for dbresolver's callback, because another db.Use may be writing to the map of plugins.
 	return time.Now().After(l.until) || g.db.Callback().Create().Get("gorm:db_resolver") != nil
 }
 
@@ -104,7 +104,7 @@ func (g *Guard) noteColumn(f, key *schema.Field) {
 		source, err := g.catalog.SourceOf(key)
 		small = err == nil && source.Foreign
 	}
-	// With this mutex GORM gives a foreign key the type of the referenced key. It still writes a string field as text.
+	// GORM holds this mutex while it gives a foreign key the type of the referenced key. A string field remains text.
 	f.Schema.Relationships.Mux.RLock()
 	number := model.IsKeyType(f) || (f.GORMDataType == schema.Int || f.GORMDataType == schema.Uint) && f.IndirectFieldType.Kind() != reflect.String
 	f.Schema.Relationships.Mux.RUnlock()
@@ -242,7 +242,7 @@ func (g *Guard) columns(stmt *gorm.Statement, place string, ids map[string]idCol
 	return columns, err
 }
 
-// mayHoldIDs reports whether GORM writes f and f is, or points to, an integer of 64 bits. Like [model.IsKeyType] it
+// mayHoldIDs reports whether GORM writes f, and f is a 64-bit integer or a pointer to one. Like [model.IsKeyType] it
 // avoids the properties of f that GORM changes while it parses another model with an association to f.
 func mayHoldIDs(f *schema.Field) bool {
 	switch t := f.IndirectFieldType; t.Kind() {

@@ -244,7 +244,7 @@ func TestGenerators_ATagNamesTheRowOfASegment(t *testing.T) {
 	type cachedSlip struct {
 		ID int64 `gorm:"primaryKey;autoIncrement:false;uid:cached:other"`
 	}
-	for want, m := range map[string]any{`after the generator cached`: &cachedSlip{}, `name the tags "Order-Service:v1" and "other"`: &otherSlip{}} {
+	for want, m := range map[string]any{`after the generator cached`: &cachedSlip{}, `have the tags "Order-Service:v1" and "other"`: &otherSlip{}} {
 		testkit.IsError(t, p.Register(t.Context(), m), uidplugin.ErrField, want)
 	}
 }

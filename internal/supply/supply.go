@@ -54,7 +54,7 @@ type Config struct {
 	MaxBorrow time.Duration    // limit of stamping ahead of the clock; 0 means the generator's own
 	Clock     *generator.Clock // shared by the generators
 	Time      func() time.Time // read by Clock
-	Wall      *Wall            // if set, Time is its method Now, which logs when the clock is set
+	Wall      *Wall            // if not nil, Time is its Now, which logs steps of the clock
 }
 
 // A Supply provides the ids of one process. Its methods may be called concurrently.
@@ -116,7 +116,7 @@ func (s *Supply) Source(table string, c Column, name string) (*Source, error) {
 	case !ok:
 		return nil, fmt.Errorf(`its tag names the generator %q, but only these exist: %s; gorm:"uid" means %s`, name, s.Specs.Names(), s.Default)
 	case c.Tag != "" && !spec.Counter:
-		return nil, fmt.Errorf("its tag has %q after the generator %s, which takes none", c.Tag, name)
+		return nil, fmt.Errorf("its tag has %q after the generator %s: remove it", c.Tag, name)
 	case spec.opened():
 	case s.Fixed != nil && name != s.Default:
 		return nil, fmt.Errorf("its tag names the generator %q, but with WithWorkerID there is one for all tables, %q:"+
@@ -150,7 +150,7 @@ func (s *Supply) Source(table string, c Column, name string) (*Source, error) {
 
 // TwoTags returns the error of models of one table with different tags for a column.
 func TwoTags(a, b string) error {
-	return fmt.Errorf("%w: models of one table name the tags %q and %q, but two counters would make the same numbers; use one tag", ErrOption, a, b)
+	return fmt.Errorf("%w: models of one table have the tags %q and %q, but two counters would make the same numbers; use one tag", ErrOption, a, b)
 }
 
 // Logger returns a logger for background work, which passes records on to l, or to the plugin's logger if l is nil.
@@ -252,8 +252,8 @@ func list(names []string) string {
 
 // ReachClock sets the clock of the generators ahead to the clock of a database that has refused an id as too old. With
 // a fixed worker id it does nothing, because the clock is then the application's. It waits until generators in use have
-// seen the clock, and at most a second until the lease reaches it. If it returned before a late renewal, a generator
-// would wait for the lease only briefly, and then hand out the rest of its old ids.
+// seen the clock, and at most a second until the lease reaches it. Without this, a generator would wait for a
+// late renewal only briefly, and then hand out the ids left in its old lease.
 func (s *Supply) ReachClock(to time.Time) {
 	if s.Manager == nil || !s.Manager.ReachClock(to) {
 		return

@@ -31,8 +31,8 @@ type comparison struct {
 type comparisons struct {
 	of []map[string]comparison // for each key, by the columns
 
-	// complete is true if a row that is not found is an error, because no other index can have caused the conflict, and
-	// no trigger can have skipped the row.
+	// complete is true if each row must be found, because no other index can have caused the conflict, and no trigger
+	// can have skipped the row.
 	complete bool
 }
 
@@ -168,7 +168,7 @@ func (c *comparisons) readSQLite(stmt *gorm.Statement, keys [][]*schema.Field) e
 	return err
 }
 
-// add records how an index compares its columns if they are one of keys, and reports whether they are.
+// add reports whether an index is on one of keys, and if so records how it compares its columns.
 func (c *comparisons) add(stmt *gorm.Statement, keys [][]*schema.Field, x *index) (known bool) {
 	for k, fields := range keys {
 		if !x.consistsOf(fields) {
@@ -199,7 +199,7 @@ func (c comparison) condition(stmt *gorm.Statement, f *schema.Field, v any) clau
 	if converted, err := driver.DefaultParameterConverter.ConvertValue(v); err == nil {
 		sent = converted
 	}
-	v = clause.Expr{SQL: "?", Vars: []any{v}} // because GORM would expand a slice after a parenthesis
+	v = clause.Expr{SQL: "?", Vars: []any{v}} // because GORM would expand a slice for a ? after a parenthesis
 	if c.collation != "" {
 		return clause.Expr{SQL: `? COLLATE "` + strings.ReplaceAll(c.collation, `"`, `""`) + `" = ?`, Vars: []any{column, v}}
 	}
@@ -231,7 +231,8 @@ func (c comparison) start(value any) (string, bool) {
 // mysqlType matches a column type, such as decimal(10,2) unsigned.
 var mysqlType = regexp.MustCompile(`^(\w+)(?:\((\d+)(?:,(\d+))?\))?`)
 
-// stored returns the SQL for what a column of MySQL stores of the value ?. MySQL has no cast to the type of a column.
+// stored returns the SQL for what a column of MySQL stores of the parameter "?", because MySQL has no cast to the type
+// of a column.
 func (c comparison) stored(value any) string {
 	m := mysqlType.FindStringSubmatch(c.column)
 	if m == nil {

@@ -182,15 +182,19 @@ func Sleep(ctx context.Context, length time.Duration) bool {
 	}
 }
 
-// Child returns a context that ends with the input of a child process, and a handle once the server is reachable.
+// Child returns a context that ends with the input of a child process, and a handle once the server is reachable. If the
+// input ends before, the test is over, and so is the process.
 func Child(connect func() (*gorm.DB, error)) (context.Context, *gorm.DB, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := testkit.InputEnded()
 	go func() { <-ended; cancel() }()
 	for {
 		db, err := connect()
-		if err == nil || ctx.Err() != nil || !sqldb.IsTransient(err) && !Unreachable.MatchString(err.Error()) {
+		if err == nil || !sqldb.IsTransient(err) && !Unreachable.MatchString(err.Error()) {
 			return ctx, db, err
+		}
+		if ctx.Err() != nil {
+			os.Exit(0)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
