@@ -15,8 +15,9 @@ import (
 // A Step is the next thing to do in a [Round].
 type Step int
 
-// The steps of a round, in their order. The mark may be published only after both gates, because a transaction takes
-// one of them when it inserts a row, and the closer passes a gate only when the transactions that took it have ended.
+// The steps of a round, in their order. The mark may be published only when both gates were passed, because a
+// transaction takes one gate when it inserts a row, and the closer passes a gate only when the transactions that took
+// it have ended.
 const (
 	Raise    Step = iota // raise the mark: the trigger refuses ids below it from now on
 	PassIdle             // pass the gate that new transactions do not use
@@ -39,13 +40,13 @@ func (r *Round) Passed() {
 	}
 }
 
-// A State is the row of a followed table, as one statement has read it.
+// A State is what one statement has read about a followed table.
 type State struct {
 	Published int64  // all rows with smaller ids are visible or will never be
 	Recent    string // the marks that were published before, the latest first; see remember
 	Slack     time.Duration
-	Trigger   string    // identity of the trigger, from its installation
-	Found     string    // identity of the trigger that the table has; empty if it has none
+	Trigger   string    // identity of the trigger that was installed
+	Found     string    // identity of the trigger that the table has now; empty if it has none
 	Closer    string    // name of the process that closes
 	Until     time.Time // end of its turn, by the database's clock
 	Now       time.Time // the database's clock
@@ -61,11 +62,11 @@ type Plan struct {
 // turn is how long a closer may close without another claim.
 const turn = 5 * time.Second
 
-// decide returns the plan of the process with the name me. before and after are the time by its clock before and after
-// the query of the state. The mark follows the database's clock, but only while both clocks agree within the slack,
-// because a clock that runs an hour ahead would close the next hour. While no row can be published, rounds take place
-// only every few seconds.
-func decide(s State, layout generator.Layout, me string, before, after time.Time) (Plan, error) {
+// decide returns the plan of the process with the name me. The process sent the query of the state at the time asked,
+// and had the answer at the time answered, by its own clock. The mark follows the database's clock, but only while both
+// clocks agree within the slack, because a clock that runs an hour ahead would close the next hour. While no row can be
+// published, rounds take place only every few seconds.
+func decide(s State, layout generator.Layout, me string, asked, answered time.Time) (Plan, error) {
 	if err := s.check(); err != nil {
 		return Plan{}, err
 	}
@@ -74,14 +75,14 @@ func decide(s State, layout generator.Layout, me string, before, after time.Time
 		return Plan{}, err
 	}
 	if s.Published > latest {
-		return Plan{}, fmt.Errorf("%w: the published mark %d is in the future by the database's clock, so none can be published, and"+
+		return Plan{}, fmt.Errorf("%w: the published mark %d is in the future by the database's clock, so no other can be published, and"+
 			" the table refuses ids below it; set that clock if it is behind, otherwise run uid follow reset", workernode.ErrClock, s.Published)
 	}
 	mine := s.Closer == me
-	if left := s.Until.Sub(s.Now); !mine && 0 < left && left <= turn { // a longer turn is from before the clock was set back
+	if left := s.Until.Sub(s.Now); !mine && 0 < left && left <= turn { // a longer turn began before the clock was set back
 		return Plan{}, nil
 	}
-	if apart := max(s.Now.Sub(after), before.Sub(s.Now)); apart > max(s.Slack, minApart) {
+	if apart := max(s.Now.Sub(answered), asked.Sub(s.Now)); apart > max(s.Slack, minApart) {
 		return Plan{}, fmt.Errorf("%w: it differs from the database's by %v, and the slack is %v; synchronize the clocks",
 			workernode.ErrClock, apart.Round(time.Millisecond), s.Slack)
 	}
@@ -100,7 +101,7 @@ func decide(s State, layout generator.Layout, me string, before, after time.Time
 	return Plan{Mark: max(mark, s.Published), Take: !mine || s.Until.Sub(s.Now) < turn/2}, nil
 }
 
-// idleRound is the time between rounds while no row waits for one.
+// idleRound is the time between rounds while no row waits to be published.
 const idleRound = 5 * time.Second
 
 // Pause returns how long to wait before the state is read again. busy means that a row came within the last minute.
@@ -116,7 +117,7 @@ func (s State) Pause(layout generator.Layout, busy bool) time.Duration {
 	if err != nil {
 		return pause
 	}
-	if due := p.Time.Add(layout.Tick + s.Slack).Sub(s.Now); due > 0 { // else another closer waits
+	if due := p.Time.Add(layout.Tick + s.Slack).Sub(s.Now); due > 0 { // otherwise the row is due, but the closer waits
 		pause = min(pause, max(due, time.Millisecond))
 	}
 	return pause
@@ -151,7 +152,7 @@ type Cursor struct {
 	Last int64
 }
 
-// Bounds returns the ids to read, both exclusive, and reports whether there can be any.
+// Bounds returns the exclusive bounds of the ids to read, and reports whether there can be ids between them.
 func (c Cursor) Bounds(published int64) (above, below int64, any bool) {
 	return c.Last, published, published > c.Last+1
 }

@@ -17,7 +17,7 @@ type Options[T any] struct {
 	Limit  int           // number of rows in a read
 	Rewind bool          // go back if the database has lost the published mark
 	ID     func(T) int64 // the id of a row
-	IsOwn  func(T) bool  // reports whether to yield a row; nil means all
+	IsOwn  func(T) bool  // reports whether to yield a row; nil yields all rows
 }
 
 // Rows yields the rows above the cursor, each once, in ascending order, until the context ends or the caller stops. An
@@ -77,7 +77,7 @@ func Rows[T any](ctx context.Context, m *Mark, cursor Cursor, o Options[T], read
 }
 
 // Poll yields rows like [Rows], but misses rows that become visible after a row with a higher id. It is for tests of
-// applications, whose ids need not have a time.
+// applications, because the ids in them need not have a time.
 func Poll[T any](ctx context.Context, cursor Cursor, o Options[T], reader Reader[T]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		cursor := cursor

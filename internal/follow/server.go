@@ -8,7 +8,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// A serverCheck remembers when it was checked that the server takes all writes.
+// A serverCheck remembers when a check has found that the server takes all writes.
 type serverCheck struct{ passed time.Time }
 
 // checkAgainAfter is how long a check holds. A server can join a group, or change its primary, while connections stay.
@@ -27,5 +27,6 @@ func (c *serverCheck) run(ctx context.Context, conn *sqldb.DB, s *statements) er
 	return nil
 }
 
-// again makes the next run check, because an error may mean that this is another server, or that its role has changed.
+// again makes the next call of run look at the server, because an error may mean that the server or its role has
+// changed.
 func (c *serverCheck) again() { c.passed = time.Time{} }

@@ -23,7 +23,7 @@ type statements struct {
 
 func newStatements(f Flavor, t Table) *statements { return &statements{f, t, namesOf(t.Name)} }
 
-// now is the database's clock in milliseconds since 1970.
+// now is an expression for the database's clock, in milliseconds since 1970.
 func (s *statements) now() string {
 	switch s.flavor {
 	case Postgres:
@@ -31,10 +31,11 @@ func (s *statements) now() string {
 	case SQLite:
 		return "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
 	}
-	return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000" // local time has one hour twice a year
+	return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000" // in local time one hour of each year comes twice
 }
 
-// exact begins a statement that contains found. On MariaDB sql_mode decides whether CREATED is rounded or cut off.
+// exact is the beginning of a statement with the subquery found. On MariaDB sql_mode decides whether CREATED is rounded
+// or cut off.
 func (s *statements) exact() string {
 	if s.flavor != MariaDB {
 		return ""
@@ -42,7 +43,7 @@ func (s *statements) exact() string {
 	return "SET STATEMENT sql_mode = '" + sqldb.Mode + "' FOR "
 }
 
-// found is a subquery for the identity of the trigger that the table has now, if it is enabled. The statement begins with
+// found is a subquery for the identity of the table's trigger, if the trigger is enabled. The statement must begin with
 // exact.
 func (s *statements) found() string {
 	f, name := s.flavor, s.flavor.text(s.names.trigger)
@@ -53,7 +54,7 @@ func (s *statements) found() string {
 		return "(SELECT name || ' ' || sql FROM sqlite_schema WHERE type = 'trigger' AND name = " + name +
 			" AND tbl_name = " + f.text(bare(s.table.Name)) + " COLLATE NOCASE)"
 	}
-	// Because of the table's name MariaDB opens only the file of this table.
+	// Because the query names the table, MariaDB opens only the file of this table.
 	return "(SELECT CAST(UNIX_TIMESTAMP(CREATED) AS CHAR) FROM information_schema.TRIGGERS WHERE EVENT_OBJECT_SCHEMA = " + f.schema(s.table) + " AND EVENT_OBJECT_TABLE = " +
 		f.text(bare(s.table.Name)) + " AND TRIGGER_NAME = " + name + ")"
 }
@@ -89,18 +90,18 @@ func (s *statements) next() string {
 func (s *statements) marks() string { return s.flavor.in(s.table, markTable) }
 func (s *statements) gates() string { return s.flavor.in(s.table, gateTable) }
 
-// gate is the condition for the row of a gate on MySQL and MariaDB. It uses the key, because InnoDB would lock every row
+// gate is the condition for the row of a gate on MySQL and MariaDB. It uses the key, because InnoDB locks every row
 // that a statement reads.
 func (s *statements) gate(gate int) string {
 	return " WHERE ID = " + strconv.FormatInt(s.names.gate+int64(gate), 10)
 }
 
-// row is the condition for the row of the table in UID_FOLLOW, and on SQLite in UID_FOLLOW_GATE.
+// row is the condition for the table's row in UID_FOLLOW, and on SQLite in UID_FOLLOW_GATE.
 func (s *statements) row() string {
 	return " WHERE " + s.flavor.quote("TABLE_NAME") + " = " + s.flavor.text(s.table.Name)
 }
 
-// state reads the row of the table. It returns ErrNotEnabled if there is none.
+// state reads the table's row in UID_FOLLOW. It returns ErrNotEnabled if there is none.
 func (s *statements) state(ctx context.Context, db *sqldb.DB) (state State, err error) {
 	rows := 0
 	err = db.Query(ctx, func(r *sql.Rows) error {
@@ -147,8 +148,8 @@ func (s *statements) published(ctx context.Context, db *sqldb.DB) (published int
 	return published, err
 }
 
-// claim makes the process named me the closer for a turn, unless another process is the closer. It reports whether me
-// is the closer now.
+// claim makes this process, with the name me, the closer for a turn, unless another process is the closer. It reports
+// whether this process is the closer now.
 func (s *statements) claim(ctx context.Context, db *sqldb.DB, me string) (bool, error) {
 	until, closer := s.flavor.quote("CLOSER_UNTIL"), s.flavor.quote("CLOSER")
 	end := s.now() + " + " + strconv.FormatInt(turn.Milliseconds(), 10)
@@ -157,13 +158,14 @@ func (s *statements) claim(ctx context.Context, db *sqldb.DB, me string) (bool, 
 	return n > 0, err
 }
 
-// giveTurn ends the turn of the process named me, if it is the closer.
+// giveTurn ends the turn of this process, with the name me, if it is the closer.
 func (s *statements) giveTurn(ctx context.Context, db *sqldb.DB, me string) error {
 	_, err := db.Exec(ctx, "UPDATE "+s.marks()+" SET "+s.flavor.quote("CLOSER_UNTIL")+" = 0"+s.row()+" AND "+s.flavor.quote("CLOSER")+" = ?", me)
 	return err
 }
 
-// raise raises the mark to at least mark. It never lowers the mark, even if other processes raise it at the same time.
+// raise sets the trigger's mark to the given one. It never lowers the mark, even if other processes raise it at the
+// same time.
 func (s *statements) raise(ctx context.Context, db *sqldb.DB, mark int64) (err error) {
 	value := strconv.FormatInt(mark, 10)
 	switch s.flavor {
@@ -178,7 +180,7 @@ func (s *statements) raise(ctx context.Context, db *sqldb.DB, mark int64) (err e
 	case SQLite:
 		return s.update(ctx, db, "UPDATE "+s.gates()+` SET "MARK" = max("MARK", `+value+")"+s.row())
 	}
-	return err // on MySQL the gates are the mark
+	return err // on MySQL the gates have the mark, and pass raises it
 }
 
 // pass waits until every transaction has ended that took the gate before, and whose ids may be below the mark. It
@@ -220,8 +222,8 @@ func (s *statements) pass(ctx context.Context, db *sqldb.DB, gate int, mark int6
 // gate to asking for it.
 const grace = 300 * time.Millisecond
 
-// wait is pass by a statement that waits. It gives up after patience, or earlier if the database ends statements
-// earlier (statement_timeout, max_statement_time).
+// wait does what pass does, by one statement that waits. It gives up after the time of patience, or earlier if the
+// database ends the statement (statement_timeout, max_statement_time).
 func (s *statements) wait(ctx context.Context, db *sqldb.DB, gate int, mark int64) (bool, error) {
 	switch s.flavor {
 	case Postgres:
@@ -240,8 +242,8 @@ func (s *statements) setGate(ctx context.Context, db *sqldb.DB, gate int, mark s
 	return s.update(ctx, db, "UPDATE "+s.gates()+" SET MARK = "+mark+s.gate(gate))
 }
 
-// limit makes the server end statements that wait for a gate after some time, and close the connection if this process
-// hangs: otherwise the connection could hold the lock of divert for hours, and nobody with another account could end
+// limit makes the server end a statement that waits too long for a gate, and close the connection if this process
+// hangs. Otherwise the connection could hold the lock of divert for hours, and nobody with another account could end
 // it. Call restore at the end of the round, and close the connection if restore fails. Both limits only shorten waits,
 // so a round goes on without them.
 func (s *statements) limit(ctx context.Context, db *sqldb.DB) (restore func() error) {
@@ -350,7 +352,7 @@ func isLockTimeout(err error) bool {
 	return strings.Contains(err.Error(), "Error 1205") || strings.Contains(err.Error(), "Error 3572") // 3572 for NOWAIT
 }
 
-// enabled returns err, or ErrNotEnabled if err says that a part of the installation does not exist: nobody has enabled a
+// enabled returns err, or ErrNotEnabled if err says that a part of the installation is missing: nobody has enabled a
 // table of this database yet, or [Disable] has removed the part while a round needed it.
 func enabled(err error) error {
 	if err == nil || !noPart.MatchString(err.Error()) || !strings.Contains(strings.ToUpper(err.Error()), markTable) {

@@ -22,7 +22,7 @@ type Status struct {
 	Published int64     // all rows with smaller ids are visible or will never be; not positive if there is no mark yet
 	Raised    int64     // the trigger refuses smaller ids; higher than Published while the closer waits
 	Now       time.Time // the database's clock
-	Closer    string    // name of the process that closes; empty if none ever has
+	Closer    string    // name of the process that closes; empty if no process has closed yet
 	Until     time.Time // end of its turn, by the database's clock
 	Trigger   TriggerState
 	Holders   []Holder // open transactions that have inserted rows, the oldest first
@@ -65,8 +65,8 @@ func (s *Status) Behind() time.Duration {
 }
 
 // Ahead returns how far the trigger's mark is ahead of the database's clock, or 0. Until the clock reaches the mark,
-// nothing can be published, and the table refuses ids below the mark. If the mark was wrong, these are all new ids. If
-// the database's clock was set back, these are only ids of processes whose clock is behind, too.
+// nothing can be published, and the table refuses ids below the mark. If the mark was wrong, all new ids are below it.
+// If the database's clock was set back, only ids of processes with a clock behind the mark are.
 func (s *Status) Ahead() time.Duration {
 	at := s.TimeOf(max(s.Raised, s.Published))
 	if at.IsZero() {
@@ -75,7 +75,8 @@ func (s *Status) Ahead() time.Duration {
 	return max(at.Sub(s.Now), 0)
 }
 
-// Closing reports whether the turn of the closer lasts. A closer that was killed keeps its turn for some seconds.
+// Closing reports whether a process has the closer's turn now. A closer that was killed keeps its turn for some
+// seconds.
 func (s *Status) Closing() bool { return s.Closer != "" && s.Now.Before(s.Until) }
 
 // StatusOf returns the status of a table. It reports false if the table is not followed.

@@ -13,8 +13,8 @@ const tooLate = "uid_follow: too late"
 
 var tooLateAt = regexp.MustCompile(tooLate + `.* at (\d{13})\b`)
 
-// mysqlError matches the beginning of an error of MySQL and MariaDB. Only the first match in a text is an error,
-// because the message may quote a value that a user has chosen.
+// mysqlError matches the beginning of an error of MySQL and MariaDB. Only the first match in a text counts, because the
+// message may quote a value that a user has chosen.
 var mysqlError = regexp.MustCompile(`Error \d+ \(\w{5}\): `)
 
 const mysqlTooLate = "Error 1644 (45U01): " + tooLate

@@ -23,7 +23,8 @@ type trigger struct {
 var ofThisPackage = regexp.MustCompile(`^uid_follow_[a-z0-9_]+_[0-9a-f]{6}`)
 
 // misplaced returns the triggers with the name for this table that are on another table, or do not guard this table. It
-// also returns the stale triggers on this table: they are named for a former name of it, so no follower uses them.
+// also returns the stale triggers on this table: their names were made from a former name of the table, so no follower
+// uses them.
 func (s *statements) misplaced(ctx context.Context, db *sqldb.DB) (own, stale []trigger, err error) {
 	all, err := s.triggers(ctx, db)
 	if err != nil {
@@ -72,7 +73,7 @@ func (s *statements) triggers(ctx context.Context, db *sqldb.DB) (list []trigger
 		var t trigger
 		var body string // on SQLite the whole statement
 		var folds int
-		var mine bool // this account has defined it; the definer of another trigger may not exist any more
+		var mine bool // this account has defined the trigger; another account may not exist any more
 		err := r.Scan(&t.name, &t.table, &body, &folds, &mine)
 		t.here = t.table == here || folds != 0 && strings.EqualFold(t.table, here)
 		t.guards = mine && strings.HasSuffix(create, spaceless(body))
@@ -118,15 +119,15 @@ func (s *statements) class() string {
 	return "to_regclass(" + s.flavor.text(s.flavor.in(s.table, bare(s.table.Name))) + ")"
 }
 
-// intact is a condition for the trigger t of the table on PostgreSQL, besides its function: t is not disabled, and on a
-// partition or a partitioned table t runs for each row, because a trigger for each statement misses rows there.
+// intact is a condition on PostgreSQL: the trigger t is on the table and enabled, and on a partition or a partitioned
+// table t runs for each row, because a trigger for each statement misses rows there. It does not compare t's function.
 func (s *statements) intact() string {
 	return "t.tgrelid = " + s.class() + " AND t.tgenabled IN ('O', 'A') AND (t.tgtype & 1 = 1 OR NOT EXISTS" +
 		" (SELECT FROM pg_class c WHERE c.oid = t.tgrelid AND (c.relkind = 'p' OR c.relispartition)))"
 }
 
-// dropCalling drops the triggers of PostgreSQL that call a function and fulfil a condition, and then runs more statements.
-// It is one statement, so it does everything or nothing.
+// dropCalling drops the triggers of PostgreSQL that call a function and meet a condition, and then runs more
+// statements. It is one statement, so it does everything or nothing.
 func dropCalling(function, condition string, actions ...string) string {
 	return fmt.Sprintf(`DO $uid$
 DECLARE

@@ -58,7 +58,8 @@ func (f *formulas) timeOfTick(tick string) string {
 }
 
 // ticks returns the first and the last tick in the years 1 to 9999, because all dialects can calculate with these
-// years. last may be one more than the layout's last tick. Without such ticks, first is above last.
+// years. last may be one more than the layout's last tick. If the layout has no tick in these years, first is above
+// last.
 func (f *formulas) ticks() (first, last int64) {
 	begin, end := time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(10000, 1, 1, 0, 0, 0, -1, time.UTC)
 	if first = f.TickAt(begin.Add(-1)); first > f.MaxTick() {

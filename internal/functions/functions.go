@@ -31,8 +31,8 @@ func Create(ctx context.Context, d *sqldb.DB) error {
 	for _, o := range list {
 		for _, statement := range o.statements {
 			if err := d.Define(ctx, statement); err != nil {
-				return fmt.Errorf("migrations: %s cannot be created: %w; %s,"+
-					" or have somebody with these rights run the statements of FunctionStatements", o.name, err, rights[d.Dialect()])
+				return fmt.Errorf("migrations: %s cannot be created: %w; %s;"+
+					" otherwise let somebody with these rights run the statements of FunctionStatements", o.name, err, rights[d.Dialect()])
 			}
 		}
 	}

@@ -31,8 +31,8 @@ func (f *formulas) located() string {
 	return fmt.Sprintf(`"N"."LAYOUT" = '%s' AND "N"."SLOT" <> 0 AND "N"."TABLE_NAME" <> ''`, f.Layout)
 }
 
-// origin returns the SELECT of the view uid_origin: for each worker id and each session of its slot, the ids that this
-// process may have made. It follows the same rules as tableOfID.
+// origin returns the SELECT of the view uid_origin: for each worker id and each session of its slot, the ids that the
+// process of this session may have made. It follows the same rules as tableOfID.
 //
 // The view looks only at the next session, because the minimum over all later sessions takes quadratic time on MariaDB.
 // The next session is enough, because BEFORE_TICK ascends with START_TICK: BEFORE_TICK is the FENCE of the reclaimed

@@ -180,8 +180,8 @@ func ofSQLite(ctx context.Context, d *sqldb.DB, names []tableName) (columns []Co
 	return columns, err
 }
 
-// LastNumber returns the last number of a column's sequence in PostgreSQL. It returns 0 if the column lacks a sequence, or
-// this user may not read it. Write the table as in a statement.
+// LastNumber returns the last number of a column's sequence in PostgreSQL. It returns 0 if the column has no sequence,
+// or this user may not read it. Write the table as in a statement.
 func LastNumber(ctx context.Context, d *sqldb.DB, table, column string) (last int64, err error) {
 	err = d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&last) }, `SELECT COALESCE(MAX(pg_sequence_last_value(s.oid)), 0)`+
 		` FROM pg_attribute a JOIN pg_depend d ON d.refobjid = a.attrelid AND d.refobjsubid = a.attnum OR d.objid = (`+
@@ -194,8 +194,8 @@ func LastNumber(ctx context.Context, d *sqldb.DB, table, column string) (last in
 
 // ColumnsFor returns the columns of the table, or tables, that a statement names. names lists the columns of interest;
 // a true value asks for a BIGINT. Use ColumnsFor inside transactions. On MySQL it avoids the catalog if all listed
-// columns are wide enough integers, because reading the catalog takes the transaction's snapshot. Columns that are not
-// from the catalog have little more than their types, also those of TEMPORARY tables, which the catalog lacks.
+// columns are wide enough integers, because reading the catalog begins the transaction's snapshot. Columns that are not
+// from the catalog, such as those of TEMPORARY tables, have little more than their types.
 func ColumnsFor(ctx context.Context, d *sqldb.DB, table string, names map[string]bool) ([]Column, error) {
 	if d.Dialect() != "mysql" {
 		return Columns(ctx, d, table)
@@ -239,7 +239,7 @@ func visible(ctx context.Context, d *sqldb.DB, table string) (columns []Column, 
 	return columns, err
 }
 
-// isLenient reports whether MySQL changes values that do not fit in this sql_mode.
+// isLenient reports whether MySQL, in this sql_mode, changes values that do not fit.
 func isLenient(mode string) bool { return !strings.Contains(mode, "STRICT_") }
 
 // isNext reports whether a default takes numbers from a sequence. MariaDB has sequences, too.

@@ -19,7 +19,7 @@ type Queue struct {
 
 	mu    sync.Mutex
 	calls []func()
-	done  chan struct{} // closed at the end of the goroutine; nil without one
+	done  chan struct{} // closed at the end of the goroutine; nil if none runs
 }
 
 // New returns a Queue whose calls start when gate is closed. With a nil gate they start at once.

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// failureForEach returns a failure for each of ids. The last verb of format formats the id.
+// failureForEach returns a failure for each of ids. The id is the last argument of format.
 func failureForEach(ids []int64, format string, args ...any) (errs []error) {
 	for _, id := range ids {
 		errs = append(errs, failuref(id, format, append(slices.Clip(args), id)...))

@@ -23,7 +23,7 @@ func (f *Finder) Find(ctx context.Context, id int64) (any, error) {
 	return row, nil
 }
 
-// FindAll loads the rows of ids, with one query per table and 1,000 ids.
+// FindAll loads the rows of ids, with one query for each 1,000 ids of a table.
 func (f *Finder) FindAll(ctx context.Context, ids []int64) (map[int64]any, error) {
 	loc := f.loc
 	byTable, future := map[string][]int64{}, map[int64]error{}
@@ -64,7 +64,7 @@ func (f *Finder) FindAll(ctx context.Context, ids []int64) (map[int64]any, error
 func (f *Finder) findNumbered(ctx context.Context, ids []int64, found map[int64]any, errs []error) []error {
 	loc := f.loc
 	if loc.Before == nil || loc.Fixed || f.db.Dialector.Name() == "sqlite" || len(withoutFailures(errs)) > 0 {
-		return errs // ids do not have gaps there, or a query has failed
+		return errs // ids leave no room for such numbers, or a query has failed
 	}
 	numbers := map[int64][]int64{}
 	for _, id := range ids {

@@ -58,7 +58,7 @@ func (f *Finder) OnlyModels(models []any) error {
 	for _, m := range models {
 		p, _, err := f.loc.Catalog.KeyOf(f.db, m)
 		if err != nil {
-			return fmt.Errorf("%w; it is given to OnlyModels", err)
+			return fmt.Errorf("%w; the model was given to OnlyModels", err)
 		}
 		table := p.Schema.Table
 		if other := f.only[table]; other != nil && other != p {
@@ -99,7 +99,7 @@ func (f *Finder) accepted() []*catalog.Plan {
 	return slices.DeleteFunc(models, func(p *catalog.Plan) bool { return p.RowKey() == nil || f.accept(p) != nil })
 }
 
-// Accepted returns the model whose rows are found if it is the only one, or nil.
+// Accepted returns the only model whose rows are found, or nil if there are several or none.
 func (f *Finder) Accepted() *catalog.Plan {
 	if models := f.accepted(); len(models) == 1 {
 		return models[0]

@@ -18,13 +18,13 @@ func (f *Finder) findIn(ctx context.Context, table string, p *catalog.Plan, ids 
 	}
 	switch {
 	case p == nil && f.only != nil:
-		return failureForEach(ids, "%w: %q, which %d is an id of, is the table of none of the models of OnlyModels",
+		return failureForEach(ids, "%w %q of the id %d among the models of OnlyModels; add the model, or leave the id out",
 			ErrNoModel, table)
 	case p == nil:
-		return failureForEach(ids, "%w: %q, which %[4]d is an id of; write uidplugin.New(uidplugin.WithModels(&%[3]s{}))",
+		return failureForEach(ids, "%w %q of the id %[4]d; write uidplugin.New(uidplugin.WithModels(&%[3]s{}))",
 			ErrNoModel, table, f.loc.Catalog.NameFor(table))
 	case p.RowKey() == nil:
-		return failureForEach(ids, "%w: no field of the primary key of %s is a uid field, and Find looks up nothing else:"+
+		return failureForEach(ids, "%w: no field of the primary key of %s is a uid field, and Find looks up only uid fields:"+
 			" query the table for %d", ErrNotKey, table)
 	}
 	if err := f.accept(p); err != nil {
@@ -33,7 +33,7 @@ func (f *Finder) findIn(ctx context.Context, table string, p *catalog.Plan, ids 
 		}
 		return errs
 	}
-	// Leave out 0, because a row that was loaded without its key seems to have it.
+	// Leave out 0, because a row that was loaded without its key seems to have the id 0.
 	ids = slices.DeleteFunc(ids, func(id int64) bool { return id == 0 })
 	slices.Sort(ids)
 	for chunk := range slices.Chunk(slices.Compact(ids), model.QueryChunk) {
@@ -65,8 +65,8 @@ func (f *Finder) load(ctx context.Context, p *catalog.Plan, ids []int64, found m
 			if _, zero := r.Value(ctx, key.Field.Field); key.Text && !zero {
 				continue
 			}
-			return []error{fmt.Errorf("%w: a row came without its key: let Select and Omit of the handle leave"+
-				" %s.%s in", ErrClause, p.Schema.Table, key.DBName)}
+			return []error{fmt.Errorf("%w: a row came without its key: Select and Omit of the handle must not"+
+				" leave out %s.%s", ErrClause, p.Schema.Table, key.DBName)}
 		}
 		if other, ok := found[id]; ok && !p.SameKey(ctx, r, model.Row{Struct: reflect.ValueOf(other).Elem()}) {
 			ambiguous[id] = true

@@ -56,7 +56,7 @@ func (loc *Locator) locateOne(ctx context.Context, db *gorm.DB, id int64) (Place
 }
 
 // locate calls found with the place of each id, without its session, and returns an error for each id without a place.
-// future is set if the id seems to be in the future. Such an id may be valid, because a clock may have been ahead.
+// future is not nil if the id seems to be in the future. Such an id may be valid, because a clock may have been ahead.
 // locate reads worker nodes each time, because remembered nodes could be wrong after lost commits.
 func (loc *Locator) locate(ctx context.Context, db *workernode.DB, ids []int64, found func(l *Place, future error)) (errs []error) {
 	nodes := map[int64]*workernode.Node{}

@@ -26,7 +26,7 @@ type Locator struct {
 	Clock   func() time.Time    // the clock of the generators
 
 	Apart          bool   // the registry's pool is not the tables' pool
-	TablesDatabase string // as named in WORKER_NODE
+	TablesDatabase string // the database of the tables, as WORKER_NODE names it
 
 	// Before returns the id that precedes a number which the database gave to another program's row. nil means that ids
 	// leave no room for such numbers.
@@ -47,14 +47,14 @@ func (loc *Locator) Decode(id int64) (generator.Parts, error) {
 	// Leased worker ids make no ids in the first tick, because their ticks begin after START_TICK.
 	noFirstTick := loc.Supply != nil && (!loc.Fixed || loc.Test != nil || loc.Supply.AnyForeign())
 	if noFirstTick && id>>(loc.Layout.WorkerBits+loc.Layout.SequenceBits) == 0 {
-		return generator.Parts{}, fmt.Errorf("%w: %d is too small for the layout: it may be a key from before the plugin, as of AUTO_INCREMENT, or of a segment or another source",
+		return generator.Parts{}, fmt.Errorf("%w: %d is too small for the layout: it may be a key from before the plugin, such as a number of AUTO_INCREMENT, or come from a segment or another source",
 			ErrNotDecodable, id)
 	}
 	return loc.Layout.Decompose(id)
 }
 
 // WorkersFor returns the database to read worker nodes from. We avoid the handle's transaction, because it may be older
-// than a worker id, or on another database as with dbresolver. We use it only if it has the last connection.
+// than a worker id, or (with dbresolver) on another database. We use it only if the pool has no other connection left.
 func (loc *Locator) WorkersFor(db *gorm.DB) *workernode.DB {
 	pool := db.Statement.ConnPool
 	if loc.Workers == nil || loc.Apart || !sqldb.HoldsConnection(pool) || loc.free() {
@@ -68,7 +68,7 @@ func (loc *Locator) free() bool {
 	return stats.MaxOpenConnections == 0 || stats.InUse < stats.MaxOpenConnections
 }
 
-// TimeOf returns the start of a tick read from a table, limited to times that JSON can represent.
+// TimeOf returns the start of a tick that was read from a table, limited to times that JSON can represent.
 func (loc *Locator) TimeOf(tick int64) time.Time {
 	return workernode.TimeOf(loc.Layout, tick)
 }

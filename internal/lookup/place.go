@@ -93,7 +93,7 @@ func (loc *Locator) maxAhead() time.Duration {
 func (loc *Locator) notYet(l *Place, start int64) error {
 	latest := loc.Clock()
 	if from := loc.TimeOf(min(start, loc.Layout.MaxTick()) + 1); from.After(latest) {
-		latest = from // as FLOOR_TICK requires
+		latest = from // because of FLOOR_TICK, which an operator has set
 	}
 	latest = latest.Add(loc.maxAhead())
 	if l.Time.After(latest) {

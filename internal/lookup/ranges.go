@@ -12,7 +12,7 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// Range returns the smallest and largest id with a time at or after from and before to.
+// Range returns the smallest and the largest id with a time in [from, to).
 func (loc *Locator) Range(from, to time.Time) (first, last int64, err error) {
 	l := loc.Layout
 	tick := l.TickAt(from)
@@ -31,8 +31,8 @@ func tickStart(l generator.Layout, t time.Time) time.Time {
 	return t
 }
 
-// Between restricts the query db to rows whose key has a time at or after from and before to. The model is looked up
-// with the plugin's own handle.
+// Between restricts the query db to rows whose key has a time in [from, to). handle is the plugin's own, and looks up
+// the model.
 func (loc *Locator) Between(handle, db *gorm.DB, from, to time.Time) error {
 	dest := db.Statement.Model
 	if dest == nil {

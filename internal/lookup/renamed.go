@@ -10,8 +10,8 @@ import (
 	"gorm.io/gorm"
 )
 
-// renamed returns an error if a table does not exist any more, and another model's table has a row with one of ids that
-// the caller may see. Then the table was renamed, and WORKER_NODE has its old name. The error does not wrap
+// renamed returns an error if a table does not exist any more, and the table of another model has one of its ids, in a
+// row that the caller may see. Then the table was renamed, and WORKER_NODE has its old name. The error does not wrap
 // ErrNoSuchID, because callers would answer that with a 404.
 func (f *Finder) renamed(ctx context.Context, table string, ids []int64) (errs []error) {
 	db := f.db.Session(&gorm.Session{NewDB: true, SkipHooks: true, Context: ctx})

@@ -50,7 +50,7 @@ func (f *Finder) scopes(p *catalog.Plan, into *clause.Expression) []func(*gorm.D
 				_ = db.AddError(fmt.Errorf("%w: the scope of Scoped joins %s for %s again, and GORM leaves out the second join: leave it out of the handle, or add the condition by Where",
 					ErrClause, repeated, p.Schema.Table))
 			case where == nil && !inner:
-				_ = db.AddError(fmt.Errorf("%w: the scope of Scoped added no condition for %s, as a LEFT JOIN or Where with a struct whose fields are zero:"+
+				_ = db.AddError(fmt.Errorf("%w: the scope of Scoped added no condition for %s (a LEFT JOIN, or Where with a struct of zero fields, adds none):"+
 					` write Where("tenant = ?", tenant), or Where("1 = 1") if all rows are meant`, ErrClause, p.Schema.Table))
 			}
 			*into, stmt.Clauses["WHERE"] = where, handle.Clauses["WHERE"]
@@ -62,8 +62,9 @@ func (f *Finder) scopes(p *catalog.Plan, into *clause.Expression) []func(*gorm.D
 // innerJoin matches SQL that begins with an inner join.
 var innerJoin = regexp.MustCompile(`(?i)^\s*(INNER\s+)?JOIN\s`)
 
-// joinsFrom reports whether an inner join is among the joins of a statement from first on, because other joins keep all
-// rows. It also returns the name of a join whose association was joined before, or "". A join of A.B also joins A.
+// joinsFrom looks at the joins of a statement that begin at the index first. It reports whether one is an inner join,
+// because other joins keep all rows. It also returns the name of a join whose association was joined before, or "". A
+// join of A.B also joins A.
 func joinsFrom(stmt *gorm.Statement, first int) (inner bool, repeated string) {
 	for i := first; i < len(stmt.Joins); i++ {
 		name := stmt.Joins[i].Name
