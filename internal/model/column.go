@@ -95,7 +95,7 @@ func firstOf(column string) (n int) {
 	return n
 }
 
-// largestOf returns the largest integer with the given digits, at most the largest int64.
+// largestOf returns the largest integer with that number of digits, at most the largest int64.
 func largestOf(digits int) int64 {
 	if digits > 18 {
 		return math.MaxInt64
@@ -121,8 +121,8 @@ func (r Range) Keeps(text string) bool {
 	return errors.Is(err, strconv.ErrSyntax) || f < math.MaxInt64 && f <= float64(r.Largest)
 }
 
-// TooNarrow reports whether a column of the tagged type cannot hold all ids of the target, or does not return integers.
-// "int" passes, because for GORM it means an integer of the field's size.
+// TooNarrow reports whether a column of the type in a tag cannot hold all ids of the target, or does not return
+// integers. "int" passes, because for GORM it means an integer of the field's size.
 func TooNarrow(column schema.DataType, t Target) bool {
 	name := strings.ToLower(strings.TrimSpace(string(column)))
 	switch {

@@ -41,7 +41,7 @@ type Field struct {
 	unsigned bool
 	index    []int
 
-	Text bool // set to decimal digits instead of a number
+	Text bool // the field takes decimal digits, not a number
 }
 
 // Tagged returns the generator in the tag of f, "" for the default, and whether f has the tag. A key that needs no tag
@@ -62,7 +62,7 @@ func tagged(f *schema.Field) (generator string, ok bool) {
 	if f.DBName == "" || !ok {
 		return "", false
 	}
-	// GORM copies the settings of an embedding line to all embedded fields, so with gorm.Model `gorm:"uid"` CreatedAt
+	// GORM copies the tag of an embedded struct to all its fields, so with the line gorm.Model `gorm:"uid"` CreatedAt
 	// has the tag, too. We accept an inherited tag on the primary key only.
 	if _, own := schema.ParseTagSetting(f.Tag.Get("gorm"), ";")[tagKey]; !own && !f.PrimaryKey {
 		return "", false
@@ -103,8 +103,8 @@ func refers(f *schema.Field) bool {
 	})
 }
 
-// UnusedID returns a field with the name and the type of a key that is neither a key, nor tagged, nor a foreign key.
-// Such a field was probably meant to get ids. UnusedID returns nil if there is none.
+// UnusedID returns a field that has the name and the type of a key, but is neither a key, nor tagged, nor a foreign
+// key. Such a field was probably meant to get ids. UnusedID returns nil if there is none.
 func UnusedID(s *schema.Schema) *schema.Field {
 	f := s.LookUpField("id")
 	if f == nil {
@@ -208,13 +208,13 @@ func NewField(f *schema.Field, t Target) (*Field, error) {
 	case err != nil:
 		return refuse("cannot be set to an id (%v)", err)
 	case got != want:
-		return refuse("makes %s of the id %d", got, t.Largest)
+		return refuse("changes the id %d to %s", t.Largest, got)
 	}
 	return n, nil
 }
 
 // tooSmall explains why a field cannot hold an id of length digits. size is in bits, or in characters for a text. It
-// returns "" if the field can, or if size is 0.
+// returns "" if the field can hold it, or if size is 0.
 func tooSmall(text bool, size, length int) string {
 	switch {
 	case !text && size > 0 && size < 64:
@@ -330,7 +330,7 @@ func (f *Field) Value(id int64) any {
 	switch {
 	case f.Text:
 		return strconv.FormatInt(id, 10)
-	case f.unsigned && id >= 0: // drivers refuse larger numbers
+	case f.unsigned && id >= 0: // drivers refuse the large number that a negative id would become
 		return uint64(id)
 	}
 	return id

@@ -230,7 +230,7 @@ func TestNewField_RefusesWhatCannotHoldAnIDAndSaysWhatCan(t *testing.T) {
 			[]string{"32 bits", "a string of 16 characters"}},
 		{&Key[float64]{}, target, []string{"ID of type float64 is a float, which loses digits"}},
 		{&Key[[]byte]{}, target, []string{"ID of type []uint8 is kept as bytes"}},
-		{&Key[doubled]{}, target, []string{"ID of type model_test.doubled makes", "of the id 9223372036854775807"}},
+		{&Key[doubled]{}, target, []string{"ID of type model_test.doubled changes the id 9223372036854775807 to"}},
 		{&Key[time.Time]{}, target, []string{"ID of type time.Time cannot be set to an id ("}},
 		{&sized{}, target, []string{"sized.ID of type string has only 18 characters (size:18", "up to 19"}},
 		{&national{}, target, []string{"national.ID of type string has only 18 characters"}},

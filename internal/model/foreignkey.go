@@ -13,8 +13,8 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// CheckForeignKeys returns the associations that lose ids, because GORM silently copies an id to a foreign key that
-// cannot hold it. Each error wraps [ErrField] and names both fields.
+// CheckForeignKeys returns the associations that lose ids: GORM silently copies an id to a foreign key that cannot hold
+// it. Each error wraps [ErrField] and names both fields.
 func CheckForeignKeys(s *schema.Schema, t Target) map[*schema.Relationship]error {
 	var bad map[*schema.Relationship]error
 	for _, r := range Relations(s) {

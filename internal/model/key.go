@@ -104,7 +104,7 @@ func KeyColumnType(db *gorm.DB, f *schema.Field) string {
 	return KeyDataType
 }
 
-// KeyClauses returns the clauses of a key for creates: a primary key cannot be 0.
+// KeyClauses returns the clauses that a key adds to creates. They refuse a primary key that is 0.
 func KeyClauses(f *schema.Field) []clause.Interface {
 	if !f.PrimaryKey {
 		return nil

@@ -128,9 +128,9 @@ func (c *changes) undoCopied(copied *gorm.Statement) {
 	}
 }
 
-// setClause copies a clause of another statement, or removes the clause if from has none.
-func setClause(stmt *gorm.Statement, name string, from *gorm.Statement) {
-	if c, ok := from.Clauses[name]; ok {
+// setClause copies a clause of source to stmt, or removes it from stmt if source does not have it.
+func setClause(stmt *gorm.Statement, name string, source *gorm.Statement) {
+	if c, ok := source.Clauses[name]; ok {
 		stmt.Clauses[name] = c
 	} else {
 		delete(stmt.Clauses, name)

@@ -39,7 +39,7 @@ func isModel(t reflect.Type) bool {
 	return t != nil && t.Kind() == reflect.Struct
 }
 
-// ParseElsewhere returns the schema that GORM's migrator uses if the handle names another table, as after db.Table, or
+// ParseElsewhere returns the schema that GORM's migrator uses if the handle names another table by db.Table, or else
 // nil. GORM uses that schema neither for other tables nor for creates.
 func ParseElsewhere(db *gorm.DB, model any) *schema.Schema {
 	s, err := Parse(db, model)

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// TextOf returns the text that a driver sends for a value. ok is false for other types.
+// TextOf returns the text that a driver sends for a value. ok is false if the driver sends something else.
 func TextOf(v any) (text string, ok bool) {
 	sent, err := driver.DefaultParameterConverter.ConvertValue(v)
 	switch sent := sent.(type) {

@@ -74,8 +74,8 @@ type numberColumn struct {
 }
 
 // refuseTexts returns an error that wraps [model.ErrField] if the statement is about to write a non-numeric text into a
-// column of ids. We refuse it because MySQL without strict mode would store 0. The keys of columns are names in lower
-// case. Expressions may contain texts, but no texts of keys.
+// column of ids. We refuse it because MySQL without strict mode would store 0. The map has columns by their names in
+// lower case. Expressions may contain texts, but no texts of keys.
 func refuseTexts(stmt *gorm.Statement, columns map[string]numberColumn) error {
 	for column, value := range written(stmt) {
 		c, ok := columns[column]

@@ -54,15 +54,14 @@ func (g *Guard) BeforeInsert(db *gorm.DB) { g.guard(db, "INSERT", "VALUES") }
 // BeforeUpdate makes an UPDATE fail if an id does not fit into its column.
 func (g *Guard) BeforeUpdate(db *gorm.DB) { g.guard(db, "UPDATE", "SET") }
 
-// AfterExec makes later statements read columns again after a statement that may have changed them. Migrations use
-// Exec.
+// AfterExec forgets the columns after a statement that may have changed them, because migrations use Exec.
 func (g *Guard) AfterExec(db *gorm.DB) {
 	if definition.MatchString(db.Statement.SQL.String()) {
 		g.forget()
 	}
 }
 
-// definition matches statements that may change columns of a table, after comments and spaces.
+// definition matches statements, after their first comments and spaces, that may change columns of a table.
 var definition = regexp.MustCompile(`(?is)^(?:\s|(?:--|#)[^\n]*\n|/\*.*?\*/)*(?:ALTER|CREATE|DROP|RENAME)\b`)
 
 // Inspect warns of columns that are too narrow for ids. columns belong to listed models and their associations.

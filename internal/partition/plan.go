@@ -33,8 +33,8 @@ type Step struct {
 	Partition string    `json:"partition"`
 	From      int64     `json:"from,string,omitzero"` // 0 means MINVALUE
 	Below     int64     `json:"below,string"`
-	Begin     time.Time `json:"begin,omitzero"` // of From
-	End       time.Time `json:"end"`
+	Begin     time.Time `json:"begin,omitzero"`  // the time of From
+	End       time.Time `json:"end"`             // the time of Below
 	Notes     []string  `json:"notes,omitempty"` // what to know before running the statements
 	SQL       []string  `json:"sql"`
 }

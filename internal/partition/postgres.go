@@ -125,7 +125,7 @@ func (p *postgres) partition(t *table, s *Step) string {
 }
 
 // create attaches a new table, because CREATE TABLE ... PARTITION OF would wait for all readers, and later statements
-// would wait for it. With foreign keys it still waits for writers of the other tables.
+// would wait for it. If the table has foreign keys, ATTACH still waits for writers of the other tables.
 func (p *postgres) create(t *table, s *Step) {
 	like := "CREATE TABLE " + p.partition(t, s) + " (LIKE " + p.quote(t) + " INCLUDING ALL EXCLUDING IDENTITY)"
 	s.SQL = []string{block(like, p.attach(t, s))}
@@ -140,7 +140,7 @@ func (p *postgres) drop(t *table, a part, s *Step) {
 		how = " CONCURRENTLY" // not in a transaction
 	}
 	s.SQL = []string{"ALTER TABLE " + p.quote(t) + " DETACH PARTITION " + a.quoted + how, "DROP TABLE " + a.quoted}
-	s.Notes = []string{"If the DROP fails, repeat only that, because it is not printed again."}
+	s.Notes = []string{"If the DROP fails, repeat only the DROP, because it is not printed again."}
 }
 
 //go:embed convert.sql
@@ -150,7 +150,7 @@ var convertSQL string
 // read while the table is locked.
 func (p *postgres) convert(ctx context.Context, t *table, s *Step) error {
 	if t.version < 120000 {
-		return errors.New("partitioned tables have no foreign keys to them before PostgreSQL 12")
+		return errors.New("before PostgreSQL 12 no foreign key can refer to a partitioned table; upgrade first")
 	}
 	do, path := map[string][]string{}, ""
 	err := p.Query(ctx, func(rows *sql.Rows) error {
@@ -193,7 +193,7 @@ func (p *postgres) convert(ctx context.Context, t *table, s *Step) error {
 	s.Notes = []string{"Finish before " + s.End.Format(time.DateTime) +
 		" UTC, because the CHECK constraint refuses rows from then on."}
 	if len(do["validate"]) > 0 {
-		s.Notes = append(s.Notes, "If the last VALIDATE fails, repeat only that, because it is not printed again.")
+		s.Notes = append(s.Notes, "If the last VALIDATE fails, repeat only the VALIDATE, because it is not printed again.")
 	}
 	if len(do["follow"]) > 0 {
 		s.Notes = append(s.Notes, `The table is followed. Afterwards call follow.Enable again, or "uid follow enable".`)

@@ -25,7 +25,7 @@ type Step struct {
 	Do   string         // "query" (the default), "exec", "begin", "commit" or "rollback"
 	SQL  string         // in full
 	Args []driver.Value // all of them
-	Rows *sqlmock.Rows  // of a query; nil is none
+	Rows *sqlmock.Rows  // of a query; nil means no rows
 	N    int64          // rows that an exec changes
 	Err  error          // the answer instead of Rows or N
 }
@@ -79,12 +79,12 @@ var Dialects = []Dialect{
 // ownTable matches the tables of the plugin in statements.
 var ownTable = regexp.MustCompile(`"WORKER_[A-Z]+"`)
 
-// inSchema puts the plugin's tables into a schema.
+// inSchema writes a schema before the plugin's tables in a statement.
 func inSchema(schema, statement string) string {
 	return ownTable.ReplaceAllString(statement, `"`+schema+`".$0`)
 }
 
-// A Dialect is the dialect of a mock. SQL translates a statement with "quoted" names and ? for values into it.
+// A Dialect is the dialect of a mock. SQL translates a statement with "quoted" names and ? for values into the dialect.
 type Dialect struct {
 	Name string
 	Dial func(gorm.ConnPool) gorm.Dialector
@@ -193,7 +193,8 @@ func located(sql func(string) string) Step {
 		Rows: Columns("p, a, b, c, d, e").AddRow(`["public"]`, "public", false, "public", "WORKER_REGISTRY", true)}
 }
 
-// Probes has the queries for the version and the columns of the four tables, which Up and Check compare with their own.
+// Probes has the queries for the version and the columns of the four tables. Up and Check compare the answers with what
+// they need.
 func Probes(sql func(string) string) (steps []Step) {
 	steps = append(append(steps, located(sql)), Modes(sql)...)
 	steps = append(steps, Step{SQL: sql(`SELECT * FROM "WORKER_REGISTRY" WHERE 1 = 0`), Rows: Columns(allRegistry)},
@@ -212,7 +213,7 @@ func Modes(sql func(string) string) []Step {
 	return []Step{{SQL: `SELECT @@sql_mode`, Rows: Columns("mode").AddRow("STRICT_TRANS_TABLES")}}
 }
 
-// Registry is the query for the registry. The answer names a layout.
+// Registry is the query for the registry. The answer has the given layout.
 func Registry(sql func(string) string, layout string) Step {
 	rows, values := Columns(`"ID_SPACE", "LAYOUT", "LEAD_TICKS", "NEXT_ID", "NEXT_SLOT", "FLOOR_TICK", "STRIDE", "REMAINDER", "FIRST_ID"`), []driver.Value{"space", layout, LeadTicks, 1, 1, 0, 1, 0, 1}
 	args := []driver.Value{"default"}
@@ -301,8 +302,8 @@ type Process struct {
 	version int64 // of its last statement on the slot; 0 before it has the slot
 }
 
-// advances has the statements that take n values of a counter, from first on, after a check that no slot is of another
-// region.
+// advances has the statements that take n values of a counter, beginning with first, after a check that no slot is of
+// another region.
 func (p *Process) advances(counter string, first, n int64) []Step {
 	next := `CASE WHEN "` + counter + `" > ? THEN "` + counter + `" ELSE ? END + ?`
 	const least = 1 // what both counters were when the registry was read
@@ -344,7 +345,7 @@ func (p *Process) starts() []Step {
 	)
 }
 
-// Adds has the statements that give tables, in the order of their names, worker ids from first on.
+// Adds has the statements that give worker ids, beginning with first, to tables in the order of their names.
 func (p *Process) Adds(first int64, tables ...string) (steps []Step) {
 	if p.version == 0 {
 		steps = append(p.starts(), Step{Do: "exec", SQL: p.SQL(mayInsert)})
@@ -374,7 +375,7 @@ func (p *Process) Adds(first int64, tables ...string) (steps []Step) {
 	)
 }
 
-// LooksUp has the query of Find for the rows of worker ids. It returns rows.
+// LooksUp is the query of Find for the rows of worker ids. The answer is rows.
 func (p *Process) LooksUp(rows *sqlmock.Rows, workers ...driver.Value) Step {
 	return Step{SQL: p.SQL(SelectNodes + ` WHERE "ID" IN (?` + strings.Repeat(", ?", len(workers)-1) + `)`), Args: workers, Rows: rows}
 }

@@ -41,7 +41,7 @@ func Nowhere(tb testing.TB, options ...uidplugin.Option) *gorm.DB {
 		tb.Fatal(err)
 	}
 	if options != nil {
-		// This layout has so many ids a second, and the plugin its own clock, that no benchmark waits.
+		// No benchmark waits, because this layout has very many ids in a second, and the plugin has a clock of its own.
 		p := uidplugin.New(append(options, uidplugin.WithWorkerID(1), uidplugin.WithClock(time.Now), uidplugin.WithLayout(Plenty()), uidplugin.WithLogger(slog.New(slog.DiscardHandler)))...)
 		if err := db.Use(p); err != nil {
 			tb.Fatal(err)
@@ -50,7 +50,7 @@ func Nowhere(tb testing.TB, options ...uidplugin.Option) *gorm.DB {
 	return db
 }
 
-// Plenty is a layout that counts two billion ids a second.
+// Plenty is a layout with a billion ids a second for each worker id.
 func Plenty() generator.Layout {
 	l := Seconds()
 	l.WorkerBits, l.SequenceBits = 5, 30

@@ -29,7 +29,7 @@ var Noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 // AtNoon is a clock that shows noon.
 func AtNoon() time.Time { return Noon }
 
-// At returns the id of the default layout that worker makes at noon with a sequence.
+// At returns the id that a worker id makes at noon with a sequence, in the default layout.
 func At(tb testing.TB, worker, sequence int64) int64 {
 	tb.Helper()
 	id, err := generator.DefaultLayout().Compose(generator.Parts{Time: Noon, WorkerID: worker, Sequence: sequence})
@@ -49,7 +49,8 @@ func File(tb testing.TB, path string, config *gorm.Config) *gorm.DB {
 	return testkit.SQLite{Path: path, Config: config}.Open(tb)
 }
 
-// InBubble runs a parallel test in a bubble of synctest, with a handle, without the plugin, on a SQLite database.
+// InBubble runs a parallel test in a bubble of synctest. The test gets a handle, without the plugin, on a SQLite
+// database.
 func InBubble(t *testing.T, test func(t *testing.T, db *gorm.DB)) {
 	t.Helper()
 	t.Parallel()
@@ -212,7 +213,7 @@ func Unregistered(t *testing.T, db *gorm.DB) {
 // Second returns the error of a call that has another result too.
 func Second[T any](_ T, err error) error { return err }
 
-// kindsOfNoID are the errors that distinguish numbers. No error may wrap two of them.
+// kindsOfNoID are the reasons why no row is found for a number. No error may wrap two of them.
 var kindsOfNoID = []error{
 	uidplugin.ErrNegativeID, uidplugin.ErrFutureID, uidplugin.ErrUnknownID, uidplugin.ErrOtherLayout,
 	uidplugin.ErrNoModel, gorm.ErrRecordNotFound, uidplugin.ErrNotRegistered,
@@ -232,7 +233,7 @@ func Only(t *testing.T, err, kind error, words ...string) {
 	testkit.SaysAll(t, err.Error(), words...)
 }
 
-// NodesOf reads the tables of a handle.
+// NodesOf returns a reader of the plugin's tables behind a handle.
 func NodesOf(tb testing.TB, db *gorm.DB) *workernode.DB {
 	tb.Helper()
 	d, err := workernode.Open(db, time.Minute)

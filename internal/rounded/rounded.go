@@ -4,8 +4,9 @@ package rounded
 
 import "strconv"
 
-// Looks reports whether an id may be rounded: it is at least 2^53, and a whole float64 or a multiple of 100. Do not
-// take it as proof, because one intact id in a hundred looks the same, or more if the worker id ends in zeros.
+// Looks reports whether an id may be rounded: it is at least 2^53, and either exact as a float64 or a multiple of 100.
+// Do not take it as proof, because one intact id in a hundred looks the same, and even more ids do if the worker id
+// ends in zeros.
 func Looks(id int64) bool { return id >= 1<<53 && (int64(float64(id)) == id || id%100 == 0) }
 
 // Is reports whether rounding original may give id.
