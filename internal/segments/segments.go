@@ -112,8 +112,8 @@ func (o *opener) within(ctx context.Context, pool gorm.ConnPool) context.Context
 	return context.WithValue(ctx, fetchWaitKey{}, min(time.Second, o.Timeout))
 }
 
-// A limitedSegment waits only for a moment for a range that a transaction keeps from being fetched: see
-// within.
+// A limitedSegment waits for a range only for a moment if a transaction keeps the range from being fetched; see
+// opener.within.
 type limitedSegment struct{ *segment.Generator }
 
 func (g limitedSegment) Next(ctx context.Context) (int64, error) {
@@ -156,7 +156,7 @@ func (o *opener) configOf(ctx context.Context, table string, columns []supply.Co
 	config.Timeout = cmp.Or(config.Timeout, o.Timeout)
 	config.Schema = cmp.Or(config.Schema, o.Schema)
 	config.Description = cmp.Or(config.Description, "keys of the table, by uidplugin")
-	config.Lift = columns[0].Tag == "" // only this plugin uses such tags
+	config.Lift = columns[0].Tag == "" // then the tag is the column's name, and only this plugin uses it
 	for _, c := range columns {
 		largest, err := o.largestKey(ctx, table, c)
 		if err != nil {

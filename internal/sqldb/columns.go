@@ -44,10 +44,10 @@ func (d *DB) Columns(ctx context.Context, table string) (columns []Column, err e
 	return columns, err
 }
 
-// Types returns the columns of a table that this connection sees. locking ends the SELECT, which has no time limit.
+// Types returns the columns of a table that this connection sees. The SELECT ends with locking, and has no time limit.
 func (d *DB) Types(ctx context.Context, table, locking string) (columns []Column, err error) {
 	rows, err := d.pool.QueryContext(ctx, `SELECT * FROM `+table+` WHERE 1 = 0`+locking)
-	for try := 0; try < 20 && isOutdatedPlan(err); try++ { // on another connection, which may have prepared it, too
+	for try := 0; try < 20 && isOutdatedPlan(err); try++ { // the next connection may have prepared it, too
 		rows, err = d.pool.QueryContext(ctx, `SELECT * FROM `+table+` WHERE 1 = 0`+locking)
 	}
 	if err != nil {

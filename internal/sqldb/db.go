@@ -61,10 +61,11 @@ func (d *DB) Silent() *DB {
 
 // Open returns a DB on the pool of db. timeout limits each statement. Open fails if db is a transaction.
 func Open(db *gorm.DB, timeout time.Duration) (*DB, error) {
-	// Config.ConnPool is the root pool even in a transaction. With dbresolver it is the source that opened the handle.
+	// Config.ConnPool is the root pool even in a transaction. With dbresolver it is the source with which the handle
+	// was opened.
 	pool := db.Config.ConnPool
 	if prepared, ok := pool.(*gorm.PreparedStmtDB); ok {
-		pool = prepared.ConnPool // these statements are rare, and some are about changing tables
+		pool = prepared.ConnPool // these statements are rare, and some are about tables that change
 	}
 	if pool == nil {
 		return nil, errors.New("the GORM handle has no connection pool")
@@ -141,8 +142,8 @@ func (d *DB) Query(ctx context.Context, scan func(*sql.Rows) error, query string
 	return err
 }
 
-// Scan reads a row of a table. The error names the table, the column, and the values of the first columns, as many as
-// keys. We need this detail because on SQLite other programs may have written any value.
+// Scan reads a row of a table. The first columns are the key, and keys is their number. The error names the table, the
+// column and the key, because on SQLite other programs may have written any value.
 func Scan(rows *sql.Rows, table string, keys int, into ...any) error {
 	err := rows.Scan(into...)
 	if err == nil {

@@ -74,9 +74,9 @@ func HintOfShards(err error) error {
 var unsharded = regexp.MustCompile(`(?i)table '?"?[a-z_.]+"?'? not found|VT05004`)
 
 // conflict matches conflicts with other transactions. On MySQL these are lock waits, deadlocks, failed certification at
-// COMMIT, and cluster nodes without quorum. It also matches MariaDB's "record has changed since last
-// read", SQLite's lock, and the codes after which TiDB's documentation tells applications to try again: 8002, 8005, 8022
-// and 8028 (docs.pingcap.com/tidb/stable/error-codes), and its write conflict 9007.
+// COMMIT, and cluster nodes without quorum. It also matches MariaDB's "record has changed since last read", SQLite's
+// lock, and the codes after which TiDB's documentation tells applications to try again: 8002, 8005, 8022 and 8028
+// (docs.pingcap.com/tidb/stable/error-codes), and its write conflict 9007.
 var conflict = regexp.MustCompile(`Error (1020|1047|1180|1205|1213|3100|3101|8002|8005|8022|8028|9007)\b|database (table )?is locked`)
 
 const (

@@ -68,8 +68,8 @@ func (d *DB) Schema() string { return d.schema }
 // SecondRegistry returns another schema of the database that had a WORKER_REGISTRY when [DB.Locate] was called, or "".
 func (d *DB) SecondRegistry() string { return d.second }
 
-// Home returns a DB that knows where this connection looks for names without a schema now; see [DB.SchemaOf]. The
-// application may leave another search_path or database on connections later.
+// Home returns a DB that keeps the schemas in which this connection looks for names without a schema now; see
+// [DB.SchemaOf]. The application may leave another search_path or database on connections later.
 func (d *DB) Home(ctx context.Context) (*DB, error) {
 	query := map[string]string{
 		"mysql":    `SELECT CASE WHEN VERSION() LIKE '%Vitess%' OR DATABASE() IS NULL THEN '[]' ELSE JSON_ARRAY(DATABASE()) END`,
@@ -89,7 +89,7 @@ func (d *DB) Home(ctx context.Context) (*DB, error) {
 	return &other, nil
 }
 
-// Current returns the current schema of the home, or "" if that is not known.
+// Current returns the first schema in which names without a schema are looked up, or "" if d does not know it.
 func (d *DB) Current() string {
 	if len(d.home) == 0 {
 		return ""
@@ -107,7 +107,7 @@ func (d *DB) HomeOf(other *DB) *DB {
 // A Place says where the plugin's tables are. The zero Place means that [DB.Locate] looks for them.
 type Place struct {
 	Schema string // as named by the user; empty means look for it
-	Option string // how the user names it
+	Option string // the option by which the user names it, for errors
 
 	// Located is a DB that has found the tables already, or nil. Before is called before a table is created or
 	// extended.
@@ -157,7 +157,8 @@ func (d *DB) Locate(ctx context.Context, userSchema, option string) (*DB, error)
 	return d, nil
 }
 
-// locateOnPostgres reads pg_class, because everybody may read it, even about a schema without the privilege USAGE.
+// locateOnPostgres reads pg_class, because every user may read it, even about schemas for which the user does not have
+// the privilege USAGE.
 func (d *DB) locateOnPostgres(ctx context.Context, userSchema, option string) (schema string, err error) {
 	var visible, current string
 	var exists bool // userSchema exists
@@ -206,7 +207,7 @@ func (d *DB) locateOnPostgres(ctx context.Context, userSchema, option string) (s
 		}
 	}
 	if schema == "" {
-		return "", fmt.Errorf("%w: the search_path of the connection names no schema that exists: create it, or name one by %s",
+		return "", fmt.Errorf("%w: the search_path of the connection names no schema that exists: create one of them, or name another by %s",
 			ErrElsewhere, option)
 	}
 	return schema, nil
@@ -253,13 +254,13 @@ func otherSpelling(found Name, old, renamed string) error {
 		" stop all processes, then run ALTER TABLE %s RENAME TO %s, and the same for the others", ErrElsewhere, found, old, renamed)
 }
 
-// marks are two of the tables, each with a column that a table of this name lacks in other programs. Their names are in
-// lower case.
+// marks are two of the tables, each with a column that a table of another program with this name lacks. Their names are
+// in lower case.
 const marks = `('worker_registry', 'id_space'), ('worker_node', 'launch_date')`
 
-// SchemaOf looks for tables in the home of d, or else where this connection looks. It returns the schema of the first
-// table that exists, and whether that table is tables[0]. If no table exists, it returns the current schema. The schema
-// is empty on Vitess and unknown databases, where statements do not name one.
+// SchemaOf looks for tables in the schemas that d knows from [DB.Home], or else in those of this connection. It returns
+// the schema of the first table that exists, and whether that table is tables[0]. If no table exists, it returns the
+// current schema. The schema is empty on Vitess and unknown databases, where statements do not name one.
 func (d *DB) SchemaOf(ctx context.Context, tables ...string) (schema string, exists bool, err error) {
 	query, args := "", []any{}
 	switch {

@@ -99,8 +99,8 @@ type Tx struct {
 }
 
 // Begin begins a transaction, and fails after the limit. The end of ctx does not end the transaction, because
-// database/sql would roll back at any time, even while we close the connection. After an error, close the connection,
-// because BEGIN may still be running. options may be nil.
+// database/sql would then roll back at any time, even while we close the connection. After an error, close the
+// connection, because BEGIN may still be running. options may be nil.
 func Begin(ctx context.Context, pool gorm.ConnPool, limit time.Duration, options *sql.TxOptions) (*Tx, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -124,10 +124,10 @@ func Begin(ctx context.Context, pool gorm.ConnPool, limit time.Duration, options
 	return nil, fmt.Errorf("BEGIN: %w", late(err, limit))
 }
 
-// Close rolls back unless Commit or Rollback was called, as after a panic.
+// Close rolls back if neither Commit nor Rollback was called, for example after a panic.
 func (t *Tx) Close() { t.cancel() }
 
-// SQL returns the transaction of a pool of database/sql.
+// SQL returns the transaction. Its pool must be one of database/sql.
 func (t *Tx) SQL() *sql.Tx { return t.txPool.(*sql.Tx) }
 
 // Commit commits. If there is no answer within the limit, it returns an error while COMMIT may still be running.
@@ -187,8 +187,8 @@ func (d *DB) RolledBack(ctx context.Context, failed error) bool {
 	return d.ExecRaw(ctx, "BEGIN") == nil && d.ExecRaw(ctx, "ROLLBACK") == nil
 }
 
-// PoolError returns the error of a closed sql.DB, or nil. It does not query the database, because its context has
-// ended.
+// PoolError returns the error of a closed sql.DB, or nil. It asks for a connection with a context that has ended, so it
+// does not query the database.
 func (d *DB) PoolError() error {
 	pool, err := d.gorm.DB()
 	if err != nil || pool == nil {
@@ -237,7 +237,7 @@ func HoldsConnection(pool gorm.ConnPool) bool {
 	case *sql.Conn:
 		return true
 	case gorm.TxCommitter:
-		// gorm.io/sharding wraps every pool in a type that commits and begins.
+		// gorm.io/sharding wraps every pool in a type that can both commit and begin.
 		if _, begins := pool.(gorm.ConnPoolBeginner); begins {
 			if v := reflect.Indirect(reflect.ValueOf(pool)); v.Kind() == reflect.Struct {
 				if f := v.FieldByName("ConnPool"); f.IsValid() && f.CanInterface() {

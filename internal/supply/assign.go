@@ -55,7 +55,7 @@ func (s *Supply) Ensure(ctx context.Context, pool gorm.ConnPool, sources []*Sour
 	return nil
 }
 
-// needsPool reports whether making the source's generator may need a connection of the pool that creates use.
+// needsPool reports whether making the source's generator may need a connection of the pool of the creates.
 func (s *Supply) needsPool(src *Source) bool {
 	if src.Opened {
 		return !s.Specs[src.Generator].Local

@@ -37,7 +37,7 @@ func NewFixed(l generator.Layout, workerID int64, lead time.Duration, now func()
 }
 
 // beginAfter makes the lease begin above a tick that this process may have stamped. It also delays the first use, so
-// the lease is no further ahead.
+// that the lease is not further ahead of it than before.
 func (f *Fixed) beginAfter(last int64) {
 	if last >= f.lease.From {
 		f.lease.From = last + 1
@@ -66,7 +66,7 @@ func (f *Fixed) close() {
 	}
 }
 
-// late returns an error if the worker id must not be used for longer than limit.
+// late returns an error if the worker id may be used only after a wait of more than limit.
 func (f *Fixed) late(limit time.Duration) error {
 	if f.begins.Sub(f.now()) <= limit {
 		return nil

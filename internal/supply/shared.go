@@ -12,7 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// Plugins of one process may have the same worker id from the options, as those of a server that opens a handle for
+// Plugins of one process may have the same worker id from the options, for example in a server that opens a handle for
 // each request. Two generators with one worker id would make the same ids, so these plugins share a generator.
 
 // A sharedWorker is a worker id that plugins of this process share, with its generator. When the last plugin has left,
@@ -143,7 +143,8 @@ func (s *sharedWorker) open(lanes int, make func([]generator.Lease) (generator.R
 	return g, leases, err
 }
 
-// leave is called once for each plugin. The last call closes the generator, because it may be the application's.
+// leave is called once for each plugin. The last call closes the generator, because a generator of the application may
+// hold resources.
 func (s *sharedWorker) leave() {
 	sharedWorkers.mu.Lock()
 	rest := s.users.Add(-1)

@@ -31,7 +31,7 @@ type Source struct {
 
 	filter atomic.Pointer[filtered] // nil if all ids of the generator are handed out
 
-	failed  atomic.Pointer[failure] // the last call of a generator without a method Health; nil if it succeeded
+	failed  atomic.Pointer[failure] // of the last call of a generator without a method Health; nil if the call succeeded
 	pending *call                   // guarded by Supply.mu: a goroutine is making its generator
 	outage  outage                  // guarded by Supply.mu: the reason why it lacks a generator
 }
@@ -41,7 +41,7 @@ type Column struct {
 	Name    string
 	Primary bool   // it is a primary key
 	Text    bool   // its values are text, so they sort differently from numbers
-	Tag     string // of its counter, as in the tag of the field; empty for table and column
+	Tag     string // of its counter, as in the tag of the field; empty if the counter is named after table and column
 }
 
 type sourceKey struct{ tag, generator string }
@@ -82,11 +82,11 @@ type Filter interface {
 // filtered is the filter of a source.
 type filtered struct {
 	Filter
-	before int64 // ids that the generator made before
+	before int64 // number of ids that the generator had made before it got the filter
 }
 
-// SetFilter makes future ids pass f, unless the source has a filter or its ids are not of the layout. It may be called
-// at any time and concurrently.
+// SetFilter makes future ids pass through f, unless the source has a filter or its ids are not of the layout. It may be
+// called at any time and concurrently.
 func (src *Source) SetFilter(f Filter) {
 	if src.Foreign || src.filter.Load() != nil {
 		return
@@ -191,7 +191,7 @@ func (src *Source) fill(ctx context.Context, m *made, ids []int64) (err error) {
 	return nil
 }
 
-// errNoGenerator is returned if a row needs an id although none seemed to, for example because of another goroutine.
+// errNoGenerator is returned if a row needs an id although no row seemed to, for example because of another goroutine.
 var errNoGenerator = errors.New("the table has no generator yet; repeat the create")
 
 // wrap adds the table to an error.
@@ -252,7 +252,7 @@ func (s *Supply) States() (states []State) {
 }
 
 // count reads the generator's counters. It recovers panics of the application's generators, because they would end the
-// process in a goroutine that collects metrics. Counters not read yet stay 0.
+// process in a goroutine that collects metrics. Counters that were not read before the panic stay 0.
 func (s *State) count(g generator.Generator) {
 	defer func() { _ = recover() }()
 	if g, ok := g.(interface{ Lead() time.Duration }); ok {
@@ -340,14 +340,14 @@ func (s *Supply) Health() error {
 	return errors.Join(errs...)
 }
 
-// unusable returns why tables that do not have a generator yet cannot get one: the layout has ended, or has not begun, or
-// a fixed worker id must not be used yet.
+// unusable returns why tables without a generator cannot get one now: the layout has ended, or has not begun, or a
+// fixed worker id must not be used yet.
 func (s *Supply) unusable() error {
 	if s.LookupOnly || s.Specs[s.Default].opened() {
 		return nil
 	}
 	for _, src := range s.sorted() {
-		if !src.Opened && src.Ready() { // its generator reports the layout
+		if !src.Opened && src.Ready() { // its generator reports errors of the layout
 			return nil
 		}
 	}

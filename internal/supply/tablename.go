@@ -88,7 +88,7 @@ func DatabaseName(ctx context.Context, db *gorm.DB, timeout time.Duration) (name
 		name = cmp.Or(n.catalog, n.current)
 	}
 	if err == nil && name == "" {
-		err = fmt.Errorf("%w: WithRegistry: the handle has no current database, so ids could not name it; connect to a database, or set WithDatabaseName", ErrOption)
+		err = fmt.Errorf("%w: WithRegistry: the handle has no current database, so the registry cannot name the database of the tables; connect to a database, or set WithDatabaseName", ErrOption)
 	}
 	return name, err
 }
@@ -173,7 +173,7 @@ func unquote(s, quote string) (name, rest string, ok bool) {
 		if !found {
 			return "", "", false
 		}
-		if s, ok = strings.CutPrefix(after, quote); !ok { // a single quote ends the name
+		if s, ok = strings.CutPrefix(after, quote); !ok { // one quote ends the name; two stand for one in it
 			return name, after, name != ""
 		}
 		name += quote

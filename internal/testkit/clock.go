@@ -8,8 +8,8 @@ import (
 // A Clock shows the time that a test sets. It may be used concurrently.
 type Clock struct {
 	mu    sync.Mutex
-	shown time.Time // the time that this clock showed at since
-	since time.Time // by the real clock
+	shown time.Time // the time that this clock showed at the instant since
+	since time.Time // an instant of the real clock
 	speed float64
 }
 
