@@ -303,7 +303,7 @@ func TestUse_FindsTablesUnderAnotherName(t *testing.T) {
 		moved := rename(t, d, db, from, to)
 		testkit.Eventually(t, "the process notices", 20*time.Second, func() bool {
 			err := uidplugin.From(db).Health()
-			return err != nil && strings.Contains(err.Error(), "restart it") && strings.Contains(err.Error(), from)
+			return err != nil && strings.Contains(err.Error(), "restart the process") && strings.Contains(err.Error(), from)
 		})
 		_, again := started(t, moved, "")
 		if l, err := again.Locate(t.Context(), row.ID); err != nil || l.Table != "letters" || space(t, d, to) != before {

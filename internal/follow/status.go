@@ -66,7 +66,7 @@ func (s *Status) Behind() time.Duration {
 
 // Ahead returns how far the trigger's mark is ahead of the database's clock, or 0. Until the clock reaches the mark,
 // nothing can be published, and the table refuses ids below the mark. If the mark was wrong, all new ids are below it.
-// If the database's clock was set back, only ids of processes with a clock behind the mark are.
+// If the database's clock was set back, only ids from processes with a clock behind the mark are below it.
 func (s *Status) Ahead() time.Duration {
 	at := s.TimeOf(max(s.Raised, s.Published))
 	if at.IsZero() {
@@ -108,8 +108,8 @@ func StatusOf(ctx context.Context, db *sqldb.DB, layout generator.Layout, table 
 	return s, s.Table != "", err
 }
 
-// List returns the followed tables in the default schema, and in the schemas of the known tables: UID_FOLLOW is in the
-// schema of its tables. It leaves out other schemas that this user may not read.
+// List returns the followed tables in the default schema, and in the schemas of the known tables, because UID_FOLLOW is
+// in the schema of its tables. It leaves out other schemas that this user may not read.
 func List(ctx context.Context, db *sqldb.DB, layout generator.Layout, known ...string) (list []Status, err error) {
 	f, err := FlavorOf(ctx, db)
 	if err != nil {

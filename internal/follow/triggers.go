@@ -11,12 +11,12 @@ import (
 )
 
 // A trigger is a trigger of this package in the database. It stays with its table when the table is renamed, so its
-// name may be made from the name of another table. On MySQL, MariaDB and SQLite that other table cannot have a trigger
-// of this name then.
+// name may be made from the name of another table. On MySQL, MariaDB and SQLite, the other table then cannot have a
+// trigger of this name.
 type trigger struct {
 	name, table string // the table as the database writes it
 	here        bool   // on the table that is enabled or disabled
-	guards      bool   // it is as it was installed; known only of a trigger with the name for this table
+	guards      bool   // the trigger is as it was installed; known only if it has the name for this table
 }
 
 // ofThisPackage matches the names of triggers. A tool that copied the trigger may have appended something.

@@ -52,7 +52,7 @@ func ColumnsOfModels(ctx context.Context, d *sqldb.DB, c *catalog.Catalog, db *g
 	return columns, err
 }
 
-// Columns returns the columns of the existing tables. Write their names as in a statement. It returns nothing for
+// Columns returns the columns of those tables that exist. Write their names as in a statement. It returns nothing for
 // databases other than MySQL, PostgreSQL and SQLite. GORM does not log the query, because an application's tests may
 // use a mock that does not expect it.
 func Columns(ctx context.Context, d *sqldb.DB, tables ...string) (columns []Column, err error) {

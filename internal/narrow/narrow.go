@@ -37,7 +37,7 @@ type Guard struct {
 	warned sync.Map // logged warnings, by kind, table and column
 
 	mu     sync.Mutex
-	tables map[string]*table // by the names in models
+	tables map[string]*table // by the table names of models
 }
 
 // New returns a Guard of a handle. sql reads columns; it is nil with a fixed worker id.
@@ -61,7 +61,7 @@ func (g *Guard) AfterExec(db *gorm.DB) {
 	}
 }
 
-// definition matches statements, after their first comments and spaces, that may change columns of a table.
+// definition matches the beginning of a statement that may change columns of a table. Comments may come before it.
 var definition = regexp.MustCompile(`(?is)^(?:\s|(?:--|#)[^\n]*\n|/\*.*?\*/)*(?:ALTER|CREATE|DROP|RENAME)\b`)
 
 // Inspect warns of columns that are too narrow for ids. columns belong to listed models and their associations.

@@ -111,7 +111,7 @@ func (r Request) changes(layout generator.Layout, partitioned bool, parts []part
 	return append(create, drop...), err
 }
 
-// creates returns the partitions to create. A table that is not partitioned first gets a partition with all its rows.
+// creates returns the partitions to create. If a table is not partitioned yet, its first partition gets all its rows.
 // The first partition begins at MINVALUE, because tables may have rows with numbers of AUTO_INCREMENT.
 func (r Request) creates(layout generator.Layout, partitioned bool, parts []part) (list []Step, err error) {
 	at, end := r.start(r.Now, 0), r.start(r.Now, r.Ahead+1)

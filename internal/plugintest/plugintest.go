@@ -1,6 +1,6 @@
-// Package plugintest has helpers for tests that need the whole plugin: handles with it on SQLite databases and on
-// mocks, models, and the statements that the plugin sends. Only external tests (package x_test) may import it, because
-// it imports the root.
+// Package plugintest has helpers for tests that need the whole plugin: handles with the plugin (on SQLite databases and
+// on mocks), models, and the statements that the plugin sends. Only external tests (package x_test) may import it,
+// because it imports the root.
 package plugintest
 
 import (
@@ -112,7 +112,7 @@ func Rows(tb testing.TB, want int64, db *gorm.DB, table string, where ...any) {
 	}
 }
 
-// Links checks that each of a table's foreign keys leads to a row.
+// Links checks that a table has want rows, and that the foreign key of each leads to a row.
 func Links(tb testing.TB, db *gorm.DB, table, column, to string, want int64) {
 	tb.Helper()
 	Rows(tb, want, db, table, column+" IN (SELECT id FROM "+to+")")

@@ -51,7 +51,7 @@ func IsReadOnly(err error) bool {
 	return err != nil && readOnly.MatchString(err.Error())
 }
 
-// readOnly matches the errors of MySQL. Other options cause the error 1290, too.
+// readOnly matches the errors of MySQL. Without the text "read-only", error 1290 is about another option.
 var readOnly = regexp.MustCompile(`Error 1290 .*read-only|Error (1792|1836) `)
 
 // IsUnreachable reports whether err concerns the connection instead of the contents of the database.

@@ -339,7 +339,7 @@ func (d *DB) moved(query string, err error) error {
 	if err == nil || d.schema == "" || d.Dialect() == "sqlite" || !noTable(err) || !strings.Contains(query, d.quote(d.schema)+".") {
 		return err
 	}
-	return fmt.Errorf("%w (this process has found its tables in %q when it started: if that was renamed, restart it)", err, d.schema)
+	return fmt.Errorf("%w (when this process started, it found its tables in %[2]q: if %[2]q was renamed, restart the process)", err, d.schema)
 }
 
 // noTable reports whether err is about a missing table or schema.

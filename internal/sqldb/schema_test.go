@@ -77,7 +77,7 @@ func TestDBQuery_AdvisesARestartIfTheSchemaIsGone(t *testing.T) {
 	mock.ExpectQuery(`SELECT 1 FROM "shop"."WORKER_SLOT"`).WillReturnError(testkit.SQLState("42P01"))
 	mock.ExpectQuery(`SELECT 1 FROM orders`).WillReturnError(testkit.SQLState("42P01"))
 	d := open(t, db).In("shop")
-	testkit.IsError(t, d.Query(t.Context(), nil, `SELECT 1 FROM "WORKER_SLOT"`), testkit.SQLState("42P01"), `"shop"`, "renamed, restart it")
+	testkit.IsError(t, d.Query(t.Context(), nil, `SELECT 1 FROM "WORKER_SLOT"`), testkit.SQLState("42P01"), `"shop"`, "renamed, restart the process")
 	if err := d.Query(t.Context(), nil, `SELECT 1 FROM orders`); err == nil || strings.Contains(err.Error(), "restart") {
 		t.Errorf("of another table: %v", err)
 	}

@@ -98,8 +98,8 @@ type Tx struct {
 	idle   chan struct{} // closed while neither COMMIT nor ROLLBACK is running
 }
 
-// Begin begins a transaction, and fails after the limit. The end of ctx does not end the transaction, because
-// database/sql would then roll back at any time, even while we close the connection. After an error, close the
+// Begin begins a transaction, and fails if BEGIN takes longer than limit. The end of ctx does not end the transaction,
+// because database/sql would then roll back at any time, even while we close the connection. After an error, close the
 // connection, because BEGIN may still be running. options may be nil.
 func Begin(ctx context.Context, pool gorm.ConnPool, limit time.Duration, options *sql.TxOptions) (*Tx, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)

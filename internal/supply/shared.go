@@ -212,7 +212,8 @@ func (g *sharedGenerator) Fill(ctx context.Context, ids []int64) error {
 	})
 }
 
-// call calls take, which returns its last id. It returns when this plugin is closed, even if the generator stays open.
+// call calls take, which returns the last of its ids. It returns when this plugin is closed, even if the generator
+// stays open.
 func (g *sharedGenerator) call(ctx context.Context, take func(context.Context) (int64, error)) error {
 	if g.share.ctx.Err() != nil {
 		return generator.ErrClosed

@@ -22,7 +22,7 @@ type Engine struct {
 	Name string // sqlite, mariadb, mysql or postgres
 
 	// Variable is the environment variable with the data source name of a user with all rights. It is empty for SQLite,
-	// because that needs no server.
+	// because SQLite needs no server.
 	Variable string
 }
 
