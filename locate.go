@@ -16,7 +16,7 @@ import (
 type Location struct {
 	ID ID `json:"id"`
 	generator.Parts
-	Database string `json:"database,omitempty"` // of the table, with WithRegistry or WithDatabaseName; empty for the database of WORKER_NODE
+	Database string `json:"database,omitempty"` // the table's database, with WithRegistry or WithDatabaseName; empty if WORKER_NODE is in it
 	Table    string `json:"table,omitempty"`    // empty if the worker id serves all tables
 
 	// Session is the process that made the id. It is zero with [WithWorkerID], because other processes may have had the
@@ -43,8 +43,8 @@ func (l Location) String() string {
 // Decode splits an id by the plugin's layout. It sends no statement, so it cannot check that the id was ever made.
 //
 // The error wraps [ErrNegativeID], [generator.ErrLayout] for too many bits, or [ErrNotDecodable] for a number that is
-// too small. With [WithWorkerID] small numbers are ids of the layout's first tick, unless the plugin also uses a source
-// whose ids do not have the layout. For ids of another layout, use [generator.Layout.Decompose] instead.
+// too small. With [WithWorkerID] a small number counts as an id of the layout's first tick, unless the plugin also uses
+// a source whose ids do not have the layout. For ids of another layout, use [generator.Layout.Decompose] instead.
 func (p *Plugin) Decode(id ID) (generator.Parts, error) {
 	if p == nil || p.shared == nil {
 		return generator.Parts{}, fmt.Errorf("%w: a Plugin is made by New", ErrNotRegistered)

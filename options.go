@@ -71,20 +71,21 @@ func WithLead(d time.Duration) Option { return func(cfg *config.Config) { cfg.Le
 // [WithDisposable].
 //
 // You must ensure that two processes never have the same worker id at the same time, and that all have the same
-// [WithLayout], because no database compares them. With the generator "paired" a
-// process also has the worker id [generator.Layout.BackupWorker], so you should give out only the lower half.
+// [WithLayout], because no database compares them. With the generator "paired" a process also has the worker id
+// [generator.Layout.BackupWorker], so you should give out only the lower half.
 //
 // Processes without the option may use the same database. Their worker ids begin above
-// [generator.Layout.MaxFixedWorkerID], so with a number up to that, the plugin needs no table. db.Use only reads
-// WORKER_REGISTRY and WORKER_NODE, if they exist, and fails with [ErrOption] if the number is not free, because
-// UidGenerator numbers WORKER_NODE. A higher number, or any number with the generator Paired, needs the four tables:
-// db.Use takes the number from the registry, which then gives out only higher numbers. It fails with ErrOption if the
-// registry has given out worker ids below. docs/layouts.md describes how to change from one to the other.
+// [generator.Layout.MaxFixedWorkerID], so with a number up to this limit the plugin needs no table. db.Use only reads
+// WORKER_REGISTRY and WORKER_NODE, if they exist, and fails with [ErrOption] if the number is not free, as next to
+// UidGenerator, which numbers WORKER_NODE from 1 on. A higher number, or any number with the generator "paired", needs
+// the four tables: db.Use takes the number from the registry, which then gives out only higher numbers. It fails with
+// ErrOption if the registry has already given out worker ids. docs/layouts.md describes how to change from numbers of
+// your own to the registry, and back.
 //
 // A process may use the worker id of a previous one immediately, even after a crash, if both have the same clock and
 // the same [WithLead]. Ids are stamped at most [WithLead] ahead, and the new process begins where the previous one must
-// have ended. So its first id waits for the next tick, and at first it makes ids only as fast as the layout counts
-// them. [WithClock] voids this guarantee. So does a clock that was set ahead and back again; the log reports that.
+// have ended. So its first id waits for the next tick, and at first it makes only the ids of one tick in each tick.
+// [WithClock] voids this guarantee. So does a clock that was set ahead and back again; the log reports that.
 //
 // Plugins of one process may have the same number. They share a generator, and must have the same [WithLead],
 // [WithLayout] and [WithDefaultGenerator] while they are open at once; the factory of [WithGenerator] and the logger of
@@ -103,9 +104,9 @@ func WithOneWorkerID() Option { return func(cfg *config.Config) { cfg.OneEach = 
 // default slots are reclaimed. Each start permanently uses up one worker id per table. The slot is renewed as usual.
 func WithDisposable() Option { return func(cfg *config.Config) { cfg.Disposable = true } }
 
-// WithoutMigration makes db.Use check its four tables, such as WORKER_NODE, instead of creating and extending them. Run
-// the SQL of package migrations yourself. The table of segments is still created if it does not exist; package segment
-// has the SQL for database users without that privilege.
+// WithoutMigration makes db.Use check the plugin's four tables, such as WORKER_NODE, instead of creating and extending
+// them. Run the SQL of package migrations yourself. The table of segments is created nevertheless if it does not exist;
+// package segment has the SQL for database users without that privilege.
 func WithoutMigration() Option { return func(cfg *config.Config) { cfg.NoMigration = true } }
 
 // WithLookupOnly makes a plugin that looks up ids and never makes any, for tools and pages that only read.
@@ -189,8 +190,8 @@ func WithDatabaseName(name string) Option { return func(cfg *config.Config) { cf
 func WithTimeout(d time.Duration) Option { return func(cfg *config.Config) { cfg.Timeout = d } }
 
 // WithHost sets the name, port, application and kind of this process in the tables. Only 64 characters of each text are
-// kept. Zero fields have the defaults described at [workernode.Host]. While worker ids are left, a process reclaims only slots of
-// its own application.
+// kept. Zero fields have the defaults described at [workernode.Host]. While worker ids are left, a process reclaims
+// only slots of its own application.
 func WithHost(h workernode.Host) Option { return func(cfg *config.Config) { cfg.Host = h } }
 
 // WithLogger sets the logger for changes of state. The default is [slog.Default]; nil disables logging.

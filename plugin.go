@@ -81,7 +81,7 @@ type Plugin struct {
 
 var _ gorm.Plugin = (*Plugin)(nil)
 
-// shared is the part that all handles on one plugin share.
+// shared is the part that a plugin and the Plugins that [From] returns for it share.
 type shared struct {
 	*config.Config
 
@@ -91,7 +91,7 @@ type shared struct {
 	// Set by each attempt of Initialize, and constant once registered is true.
 	space    *sharedSpace        // nil with a fixed worker id
 	manager  *workernode.Manager // of the id space
-	home     *sqldb.DB           // knows where names of the handle without a schema are; nil with a fixed worker id
+	home     *sqldb.DB           // knows in which schemas the handle finds tables by name; nil with a fixed worker id
 	database string              // database of the tables, as named in WORKER_NODE; empty for the registry's own
 	supply   *supply.Supply
 	catalog  *catalog.Catalog
@@ -151,7 +151,7 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	defer s.initialize.Unlock()
 	if s.registered.Load() {
 		if db.Config.Plugins[name] == gorm.Plugin(p) {
-			// The handle has a copy of the configuration, such as a replica that dbresolver opens.
+			// dbresolver opens its replicas with a copy of the configuration, which has the plugin but no callbacks.
 			if db.Callback().Create().Get("uidplugin:fill") == nil {
 				return s.registerCallbacks(db)
 			}
@@ -172,7 +172,7 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	}
 	p.db = db
 	s.registered.Store(true)
-	db.Config.Plugins[name] = p // db.Use sets it after Initialize returns, but openers may call From(db) earlier
+	db.Config.Plugins[name] = p // db.Use sets it later, but functions that open a source may call From(db) now
 	db.Config.Plugins[core.Name] = s.core
 	s.catalog.Start()
 	s.adopt.Start()
@@ -198,7 +198,7 @@ func (s *shared) abandon() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	if s.supply != nil {
-		s.supply.Close(ctx) // may take long, because openers may still run
+		s.supply.Close(ctx) // may take long, because functions that open a source may still run
 	}
 	if s.space != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
@@ -295,8 +295,8 @@ func (p *Plugin) Layout() generator.Layout {
 }
 
 // Close stops the making of ids and releases the slot. Creates that need an id, including those already waiting, then
-// fail with [ErrClosed]. Another process can use the slot's worker ids once its clock has passed the granted time and
-// Lead.
+// fail with [ErrClosed]. Another process can use the slot's worker ids once its clock is about Lead past the end of the
+// granted time.
 //
 // Close waits for background work, but not beyond the end of ctx. An error means that the slot was not released; it
 // becomes free a minute later anyway. On a handle without the plugin Close returns nil.

@@ -1,5 +1,5 @@
 // Package migrations creates and extends the tables of the lease protocol: WORKER_NODE, WORKER_SLOT, WORKER_SESSION and
-// WORKER_REGISTRY. It never changes or drops anything. Package segment creates its own table, leaf_alloc.
+// WORKER_REGISTRY. It never changes or drops a column. Package segment creates its own table, leaf_alloc.
 //
 // # Who runs them
 //
@@ -77,8 +77,8 @@ type table struct {
 	before func(context.Context) error // called before each change
 }
 
-// An Option says where the tables are. Without options, they are in the database of the connection, and on PostgreSQL
-// in the schema in which its search path finds WORKER_REGISTRY, or else in its current schema.
+// An Option says where the tables are. Without options, they are in the database of the connection. On PostgreSQL they
+// are in the schema in which the search path finds WORKER_REGISTRY, or else in the current schema.
 type Option func(*sqldb.Place)
 
 // In names the schema of the tables on PostgreSQL, as the option WithSchema does. Without In, the functions of this
@@ -111,8 +111,8 @@ func open(ctx context.Context, db *gorm.DB, options []Option) (*sqldb.DB, sqldb.
 // Statements use the pool of db and bypass GORM's callbacks; db must not be a transaction. Each statement may take a
 // minute.
 //
-// The error wraps uidplugin.ErrTable if a table of the same name belongs to another program, or if a later major version
-// has upgraded the tables.
+// The error wraps uidplugin.ErrTable if a table of the same name belongs to another program, or if a later major
+// version has upgraded the tables.
 func Up(ctx context.Context, db *gorm.DB, options ...Option) error {
 	d, place, err := open(ctx, db, options)
 	if err != nil {
@@ -218,7 +218,7 @@ func namesOf(columns []sqldb.Column) (names []string) {
 	return names
 }
 
-// fileOf returns the name of the file for a dialect; sqlite, which is the simplest, for unknown ones.
+// fileOf returns the name of the file for a dialect. For an unknown dialect it is sqlite, because its file is simplest.
 func fileOf(db *sqldb.DB) string {
 	if _, err := Files.Open(db.Dialect() + ".sql"); err != nil {
 		return "sqlite"

@@ -16,9 +16,9 @@ import (
 // time of the ids. It only reads. Run the statements in their order and one at a time, outside of a transaction.
 //
 // layout is the layout of the ids, and table the name as in the model. Its primary key must be a single column with
-// ids. every is month, week or day, in UTC. There will be partitions for the present period, and for ahead periods
-// after it. keep is the number of complete periods to keep before the present one; 0 drops nothing. The clock is the
-// database's.
+// ids. every is the length of a period: month, week or day, in UTC. The present period gets a partition; ahead is the
+// number of later periods that get one, too. keep is the number of complete periods to keep before the present one; 0
+// drops nothing. The clock is the database's.
 //
 // For a table that is not partitioned, the first statements convert it. Read the comments at the beginning of a
 // statement before you run it; see docs/partitions.md.

@@ -19,7 +19,7 @@ import (
 var ErrInvalid = errors.New("publicid: invalid id")
 
 // ErrConfig reports a key or prefix that is invalid, missing or not the one in use. [NewKeys], [Keys.Codec] and
-// [SetKeys] return it, and before SetKeys all methods of [ID] for texts.
+// [SetKeys] return it. So do the methods of [ID] for texts, before SetKeys is called.
 var ErrConfig = errors.New("publicid: configuration")
 
 // KeySize is the size of a key in bytes.
@@ -149,8 +149,8 @@ func (c *Codec) Encode(id int64) string {
 	return string(c.append(make([]byte, 0, maxPrefix+1+blockChars), id))
 }
 
-// append appends the text of an id to dst and returns the extended slice. It does not allocate if dst has room for len
-// bytes.
+// append appends the text of an id to dst and returns the extended slice. It does not allocate if dst has room for
+// c.len() bytes.
 func (c *Codec) append(dst []byte, id int64) []byte {
 	k := c.keys()[0]
 	dst = append(dst, c.prefix...)

@@ -17,9 +17,9 @@ import (
 // adds the clause, so other models pay nothing.
 type textCondition struct {
 	column        *schema.Field
-	remedy        string // advice for the error
-	word          *regexp.Regexp
-	before, after *regexp.Regexp // match the column and an operator at the end, or at the beginning, of SQL
+	remedy        string         // advice for the error
+	word          *regexp.Regexp // matches the name of the column
+	before, after *regexp.Regexp // match column and operator in the SQL before a value, and in the SQL after it
 }
 
 // newTextCondition returns the clause for a column.

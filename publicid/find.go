@@ -12,8 +12,8 @@ import (
 	"gorm.io/gorm"
 )
 
-// Find loads the row whose [ID] has the given text. It takes the options of Find of uidplugin.Plugin, and the clauses of
-// db apply in the same way. Rows of models with another prefix are not found.
+// Find loads the row whose [ID] has the given text. It takes the options of Find of uidplugin.Plugin, and the clauses
+// of db apply in the same way. Rows of models with another prefix are not found.
 //
 //	row, err := publicid.Find(ctx, db, text, uidplugin.OnlyModels(&Order{}, &Item{}))
 //
@@ -61,8 +61,8 @@ func find(ctx context.Context, c *core.Core, f *lookup.Finder, id int64, prefix 
 }
 
 // FindAs loads the row of T whose [ID] has the given text. Like uidplugin.FindAs it sends one query to the table of T,
-// under the conditions of db. All errors about the text wrap uidplugin.ErrNoSuchID, so a handler should answer them with
-// 404:
+// under the conditions of db. All errors about the text wrap uidplugin.ErrNoSuchID, so a handler should answer them
+// with 404:
 //
 //	order, err := publicid.FindAs[Order](ctx, db.Where("tenant_id = ?", tenant), r.PathValue("id"))
 //

@@ -11,8 +11,8 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// ID is a key, or a foreign key, of rows of T. In the database it is a BIGINT, like uidplugin.ID. In JSON and URLs it is
-// a text such as ord_7bhznb3dzqhphb87gmm2kvym2c. The text cannot be guessed, and hides the time and neighbouring ids.
+// ID is a key, or a foreign key, of rows of T. In the database it is a BIGINT, like uidplugin.ID. In JSON and URLs it
+// is a text such as ord_7bhznb3dzqhphb87gmm2kvym2c, which cannot be guessed, and hides the time and neighbouring ids.
 //
 //	type Order struct {
 //		ID       publicid.ID[Order]
@@ -22,7 +22,7 @@ import (
 //	func (Order) PublicPrefix() string { return "ord" }
 //
 // Call [SetKeys] first, because otherwise reading and writing texts fails. 0 is null in JSON and an empty text
-// elsewhere. In a request body a missing field and null are 0, so check for it. Empty texts are not read, because a
+// elsewhere. In a request body a missing field and null are 0, so check for 0. Empty texts are refused, because a
 // condition with 0 could select too many rows. Reading the text of another type, or one made with other keys, fails
 // with [ErrInvalid].
 //
@@ -135,8 +135,8 @@ func (ID[T]) UIDKey() model.KeyKind {
 	return kind
 }
 
-// QueryClauses makes queries fail with [ErrInvalid] if a condition on the column contains a public id or compares it
-// with another text that is not a number, because MySQL would treat the text as 0. Use [Parse] instead.
+// QueryClauses makes queries fail with [ErrInvalid] if a condition on the column contains a public id, or compares the
+// column with another text that is not a number, because MySQL would treat the text as 0. Use [Parse] instead.
 func (ID[T]) QueryClauses(f *schema.Field) []clause.Interface {
 	return []clause.Interface{newTextCondition(f, fmt.Sprintf("read it with publicid.Parse[%v] first", reflect.TypeFor[T]()))}
 }

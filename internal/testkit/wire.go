@@ -43,7 +43,7 @@ type Crossing struct {
 	Result  driver.Result // of an INSERT, UPDATE or DELETE
 	Conn    int           // number of the wire's connection, from 1
 	Inside  bool          // in a transaction, including COMMIT and ROLLBACK
-	Torn    bool          // a hook sets it to make the rows unreadable, as if the context had ended meanwhile
+	Torn    bool          // a hook sets it to make the rows unreadable, as if the context had ended while they are read
 
 	conn  *wireConn
 	run   func(context.Context) error
@@ -59,7 +59,7 @@ func (c *Crossing) Run() error { return c.unlocked(c.Context) }
 // maxLockWait limits the wait for a lock.
 const maxLockWait = 10 * time.Second
 
-// unlocked executes the statement once no other connection has locked the file. The wait is here instead of in SQLite,
+// unlocked executes the statement as soon as no other connection locks the file. It waits here instead of in SQLite,
 // because SQLite would ignore the end of the context.
 func (c *Crossing) unlocked(ctx context.Context) error {
 	var busy interface{ Code() int }
@@ -111,7 +111,7 @@ func (c *Crossing) Sleep(d time.Duration) error {
 	}
 }
 
-// Later executes the statement after d, as if the network had delayed it: the caller gets an answer earlier. The
+// Later executes the statement after d, as if the network had delayed it. The caller gets the hook's answer before. The
 // connection is not used again. Do not call Run as well.
 func (c *Crossing) Later(d time.Duration) {
 	c.later = true
@@ -127,7 +127,7 @@ func (c *Crossing) Later(d time.Duration) {
 // ErrUnchanged, returned from a hook, answers that the statement changed no rows.
 var ErrUnchanged = errors.New("testkit: no row was changed")
 
-// ErrLost, returned from a hook, also breaks the connection, so an open transaction is rolled back.
+// ErrLost, returned from a hook, is the statement's error, and breaks the connection. So an open transaction is undone.
 var ErrLost = errors.New("testkit: the connection was lost")
 
 // Set sets the hook of further statements. The hook may call Run, and the hook's result is the answer to the statement.

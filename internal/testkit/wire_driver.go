@@ -124,7 +124,7 @@ func (c *wireConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.T
 	x := c.crossing(ctx, "BEGIN", nil)
 	x.run = func(ctx context.Context) error {
 		tx, err := c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts)
-		if err == nil { // because with an error a driver may return a nil pointer
+		if err == nil { // with an error, a driver may return a nil pointer in tx, which is not equal to nil
 			t.tx = tx
 		}
 		return err
@@ -195,7 +195,7 @@ type wireStmt struct {
 	text string
 }
 
-// Close does not close a statement that will be executed late. The end of its connection closes it.
+// Close does not close a statement that will be executed late. Such a statement ends with its connection.
 func (s *wireStmt) Close() error {
 	s.conn.mu.Lock()
 	defer s.conn.mu.Unlock()

@@ -9,19 +9,19 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// A carrier is an assignment of MySQL's update part that carries LAST_INSERT_ID(expr).
+// A carrier is an assignment in MySQL's ON DUPLICATE KEY UPDATE, the update part, that carries LAST_INSERT_ID(expr).
 type carrier struct {
 	column clause.Column
-	value  clause.Column // the value that it assigns, as the statement would without it
+	value  clause.Column // what the column gets: the same as without the carrier
 	at     int           // its place in DoUpdates
 }
 
-// carrier returns an assignment of a column that the statement assigns anyway, because other columns may be refused.
-// Vitess for instance refuses to assign the columns that choose the shard. So a column without an index is best, and
-// among these the last, because keys come first. A key is the last resort.
+// carrier prefers a column that the statement assigns anyway, because a server may refuse to assign others: Vitess
+// refuses the columns that choose the shard. So a column without an index is best. Of several, carrier takes the last,
+// because keys usually come first. A key is the last resort.
 //
-// If the statement assigns the value of the new row, our assignment does the same right before, so no other expression
-// sees a difference. We avoid IF(x,c,c) there, because MariaDB then does not write c if it is a text.
+// If the statement sets a column c to the value of the new row, the carrier sets c to this value right before, so no
+// other expression sees a difference. IF(x,c,c) would not do, because MariaDB then does not set a TEXT column c again.
 func (t *Tracker) carrier(stmt *gorm.Statement, conflict clause.OnConflict) carrier {
 	last := len(conflict.DoUpdates)
 	untouched := t.untouched(stmt, conflict)
@@ -31,7 +31,7 @@ func (t *Tracker) carrier(stmt *gorm.Statement, conflict clause.OnConflict) carr
 			best, least = carrier{column, value, place}, n
 		}
 	}
-	keyLater := t.assigns(stmt.Schema, conflict, true) // so the key must be read after its assignment
+	keyLater := t.assigns(stmt.Schema, conflict, true) // the statement assigns the key, so read the key after that
 	for i, a := range conflict.DoUpdates {
 		if sent, ok := a.Value.(clause.Column); ok && sent.Table == "excluded" && sent.Name == a.Column.Name && !keyLater {
 			consider(a.Column, sent, i, 0)
@@ -44,7 +44,7 @@ func (t *Tracker) carrier(stmt *gorm.Statement, conflict clause.OnConflict) carr
 			consider(clause.Column{Name: f.DBName}, clause.Column{Table: "excluded", Name: f.DBName}, last, 0)
 		}
 	}
-	if best.value.Table == "excluded" && isReference(best.column.Name) && !conflict.UpdateAll { // no column is better
+	if best.value.Table == "excluded" && isReference(best.column.Name) && !conflict.UpdateAll { // none better is assigned
 		for _, f := range stmt.Schema.Fields {
 			spare := clause.Column{Name: f.DBName}
 			if f.DBName != "" && f.Updatable && t.objections(stmt, conflict, spare) == 0 {
@@ -55,7 +55,7 @@ func (t *Tracker) carrier(stmt *gorm.Statement, conflict clause.OnConflict) carr
 	return best
 }
 
-// assignment returns the carrier with the function's argument.
+// assignment returns the assignment of the carrier. expr is the argument of LAST_INSERT_ID.
 func (c carrier) assignment(expr clause.Expr) clause.Assignment {
 	value := clause.Expr{SQL: "?", Vars: []any{c.value}}
 	if c.value.Table == "excluded" {
@@ -87,8 +87,8 @@ func (t *Tracker) objections(stmt *gorm.Statement, conflict clause.OnConflict, c
 // Vitess often shards children by such a column, and then lets a statement set it only to its own VALUES.
 func isReference(column string) bool { return strings.HasSuffix(strings.ToLower(column), "_id") }
 
-// isPlain reports whether IF(x,c,c) surely has the value of the column c. Other types may change the value: an ENUM
-// becomes text, and a TIMESTAMP is ambiguous in an hour that the day has twice.
+// isPlain reports whether IF(x,c,c) surely has the value of the column c. With other types IF may change the value: an
+// ENUM becomes text, and a TIMESTAMP is ambiguous in an hour that the day has twice.
 func isPlain(f *schema.Field) bool {
 	switch f.DataType {
 	case schema.Bool, schema.Int, schema.Uint, schema.Float, schema.String, schema.Bytes:
@@ -97,8 +97,8 @@ func isPlain(f *schema.Field) bool {
 	return false
 }
 
-// untouched returns the column that is assigned to itself where MySQL needs an assignment and nothing is updated. It is
-// the column that GORM takes, or an id that an UpdateAll of GORM would overwrite.
+// untouched returns a column to assign to itself where MySQL needs an assignment although nothing should be updated. It
+// is the column that GORM would take, or with UpdateAll an id that GORM would overwrite.
 func (t *Tracker) untouched(stmt *gorm.Statement, conflict clause.OnConflict) clause.Column {
 	s := stmt.Schema
 	if conflict.UpdateAll {
@@ -115,10 +115,10 @@ func (t *Tracker) untouched(stmt *gorm.Statement, conflict clause.OnConflict) cl
 	return clause.Column{Name: s.DBNames[0]}
 }
 
-// assigns reports whether the application assigns an id that was made for the statement, or if keys is set, a key.
-func (t *Tracker) assigns(s *schema.Schema, conflict clause.OnConflict, keys bool) bool {
+// assigns reports whether the application's update part assigns a tracked field. If onlyKeys is true, only keys count.
+func (t *Tracker) assigns(s *schema.Schema, conflict clause.OnConflict, onlyKeys bool) bool {
 	return slices.ContainsFunc(conflict.DoUpdates, func(a clause.Assignment) bool {
 		f := s.FieldsByDBName[a.Column.Name]
-		return f != nil && (f.PrimaryKey || !keys) && t.tracks(f)
+		return f != nil && (f.PrimaryKey || !onlyKeys) && t.tracks(f)
 	})
 }

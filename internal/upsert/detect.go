@@ -39,7 +39,7 @@ type facts struct {
 type decision struct {
 	how detection
 
-	// matches is true if RETURNING sends back every row. We need each, because GORM assigns the returned rows in order.
+	// matches is true if RETURNING sends back every row. Otherwise GORM, which assigns them in order, would mix them up.
 	matches bool
 
 	updateKey       bool // rewrite DoNothing to an update of the key with itself, so that RETURNING has every row
@@ -56,8 +56,8 @@ func detect(f facts) (d decision) {
 	// MariaDB returns one row for every sent row, also after conflicts.
 	all := f.mysql && f.onConflict && f.returns
 	d.matches = !f.isMap && f.readable && (f.single || !f.assignsIDs && (all || !f.where && f.surelyUpdates))
-	// GORM's own DoNothing gives the same SQL on MySQL. We rewrite it because GORM then assigns the returned keys to
-	// all rows instead of only to rows without a key.
+	// GORM's own DoNothing gives the same SQL on MySQL. But after our rewrite GORM assigns the returned keys to all
+	// rows, instead of only to rows without a key.
 	d.updateKey = all && !f.isMap && !f.surelyUpdates && f.hasKey
 	switch {
 	case f.returns && d.matches:

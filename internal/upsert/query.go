@@ -62,17 +62,17 @@ func (t *Tracker) readRows(
 	})
 }
 
-// selectByID reads the rows of the table whose field key has an id that was sent in rows. It returns their fields,
-// keyed by the digits of that id.
-func selectByID(db *gorm.DB, key *model.Field, fields []*model.Field, rows []sentRow) (map[string][]int64, error) {
-	in := clause.IN{Column: clause.Column{Name: key.DBName}}
+// selectByID reads the table's rows that have the idField of one of rows. It returns their fields by the digits of this
+// id.
+func selectByID(db *gorm.DB, idField *model.Field, fields []*model.Field, rows []sentRow) (map[string][]int64, error) {
+	in := clause.IN{Column: clause.Column{Name: idField.DBName}}
 	for _, r := range rows {
-		if v, zero := r.Value(db.Statement.Context, key.Field); !zero {
+		if v, zero := r.Value(db.Statement.Context, idField.Field); !zero {
 			in.Values = append(in.Values, v)
 		}
 	}
 	query := newQuery(db.Statement)
-	query.selectFields(clause.Column{Name: key.DBName}, fields, in)
+	query.selectFields(clause.Column{Name: idField.DBName}, fields, in)
 	found := map[string][]int64{}
 	err := query.run(len(fields), func(id string, values []int64) {
 		found[model.Trimmed(id)] = values
@@ -80,7 +80,7 @@ func selectByID(db *gorm.DB, key *model.Field, fields []*model.Field, rows []sen
 	return found, err
 }
 
-// A query reads uid fields from the table of another statement, on its connection. It bypasses GORM's callbacks.
+// A query reads uid fields from another statement's table, on the statement's connection. It bypasses GORM's callbacks.
 type query struct{ *gorm.Statement }
 
 func newQuery(stmt *gorm.Statement) query {

@@ -13,8 +13,8 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// Reconcile takes back the changes in the statement, and corrects wrong ids after conflicts. Call it right after the
-// INSERT, because associations copy the keys next. modelOf returns the model of a schema.
+// Reconcile undoes the changes of [Rewrite] to the statement, and corrects wrong ids after conflicts. Call it right
+// after the INSERT, because associations copy the keys next. modelOf returns the model of a schema.
 func Reconcile(db *gorm.DB, modelOf func(*schema.Schema) *model.Model) {
 	stmt := db.Statement
 	var result sql.Result
@@ -83,7 +83,7 @@ func (t *Tracker) reconcile(db *gorm.DB, rows []sentRow, result sql.Result) erro
 	return t.readBack(db, rows)
 }
 
-// indexed reports whether each tracked field is the first column of a key or an index, so reading by it is fast.
+// indexed reports whether each tracked field is the first column of a key or an index, so that reading by it is fast.
 func (t *Tracker) indexed(s *schema.Schema) bool {
 	return !slices.ContainsFunc(t.fields, func(f *model.Field) bool {
 		return !f.Unique && f.DBName != s.PrimaryFields[0].DBName && !slices.ContainsFunc(s.ParseIndexes(), func(x *schema.Index) bool {
@@ -106,18 +106,18 @@ func (t *Tracker) readBack(db *gorm.DB, rows []sentRow) error {
 	return nil
 }
 
-// readByID looks up rows by the field key and sets fields to their values. A struct without such a row had a conflict
-// with another row.
-func (t *Tracker) readByID(db *gorm.DB, key *model.Field, fields []*model.Field, rows []sentRow) error {
+// readByID looks up rows by their idField and sets fields to the values found. A struct whose id is not found had a
+// conflict with another row.
+func (t *Tracker) readByID(db *gorm.DB, idField *model.Field, fields []*model.Field, rows []sentRow) error {
 	ctx := db.Statement.Context
 	var conflicting []sentRow
 	for chunk := range slices.Chunk(rows, model.QueryChunk) {
-		found, err := selectByID(db, key, fields, chunk)
+		found, err := selectByID(db, idField, fields, chunk)
 		if err != nil {
 			return err
 		}
 		for _, r := range chunk {
-			v, _ := r.Value(ctx, key.Field)
+			v, _ := r.Value(ctx, idField.Field)
 			values, ok := found[model.Digits(v)]
 			if !ok {
 				conflicting = append(conflicting, r)
@@ -280,8 +280,8 @@ func (t *Tracker) writesOther(f *schema.Field) bool {
 }
 
 // moves reports whether the update part may change a column of a unique index in a row that conflicts by another index.
-// At the end, the value that caused a conflict may then be in another row, because later rows of the statement moved
-// it. So the conflicting row is known only if all unique values that were sent lead to it.
+// If so, the value that caused a conflict may be in another row after the statement, because later rows have moved the
+// value. Then the conflicting row is known only if all unique values that were sent lead to it.
 func (t *Tracker) moves(keys [][]*schema.Field) bool {
 	return len(keys) > 1 && (t.conflict.UpdateAll || slices.ContainsFunc(t.conflict.DoUpdates, func(a clause.Assignment) bool {
 		return slices.ContainsFunc(slices.Concat(keys...), func(f *schema.Field) bool { return f.DBName == a.Column.Name })

@@ -23,7 +23,7 @@ func Concerns(stmt *gorm.Statement) bool {
 }
 
 // Rewrite prepares a statement so that conflicts can be detected, and keeps GORM from overwriting the keys of maps.
-// Call it right before the INSERT, in [model.Change]. m is the model of the statement's schema.
+// Call it right before the INSERT, inside of [model.Change]. m is the model of the statement's schema.
 func Rewrite(stmt *gorm.Statement, m *model.Model) {
 	fromType := m.Conflict != nil && !stmt.Unscoped
 	if fromType {
@@ -65,7 +65,7 @@ func (t *Tracker) rewrite(stmt *gorm.Statement, m *model.Model) {
 	}
 	conflict := t.conflict
 	if f.onConflict && !f.doNothing {
-		stmt.AddClause(conflict) // the clause may have DoNothing
+		stmt.AddClause(conflict) // without a DoNothing that GORM would ignore
 	}
 	if t.updateKey || f.mysql && f.onConflict && conflict.UpdateAll && !f.surelyUpdates {
 		same := t.untouched(stmt, conflict)
@@ -140,8 +140,8 @@ func (t *Tracker) updatedByAll(stmt *gorm.Statement) (fields []*schema.Field) {
 	return fields
 }
 
-// preserveIDs makes an UpdateAll keep the ids of existing rows instead of writing ids that were made for new rows. It
-// still writes the application's ids. It returns a copy of changed, or of the statement's schema if changed is nil.
+// preserveIDs makes an UpdateAll keep the ids of existing rows instead of writing ids that were made for new rows. Ids
+// set by the application are written. It returns a copy of changed, or of the statement's schema if changed is nil.
 func (t *Tracker) preserveIDs(stmt *gorm.Statement, m *model.Model, changed *schema.Schema) *schema.Schema {
 	copied := model.CopyForInsert(cmp.Or(changed, stmt.Schema))
 	for i, f := range t.fields {
@@ -209,7 +209,7 @@ func (t *Tracker) addReturning(stmt *gorm.Statement, m *model.Model) {
 	if c, ok := stmt.Clauses["RETURNING"]; ok {
 		r, ok := c.Expression.(clause.Returning)
 		if !ok || len(r.Columns) == 0 {
-			return // all columns, or the application's own
+			return // RETURNING has all columns, or is an expression of the application
 		}
 		returning.Columns = slices.Clone(r.Columns)
 	} else {
@@ -253,7 +253,7 @@ func (t *Tracker) dropReturning(stmt *gorm.Statement) {
 	}
 }
 
-// conflictSentinel is the last insert id of a conflict whose key cannot be returned. It is smaller than any id made.
+// conflictSentinel is the last insert id of a conflict whose key cannot be returned. It is smaller than any new id.
 const conflictSentinel = 1
 
 // lastInsertID returns the argument of LAST_INSERT_ID: the key of a single row if the key is in the range of ids,

@@ -11,8 +11,8 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// A sentRow is a row of a statement with the values that were sent. Its struct may differ, because GORM reads values
-// back into it, and because some columns are not sent.
+// A sentRow is a row of a statement with the values that were sent. Its struct may have other values, because GORM
+// reads values back into it, and because some columns are not sent.
 type sentRow struct {
 	model.Row
 	values  []any          // nil if unknown
@@ -37,7 +37,7 @@ func sentRows(stmt *gorm.Statement, s *schema.Schema) []sentRow {
 	return all
 }
 
-// sent returns the value sent for a field. It reports false without a value, for NULL, and for a computed value.
+// sent returns the value sent for a field. It reports false if there is none, or if it is NULL or computed.
 func (r sentRow) sent(f *schema.Field) (any, bool) {
 	i, ok := r.columns[f.DBName]
 	if !ok || i >= len(r.values) || isNull(r.values[i]) {
@@ -60,8 +60,8 @@ type lookup struct {
 	fields []*schema.Field // the columns of that key
 }
 
-// lookups returns the lookups of each row, one for each of keys by which the row may have had its conflict. A row has
-// no lookup if a value of these keys was computed by the database, or may be changed by the update part.
+// lookups returns the lookups of all rows. A row has one for each key by which it may have had its conflict. But it has
+// none if a value of such a key was computed by the database, or may be changed by the update part.
 func (t *Tracker) lookups(ctx context.Context, keys [][]*schema.Field, rows []sentRow) (list []lookup) {
 	for i, r := range rows {
 		before := len(list)

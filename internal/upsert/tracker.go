@@ -10,15 +10,15 @@
 // Without a conflict a statement needs no further round trip, except where the statement itself cannot report
 // conflicts:
 //
-//   - an update part with a WHERE over several rows
+//   - several rows, if the update part has a WHERE
 //   - maps, but not on MySQL
 //   - a result that the application asked for with gorm.WithResult
-//   - on MySQL, an id next to a key that the database numbers
+//   - on MySQL, a uid field in a model whose key the database numbers
 //   - on MySQL, a last insert id that the application itself uses
 //
 // After a conflict we look up the existing row by [Tracker.keys], with the values that were sent, and if necessary with
-// the values that the columns store instead. The row is unknown if two keys lead to different rows. A row that stays
-// unknown gets zero, and an error if it has associations.
+// the values that the columns store instead. The row is unknown if two keys lead to different rows. If the row is
+// unknown, the struct gets zero, and an error if it has associations.
 package upsert
 
 import (
@@ -45,7 +45,7 @@ type Tracker struct {
 	sent     [][]int64         // ids of the fields in each row, in case fewer rows come back
 }
 
-// trackerKey is the name of the note that is a statement's Tracker; see [model.Keep].
+// trackerKey is the name of a statement's note that holds its Tracker; see [model.Keep].
 const trackerKey = "uidplugin:upsert"
 
 // Build implements [clause.Expression].
@@ -84,7 +84,7 @@ func Conflicts(stmt *gorm.Statement) bool {
 }
 
 // otherConflict returns the handling of existing rows in a statement that has it outside of the clause ON CONFLICT:
-// under another name, or as text. It is empty if unknown.
+// under another name, or as text. If the handling is unknown, the result is empty.
 func otherConflict(stmt *gorm.Statement) (clause.OnConflict, bool) {
 	for _, name := range stmt.BuildClauses {
 		c := stmt.Clauses[name]
@@ -111,8 +111,8 @@ func otherConflict(stmt *gorm.Statement) (clause.OnConflict, bool) {
 // acceptsRows matches the SQL by which a statement accepts existing rows.
 var acceptsRows = regexp.MustCompile(`(?i)\bON\s+(?:CONFLICT|DUPLICATE\s+KEY)\b|\bIGNORE\b`)
 
-// built returns the SQL of an expression. It builds into a statement of GORM's type, because expressions of applications
-// rely on that.
+// built returns the SQL of an expression. It builds into a [gorm.Statement], because expressions of applications rely
+// on this type.
 func built(stmt *gorm.Statement, e clause.Expression) string {
 	into := newQuery(stmt).Statement
 	into.Model, into.Dest, into.ReflectValue, into.Clauses = stmt.Model, stmt.Dest, stmt.ReflectValue, maps.Clone(stmt.Clauses)
