@@ -7,14 +7,14 @@ import (
 	"gorm.io/gorm"
 )
 
-// Range returns the smallest and largest id of the layout with a time at or after from and before to. Queries can use
-// it to find rows by creation time with the index of their key. Both times are rounded down to the start of their tick,
-// because ids contain only ticks, so a row created right after from is found. Adjacent spans do not overlap. The error
-// is the same as for [generator.Layout.Range]. A span within one tick is an error too, because no id has a time in it.
+// Range returns the smallest and largest id of the layout whose time t has from <= t < to. With them queries can find
+// rows by creation time, by the index of their key. Both times are rounded down to the start of their tick, because ids
+// contain only ticks. So a row created right after the time from is found. Adjacent spans do not overlap. The error is
+// the same as for [generator.Layout.Range]. A span within one tick is an error, too, because no id has a time in it.
 //
-// An id's tick is usually its creation time to within milliseconds. It can be up to Lead later, 10 s by default, so if
-// to is the present, new rows may have ids above last. The tick is earlier only if a lease ran out with ids left, as
-// after an outage, or if the clocks of processes differ.
+// An id's tick is usually its creation time to within milliseconds. It can be up to Lead later, 10 s by default. So if
+// the span ends at the present, new rows may have ids above its last id. The tick is earlier only if a lease ran out
+// with ids left, as after an outage, or if the clocks of processes differ.
 func (p *Plugin) Range(from, to time.Time) (first, last ID, err error) {
 	if p == nil || p.shared == nil {
 		return 0, 0, fmt.Errorf("%w: a Plugin is made by New", ErrNotRegistered)
@@ -23,16 +23,16 @@ func (p *Plugin) Range(from, to time.Time) (first, last ID, err error) {
 	return ID(low), ID(high), err
 }
 
-// CreatedBetween returns a scope for queries that selects rows whose key has a time at or after from and before to.
-// Both are rounded down to the start of their tick, as for Range. If the key is not a uid field, the first uid field is
+// CreatedBetween returns a scope for queries that selects rows whose key has a time t with from <= t < to. Both times
+// are rounded down to the start of their tick, as for Range. If the key is not a uid field, the first uid field is
 // used. A span within one tick selects nothing.
 //
 //	db.Scopes(uidplugin.From(db).CreatedBetween(from, to)).Find(&orders)
 //
-// If to is the present or later when the query runs, the scope does not have an upper bound. The reason is Lead: ids
-// may be stamped that far ahead, 10 s by default. So CreatedBetween(hourAgo, now) finds a row created a millisecond
-// ago, and the next span may find the row again. The present includes the last second of the generators' clock, or the
-// last tick if that is longer.
+// If the span ends at the present or later when the query runs, the scope does not have an upper bound. The reason is
+// Lead: ids may be stamped that far ahead, 10 s by default. So CreatedBetween(hourAgo, now) finds a row created a
+// millisecond ago, and the next span may find the row again. The last second by the generators' clock counts as the
+// present, or the last tick if that is longer.
 //
 // A span that ends in the past misses rows that were created in it and stamped after it. If that matters, end the span
 // Lead later, and add a condition on a column with the creation time.

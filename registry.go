@@ -43,7 +43,7 @@ type tablesDatabase struct {
 	pool any
 }
 
-// sharedSpaces holds the id spaces of WithRegistry in use or being opened, by pool.
+// sharedSpaces holds the id spaces of WithRegistry that are in use or being opened, by their pools.
 var sharedSpaces = struct {
 	mu     sync.Mutex
 	byPool map[any]*sharedSpace
@@ -140,7 +140,7 @@ func poolOf(db *gorm.DB) any {
 	return db.Config
 }
 
-// nameDatabase notes a plugin's database, and reports whether another pool already has that name.
+// nameDatabase notes a plugin's database, and reports whether a plugin on another pool has a database of this name.
 func (sp *sharedSpace) nameDatabase(s *shared, b tablesDatabase) (taken bool) {
 	sharedSpaces.mu.Lock()
 	defer sharedSpaces.mu.Unlock()

@@ -8,9 +8,9 @@ import (
 	"github.com/uidplugin/uidplugin/segment"
 )
 
-// WithSegments configures the generator that tags name as gorm:"uid:segment". Its ids are small numbers of ranges from
-// a table, like Leaf's. See [segment.Config] for units, ranges and defaults. The default is the zero Config. A zero Now
-// or Log means the plugin's, and a zero MaxWait or Timeout means the value of [WithTimeout].
+// WithSegments configures the generator that tags name as gorm:"uid:segment". Its ids are small numbers. Like Leaf, it
+// fetches ranges of them from a table. See [segment.Config] for units, limits and defaults. The default is the zero
+// Config. A nil Now or Log means the plugin's, and a zero MaxWait or Timeout means the value of [WithTimeout].
 //
 // The row's tag, which Leaf calls biz_tag, may be set in the field's tag: gorm:"uid:segment:order-service". A Leaf
 // service may share the row. Otherwise the tag is the unquoted name of the table, followed by a dot and the column

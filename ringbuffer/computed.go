@@ -5,7 +5,7 @@ import "sync/atomic"
 const cacheLine = 64
 
 // A Computed ring hands out the positions from its cursor up to its tail, each to exactly one caller, in ascending
-// order. Its slots are not stored: the taker computes them from their positions.
+// order. It does not store ids: the taker computes them from the positions.
 //
 // Any number of goroutines may call Take, TakeOne, Taken, Raise and Has at once. Extend and Close belong to one owner
 // at a time. The zero Computed is closed; [Computed.Open] opens it, once. A closed ring stays closed. Its successor is
@@ -15,7 +15,7 @@ type Computed struct {
 	// cursor only grows. Add(n) claims [cursor, cursor+n), but the claim counts only below the tail that is loaded
 	// after the Add. The part above that tail is never handed out by this ring.
 	cursor atomic.Uint64
-	_      [cacheLine - 8]byte // keeps the tail, which is read far more often than written, off the cursor's line
+	_      [cacheLine - 8]byte // keeps the tail off the cursor's cache line, because the tail is mostly read
 
 	// tail grows until Close sets it to 0 permanently. Any position that was handed out is below the largest tail of
 	// this ring, and below cursor.
@@ -55,13 +55,13 @@ func (r *Computed) Has(n uint64) bool {
 // Taken returns a position above all positions handed out so far; 0 for a closed ring.
 func (r *Computed) Taken() uint64 { return min(r.cursor.Load(), r.tail.Load()) }
 
-// Raise moves the cursor up to at least position. No caller gets the positions that it skips. It returns the result of
-// Taken just before. If the owner calls Raise, the result is exact: every position handed out is below the result, and
-// no position from the result up to position is ever handed out.
-func (r *Computed) Raise(position uint64) (taken uint64) {
+// Raise moves the cursor up to target, and never down. No caller gets the positions that it skips. It returns what
+// Taken would have returned right before. If the owner calls Raise, the result is exact: every position handed out is
+// below the result, and no position from the result up to target is ever handed out.
+func (r *Computed) Raise(target uint64) (taken uint64) {
 	for {
 		cursor := r.cursor.Load()
-		if cursor >= position || r.cursor.CompareAndSwap(cursor, position) {
+		if cursor >= target || r.cursor.CompareAndSwap(cursor, target) {
 			return min(cursor, r.tail.Load())
 		}
 	}

@@ -8,8 +8,8 @@
 // ids. [Computed] knows two of them. The cursor is the next position to hand out (UidGenerator's cursor). The tail is
 // the first position that must not be handed out yet (UidGenerator's tail). UidGenerator calls moving the tail padding.
 //
-// The size of a Computed does not depend on how many ids it holds, because it stores nothing else. Two takers
-// cannot get one slot, because nothing is read after a position was claimed.
+// The size of a Computed does not depend on how many ids it holds, because it stores nothing else. Two takers cannot
+// get one position, because nothing is read after a position was claimed.
 //
 // # Ids that cannot be computed
 //

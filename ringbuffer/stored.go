@@ -15,8 +15,8 @@ const (
 // Ids come in runs of consecutive numbers, and a slot holds a whole run, because then the memory of the ring does not
 // depend on how many ids it holds. Ids leave in the order in which they came.
 //
-// Any number of goroutines may call Take and Len at once, but only one at a time Put. Create a Stored with [NewStored].
-// It must not be copied.
+// Any number of goroutines may call Take and Len at once, but only one at a time may call Put. Create a Stored with
+// [NewStored]. It must not be copied.
 type Stored struct {
 	// cursor is the run that ids are taken from, and how many of its ids were taken: position << offsetBits | offset.
 	// It only grows, so it never has a value twice in 2^40 runs. The taker that moves it by a compare-and-swap owns the
@@ -82,7 +82,7 @@ func (r *Stored) Take(want int) (first int64, n int) {
 
 // A candidate is a run, or part of one, that a taker wants to claim.
 type candidate struct {
-	cursor, next uint64 // before and after; next is 0 if there is nothing
+	cursor, next uint64 // the ring's cursor before and after the claim; next is 0 if the ring is empty
 	first        int64
 	n            int
 }
@@ -105,7 +105,7 @@ func (r *Stored) look(want int) (c candidate) {
 	return c
 }
 
-// claim takes the candidate, unless another taker has taken any of it since.
+// claim takes the candidate, unless another taker has taken any of its ids since.
 func (r *Stored) claim(c candidate) bool { return r.cursor.CompareAndSwap(c.cursor, c.next) }
 
 // Len returns how many ids there were at some moment of the call.

@@ -51,7 +51,7 @@
 // the next one is twice as large, up to Config.MaxStep. If it lasted 30 minutes or more, the next one is half as large,
 // down to the size of the first. So most processes fetch every quarter of an hour, and still have ids for about as long
 // while the database is unreachable. If an operator changes the step of the row, all processes use it from their next
-// fetch on, also below Config.Step.
+// fetch on, even if it is below Config.Step.
 //
 // Ids cannot be decoded, because they contain neither a process nor a time.
 package segment

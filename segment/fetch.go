@@ -11,7 +11,8 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// If a range lasts less than growBelow, the next one is twice as large, and after shrinkFrom half as large, as in Leaf.
+// If a range lasts less than growBelow, the next one is twice as large. If it lasts shrinkFrom or longer, the next one
+// is half as large. Leaf does the same.
 const (
 	growBelow  = 15 * time.Minute
 	shrinkFrom = 30 * time.Minute
@@ -25,11 +26,11 @@ type fetching struct {
 	lasted time.Duration // how long the previous range lasted
 	ranges int64         // fetched ranges
 
-	found int64 // step of the row at Open, for which least applies
-	least int64 // smallest step; 0 for the row's
-	base  int64 // step of the row, or least
-	step  int64 // of the last range
-	floor int64 // no smaller id is handed out: above Start and all previous ids
+	found int64 // step of the row at Open; least applies while the row has this step
+	least int64 // smallest size of a range; 0 means the step of the row
+	base  int64 // the larger one of the row's step and least
+	step  int64 // size of the last range
+	floor int64 // no smaller id is handed out: Start, or above all previous ids
 
 	first generator.Run // fetched by Open, not in the buffer yet
 
@@ -130,7 +131,7 @@ func (g *Generator) try(ctx context.Context) (run generator.Run, err error) {
 	if moved, err := held.move(ctx, r.maxID, first+n); err != nil || !moved {
 		return run, err
 	}
-	back := g.ranges > 0 && r.maxID < g.floor // not a stale read, because move has compared it
+	back := g.ranges > 0 && r.maxID < g.floor // maxID is not from a stale read, because move has compared it
 	g.base, g.step, g.floor = base, step, first+n
 	g.ranges++
 	g.mu.Lock()

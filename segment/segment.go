@@ -34,7 +34,7 @@ type Config struct {
 	Table string
 
 	// Schema is the schema of the table on PostgreSQL, and the database on MySQL, if Table does not name one. "" means
-	// the schema in which the connection finds the table, or else the current one. Open looks for it, and all
+	// the schema in which the connection finds the table, or else the current one. Open determines the schema, and all
 	// statements name it from then on. On PostgreSQL Open fails instead of creating a second table in another schema of
 	// the database. The plugin sets Schema to the schema of its other tables, if it has any.
 	Schema string
@@ -97,9 +97,9 @@ type Generator struct {
 	table    *table
 	config   Config
 
-	// mark is the id at which the next range should be fetched, or unfetched during a fetch. The caller that takes this
-	// id, or a later one, replaces the mark and sends to wake. So each mark causes one signal, and the send never
-	// blocks.
+	// mark is the id at which the next range should be fetched. During a fetch it is the constant unfetched. The caller
+	// that takes this id, or a later one, replaces the mark and sends to wake. So each mark causes one signal, and the
+	// send never blocks.
 	mark atomic.Int64
 	wake chan struct{}
 
@@ -151,7 +151,7 @@ func Open(ctx context.Context, db *gorm.DB, tag string, c Config) (*Generator, e
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	least := c.Step // of an existing row
+	least := c.Step // 0 means the step of the row
 	c.Table, c.Step, c.MaxStep, c.Start = cmp.Or(c.Table, DefaultTable), cmp.Or(c.Step, defaultStep), cmp.Or(c.MaxStep, defaultMaxStep), cmp.Or(c.Start, 1)
 	c.Log, c.MaxWait = cmp.Or(c.Log, slog.Default()), cmp.Or(c.MaxWait, defaultMaxWait)
 	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
@@ -287,8 +287,8 @@ func (g *Generator) wait(ctx context.Context) (int64, error) {
 	return 0, fmt.Errorf("segment: waiting for an id of the tag %q: %w; the last fetch failed: %w", g.table.tag, err, reason)
 }
 
-// Fill implements [generator.Generator]. If ids is longer than a range, Fill waits for several ranges, for each as long
-// as Next. It does not allocate unless it waits.
+// Fill implements [generator.Generator]. If ids is longer than a range, Fill waits for several ranges, and for each of
+// them as long as Next would. It does not allocate unless it waits.
 func (g *Generator) Fill(ctx context.Context, ids []int64) (err error) {
 	// One by one, because each id may trigger the next fetch, and a batch may have to wait for it.
 	for i := range ids {

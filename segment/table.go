@@ -70,14 +70,14 @@ func (t *table) locate(ctx context.Context, schema string) (err error) {
 }
 
 // refuseSecond returns an error if another schema of the database has such a table, because processes with other search
-// paths use that one, and two tables count the same numbers.
+// paths may use it, and two tables would count the same numbers.
 func (t *table) refuseSecond(ctx context.Context) error {
-	other := ""
+	other := "" // not t.schema, where another process may have created the table meanwhile
 	err := t.db.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&other) },
 		`SELECT nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace`+
 			` JOIN pg_catalog.pg_attribute a ON attrelid = c.oid AND attname = 'biz_tag' AND NOT attisdropped`+
 			` WHERE relname = ? AND relkind IN ('r', 'p', 'v', 'f') AND nspname !~ '^pg_' AND nspname <> ? ORDER BY nspname LIMIT 1`, t.name, t.schema)
-	switch { // another process may have created the table in this schema meanwhile
+	switch {
 	case err != nil:
 		return fmt.Errorf("look for %s in other schemas: %w", t.name, err)
 	case other != "":
@@ -281,7 +281,7 @@ func (t *table) move(ctx context.Context, present, next int64) (bool, error) {
 	case err != nil || !ok:
 		return false, err
 	case changed == 1 && now.maxID < next, changed == 0 && now.maxID == present:
-		return false, fmt.Errorf("%w: the database did not keep max_id = %d of the tag %q in %s although it reported no error, but %d, so ids could come twice:"+
+		return false, fmt.Errorf("%w: the database did not keep max_id = %d of the tag %q in %s: it stored %d and reported no error, so ids could come twice:"+
 			" remove the trigger that changes it, or make max_id BIGINT", workernode.ErrTable, next, t.tag, t, now.maxID)
 	}
 	return changed == 1, nil
@@ -295,8 +295,8 @@ func (t *table) hold() (*table, func()) {
 	return &other, giveBack
 }
 
-// pause waits a random time before attempt try+1, so that competing processes drift apart: up to 4 ms at first, later
-// up to 64 ms.
+// pause waits a random time before the next attempt, so that competing processes drift apart: up to 4 ms at first,
+// later up to 64 ms.
 func pause(ctx context.Context, try int) error {
 	timer := time.NewTimer(rand.N(4 * time.Millisecond << min(try, 4)))
 	defer timer.Stop()

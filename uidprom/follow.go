@@ -10,11 +10,11 @@ import (
 )
 
 var (
-	// ofFollowed exists for tables that are followed in this process, or that have refused a row of it.
+	// ofFollowed exists for tables that this process follows, or that have refused a row of this process.
 	ofFollowed = []metric[follow.TableStats]{
 		{"too_late_total", "Creates that a followed table has refused as too late.", counter,
 			func(t *follow.TableStats) float64 { return float64(t.TooLate) }},
-		{"followers", "Loops of Rows, and consumers that work, in this process.", gauge,
+		{"followers", "Loops of follow.Rows, and consumers that work, in this process.", gauge,
 			func(t *follow.TableStats) float64 { return float64(t.Followers) }},
 	}
 

@@ -13,7 +13,7 @@
 //
 // Pass the options of the application. Options for the source of ids are ignored: WithWorkerID, WithOneWorkerID,
 // WithDisposable, WithRegistry, WithSchema, WithDatabaseName, WithoutMigration, WithLookupOnly, WithGenerator,
-// WithSource, WithSegments and WithDefaultGenerator. Tags may still name each generator. Nothing is logged without
+// WithSource, WithSegments and WithDefaultGenerator. Tags may name any generator. Nothing is logged without
 // WithLogger.
 //
 // # Tables, plugins and tests
@@ -42,9 +42,9 @@
 // FindAll and CreatedBetween return errors that wrap [uidplugin.ErrNotDecodable]. [uidplugin.FindAs], publicid.Find,
 // NextID and Range work as in production, because they need only the table or the prefix of a public id.
 //
-// Nodes, Slots and Sessions return nil, as with WithWorkerID. Enable and Disable of package follow do nothing, because
-// the ids may be old or without a time. Its Rows yields rows as soon as they are visible, so tests need not wait. This
-// also holds for Consume, which creates the table UID_CURSOR in the database of the test.
+// Nodes, Slots and Sessions return nil, as with WithWorkerID. follow.Enable and follow.Disable do nothing, because the
+// ids may be old or without a time. follow.Rows yields rows as soon as they are visible, so tests need not wait. The
+// same holds for follow.Consume, which creates the table UID_CURSOR in the database of the test.
 package uidtest
 
 import (
@@ -198,11 +198,11 @@ type sequence struct {
 	counters map[key]*counter
 }
 
-// Name implements [gorm.Plugin]. It must differ from the real plugin's, because ids is registered too.
+// Name implements [gorm.Plugin]. It must differ from the name of the real plugin, because both are registered.
 func (s *sequence) Name() string { return "uidtest" }
 
-// Initialize implements [gorm.Plugin]. It registers watch after the callbacks of ids, so that watch runs before them.
-// GORM calls it again for copies of the configuration, for example with dbresolver.
+// Initialize implements [gorm.Plugin]. It registers watch after the callbacks of the real plugin, so that watch runs
+// before them. GORM calls Initialize again for copies of the configuration, for example with dbresolver.
 func (s *sequence) Initialize(db *gorm.DB) error {
 	register := db.Use
 	if db.Plugins[s.ids.Name()] == gorm.Plugin(s.ids) {
