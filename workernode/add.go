@@ -61,7 +61,7 @@ func (m *Manager) notAdded(ctx context.Context, tables []Table, cause error) err
 func (m *Manager) later() time.Time { return m.clock.now().Add(grace / 2) }
 
 // usedUp handles missing worker ids when the layout has none left. The process continues without further lanes. If it
-// has no worker id, it tries to get a slot that has some. Otherwise requests fail.
+// has no worker id, it tries to get a slot that has some. If there is no such slot, requests fail.
 func (m *Manager) usedUp(ctx context.Context, cause error, tables []Table) error {
 	later := m.later()
 	more, used := m.allocator.limit(cause, later)
@@ -86,20 +86,20 @@ func (m *Manager) usedUp(ctx context.Context, cause error, tables []Table) error
 	return nil
 }
 
-// explain adds a remedy, and the tables with the most worker ids, to an ErrExhausted. tables lack worker ids.
+// explain adds a remedy, and the tables with the most worker ids, to an ErrExhausted of tables that lack worker ids.
 func (m *Manager) explain(ctx context.Context, err error, tables []Table) error {
 	owners, e := m.store.owners(ctx)
 	if e != nil {
 		return errors.Join(err, e)
 	}
 	if m.config.Disposable {
-		return fmt.Errorf("%w (most have: %s); each start of a process takes one for each table, and none is reused:"+
+		return fmt.Errorf("%w (used most by: %s); each start of a process takes one for each table, and none is reused:"+
 			" use a layout with more worker bits in a new id space, write to fewer tables, or drop WithDisposable", err, owners)
 	}
 	if n := m.allocator.soonFree(tables); n > 0 {
-		return fmt.Errorf("%w (most have: %s); %d worker ids of closed plugins of this process become free within %v: try again then",
+		return fmt.Errorf("%w (used most by: %s); %d worker ids of closed plugins of this process become free within %v: try again then",
 			err, owners, n, m.config.Lead+m.layout.Tick)
 	}
-	return fmt.Errorf("%w (most have: %s), and no free slot has a worker id of one of these tables:"+
+	return fmt.Errorf("%w (used most by: %s), and no free slot has a worker id for a table that needs one:"+
 		" end processes, write to fewer tables, or use a layout with more worker bits in a new id space (docs/failures.md)", err, owners)
 }

@@ -206,7 +206,7 @@ func TestManagerAssign_SaysWhoHasTheWorkerIDs(t *testing.T) {
 			second.use(t, x, 10)
 		}
 		second.refused(10*time.Second, table("orders"), workernode.ErrExhausted, "1 to 7", "items 1", "orders 1",
-			"no free slot has a worker id of one of these tables")
+			"no free slot has a worker id for a table that needs one")
 		time.Sleep(3 * time.Second)
 		third := w.start(func(_ *workernode.Config, h *workernode.Host) { h.Application = "new" })
 		third.use(t, table("orders"), 10)

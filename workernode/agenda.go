@@ -13,9 +13,9 @@ import (
 // An agenda is what is due at one moment.
 type agenda struct {
 	lease.Needs
-	missing []Table // tables of the worker ids to add
-	stuck   error   // callers wait, but the clock stands still
-	wait    time.Duration
+	missing []Table       // tables of the worker ids to add
+	stuck   error         // callers wait, but the clock stands still
+	wait    time.Duration // until the next look
 }
 
 // lookAndServe looks at generators and requests. It serves requests from the slot's worker ids where possible, decides

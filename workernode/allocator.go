@@ -159,7 +159,7 @@ type generatorNeeds struct {
 }
 
 // look reads the usage of all generators, and decides which of them get more lanes. It reads the clock after the usage,
-// because this goroutine may have been paused. Ids made in the pause are later than now, but not ahead of the clock.
+// because this goroutine may have been paused since the time now. Ids made in the pause are not ahead of the clock.
 func (a *allocator) look(now time.Time) (d generatorNeeds, tick int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -261,7 +261,7 @@ func (a *allocator) free(t Table) (free []*worker) {
 	return free
 }
 
-// soonFree counts the worker ids of tables that become free once the clock has passed the leases of their last user.
+// soonFree counts the worker ids that will be free for tables when the clock has passed the leases of their last user.
 func (a *allocator) soonFree(tables []Table) (n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

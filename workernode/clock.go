@@ -11,8 +11,8 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// DefaultMaxSkew is the default limit for the difference between the clocks of a process and its database. Neither
-// daylight saving time nor drift explains a larger difference.
+// DefaultMaxSkew is the default limit for the difference between the clocks of a process and its database. Drift seldom
+// causes a larger one, and daylight saving time causes none, because both clocks are compared in UTC.
 const DefaultMaxSkew = 10 * time.Minute
 
 // noticedSkew is the smallest difference that is logged, because the database's clock is read in whole seconds.
@@ -42,8 +42,8 @@ func (d *DB) CheckClock(ctx context.Context, now func() time.Time, skew time.Dur
 	return err
 }
 
-// behind returns how far now is behind the database's clock, at least, or a negative duration if it is ahead. Its
-// errors are those of CheckClock.
+// behind returns a lower bound of how far now is behind the database's clock. It is negative if now is ahead. The
+// errors are the same as those of CheckClock.
 func (d *DB) behind(ctx context.Context, now func() time.Time, skew time.Duration) (lag time.Duration, err error) {
 	if skew <= 0 {
 		return 0, nil
@@ -129,7 +129,7 @@ type clockCheck struct {
 	asked     time.Time     // when follow last refused to follow the wall clock
 }
 
-// check compares the clocks at the first use, and whenever the clock has run ahead of elapsed time.
+// check compares the clocks at the first use, and whenever the clock has run more than maxSkew ahead of elapsed time.
 func (c *clockCheck) check(ctx context.Context) error {
 	at, shown := time.Now(), c.clock.now()
 	if c.at.IsZero() || shown.Sub(c.shown) > at.Sub(c.at)+c.maxSkew {
@@ -138,7 +138,7 @@ func (c *clockCheck) check(ctx context.Context) error {
 			return err
 		}
 		if behind.Abs() >= noticedSkew {
-			c.log.Warn("uidplugin: the clock of this process differs from the database's: set the one that is wrong; if it is a minute behind, other processes take its slot",
+			c.log.Warn("uidplugin: the clock of this process differs from the database's: set the one that is wrong; if this process is a minute behind, other processes take its slot",
 				"behind", behind)
 		}
 	}

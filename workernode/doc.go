@@ -21,12 +21,12 @@
 //	UPDATE WORKER_SLOT SET FENCE = new, VERSION = v, HOLDER = me, ...
 //	 WHERE ID = id AND HOLDER = .. AND VERSION = .. AND FENCE = old
 //
-// Once this statement is acknowledged the process owns the ticks after old up to new, alone and permanently. The
-// successful statements on a row are in one order, each begins where its predecessor ended, and nothing else writes
-// FENCE. Ids are unique because of this, and because each process stamps a tick of a worker id only once. Timing does
-// not matter, and neither does whether clocks agree, processes pause, answers arrive, or other processes are alive.
+// Once this statement is acknowledged the process owns the ticks above the old FENCE up to the new one, alone and
+// permanently. The successful statements on a row are in one order, each begins where its predecessor ended, and
+// nothing else writes FENCE. Ids are unique because of this, and because each process stamps a tick of a worker id only
+// once. Timing does not matter, nor whether clocks agree, processes pause, answers arrive or other processes are alive.
 //
-// HOLDER, a random token of each start, and the clock only decide which process should try. They may be wrong at any
+// HOLDER (a random token of each start) and the clock only decide which process should try. They may be wrong at any
 // time: if two live processes use one slot, one of them notices at its next statement.
 //
 //	              insert                     renew: FENCE moves on
@@ -53,19 +53,19 @@
 //  2. Outcome unknown: read. The slot is lost if HOLDER is another process or the row is gone. Otherwise the next
 //     statement compares with the values read, which grant nothing. If VERSION is below the acknowledged one, either
 //     the database has lost commits or the read was stale. Only a release that compares with the values read can tell.
-//     If FENCE is below the last grant although VERSION is not, the database did not keep FENCE. Then the process
+//     If VERSION is not lower, but FENCE is below the last grant, the database did not keep FENCE. Then the process
 //     reports this, keeps the slot, and is granted nothing before a session whose FENCE was read back.
 //  3. A session is a run of grants without a gap. A renewal continues it only if FENCE equals the last grant and the
 //     clock has not passed the grant. Both must hold before the statement is sent and after it is acknowledged.
 //     Otherwise a transaction begins a new session.
 //  4. Nothing lowers FENCE. Rows of WORKER_NODE are never deleted. The table of a worker id never changes once it is
 //     set, except that an operator gives it the new name of a renamed table (uid tables rename). A transaction that
-//     inserts rows reads them back before COMMIT. If one of its rows was deleted or changed, a process notices at a new
-//     session or within ten minutes, and gets another worker id. An unused worker id takes the name in its row. Only
-//     an operator deletes rows of WORKER_SESSION (uid sessions prune).
+//     inserts rows reads them back before COMMIT. If somebody deletes or changes the row of a worker id, its process
+//     notices at a new session or within ten minutes, and gets another worker id. An unused worker id serves the table
+//     that its row names. Only an operator deletes rows of WORKER_SESSION (uid sessions prune).
 //  5. Each statement is a transaction of its own, or one of a transaction that writes the slot's row first. It runs on
-//     the pool of the plugin's handle, never inside a transaction of the application. Executed twice or late it changes
-//     nothing, because it compares.
+//     the pool of the plugin's handle, never inside a transaction of the application. A statement that is executed
+//     twice or late changes nothing, because it compares.
 //  6. Resolving never guesses. An id belongs to the session with the largest START_TICK below its tick, unless its
 //     tick is above a later session's BEFORE_TICK, or above FENCE. The oldest row of a slot may stand for sessions
 //     that were pruned. Then it names no process, and ids of these sessions and of the time between them belong to it.
@@ -86,7 +86,7 @@
 // clock + G - S. A transaction that adds worker ids also writes the slot's row. If it is lost, all later renewals are
 // lost, too, and the next renewal is refused.
 //
-// We assume that transactions are lost whole, and that a suffix of the transactions on a common row is lost. We also
+// We assume that transactions are lost whole, and that of the transactions on one row only the latest are lost. We also
 // assume that no proxy splits or repeats parts of a transaction. Two servers that accept writes at once are not one
 // database, so each needs a region of its own (see Regions). After restoring a backup, operators should set FLOOR_TICK,
 // because no tick up to it is stamped.
@@ -104,8 +104,8 @@
 //   - If somebody replaced only the registry's row, each process notices within ten minutes.
 //
 // If a process finds another id space, it forgets its slot and reports that it needs a restart. Emptying all tables at
-// once is a loss of commits: earlier grants are still used up. So the condition above applies, with G until the new
-// registry begins.
+// once is a loss of commits: processes still use up their grants. So the condition above applies, and G ends when the
+// new registry begins.
 //
 // # Regions
 //
@@ -116,8 +116,8 @@
 // The registry stores n in STRIDE and r in REMAINDER. Each UPDATE that takes numbers compares them, so a registry can
 // be divided while processes run. It keeps the numbers that it gave out before, whatever their remainder, and the other
 // regions begin above them. REGION of a slot names its region. A process holds only slots of its own region, because
-// FENCE of a replicated row may be old. The registry's row is not replicated. A process takes no number while the
-// tables have a slot of a region that divides its own, because then the registry is from before a division.
+// FENCE of a replicated row may be old. The registry's row is not replicated. A process takes no number while there is
+// a slot of another region that gives out the same numbers, because then the registry is from before a division.
 //
 // The protocol is the same within each region. Its proof needs only that a slot's row is changed in one database, and
 // that no other registry gives out the numbers of this one.
@@ -135,7 +135,7 @@
 // clock. A generator that is [generator.Layout.LaneAhead] ahead gets further worker ids of its table, all that it may
 // have: [generator.Layout.MaxLanes]. They stay with the slot, so later holders have them without a statement. Once half
 // of the layout's worker ids were given out, lanes get no new worker ids. A disposable slot, and a table with gaps
-// between its ids, get lanes only when half of the lease is used up, two times as many each time.
+// between its ids, get lanes only when half of the lease is used up: twice as many each time.
 //
 // # Worker ids
 //
@@ -147,9 +147,9 @@
 //
 // The registry gives out no worker id below FIRST_ID, so processes that are given such a number by hand need not write
 // anything, and a registry may begin later. A process that is given a higher one raises FIRST_ID and NEXT_ID above it,
-// in one UPDATE that compares both, STRIDE and REMAINDER. It may do so only while both are equal, so before the
-// registry has given out a worker id, and never in a region. The UPDATEs that take worker ids change the same row, so
-// one of the two statements comes first. FIRST_ID is 1 if WORKER_NODE has numbers of UidGenerator, or may get some.
+// in one UPDATE that compares both, and STRIDE and REMAINDER. It may do so only while FIRST_ID equals NEXT_ID, that
+// is, before the registry has given out a worker id, and never in a region. The UPDATEs that take worker ids change the
+// same row, so one comes first. FIRST_ID is 1 if WORKER_NODE has numbers of UidGenerator, or may get some.
 //
 // # Next to UidGenerator
 //

@@ -31,10 +31,10 @@ type slotHolder struct {
 	lastAck       time.Time     // when a renewal, keep-alive or session was last acknowledged
 	renewInterval time.Duration // the next renewal is due this long after lastAck
 	seen          int64         // SEEN_TICK of the last keep-alive
-	refused       int           // statements in a row that changed no row
-	timeouts      int           // unanswered statements in a row on the slot's row
+	refused       int           // consecutive statements that changed no row
+	timeouts      int           // consecutive unanswered statements on the slot's row
 
-	slotTries int                 // new slots in a row that exist already
+	slotTries int                 // consecutive attempts to insert a slot that already existed
 	leastSlot int64               // the smallest slot to reserve
 	avoid     map[int64]time.Time // slots that could not be reclaimed, and the time of the attempt
 }
@@ -115,8 +115,8 @@ func (h *slotHolder) setRenewInterval() {
 	h.renewInterval = third - third/8 + mathrand.N(third/8+1)
 }
 
-// refuse records that a statement about the held slot changed no row. It waits briefly or, after too many such
-// statements in a row, returns an error.
+// refuse records that a statement about the held slot changed no row. It waits briefly. After too many consecutive
+// statements of this kind it returns an error instead.
 func (h *slotHolder) refuse(ctx context.Context, name string) error {
 	h.lease.Doubt()
 	h.refused++
@@ -132,7 +132,7 @@ func (h *slotHolder) refuse(ctx context.Context, name string) error {
 	case !found:
 		return fmt.Errorf("workernode: %s: slot %d no longer has a row in %s", name, slot, SlotTable)
 	}
-	return fmt.Errorf("workernode: %s: the database changed no row %d times in a row, and reports no error: slot %d has VERSION %d, FENCE %d and HOLDER %s; something else changes %s, or undoes the change",
+	return fmt.Errorf("workernode: %s: %d consecutive statements changed no row, and the database reports no error: slot %d has VERSION %d, FENCE %d and HOLDER %s; something else changes %s, or undoes the change",
 		name, lease.MaxRefused+1, slot, r.Version, r.Fence, printable(r.Holder), SlotTable)
 }
 

@@ -13,8 +13,8 @@ import (
 
 // How a slotHolder gets a slot and begins sessions.
 
-// acquire gets a slot that a process has left, or a new one. Without tables it reclaims only slots of this application,
-// and otherwise slots of any application that own worker ids for one of tables.
+// acquire gets a slot that a process has left, or a new one. If tables is empty, it reclaims only slots of this
+// application. Otherwise it reclaims only slots, of any application, that own worker ids for one of tables.
 func (h *slotHolder) acquire(ctx context.Context, tables []Table) error {
 	if err := h.clock.layout.ValidAt(h.clock.now()); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (h *slotHolder) reclaim(ctx context.Context, tables []Table) (bool, error) 
 	}
 }
 
-// reclaimOne tries to get one of the slots in rows. refused counts the slots that another process has changed since.
+// reclaimOne tries to get one of the slots in rows. refused counts the slots that have changed since they were read.
 func (h *slotHolder) reclaimOne(ctx context.Context, rows []lease.Row) (got bool, refused int, err error) {
 	failures := 0
 	for _, r := range rows {

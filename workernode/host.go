@@ -19,7 +19,7 @@ type Host struct {
 	Name string
 
 	// Port is by default the environment variable PORT, or JPAAS_HTTP_PORT as in UidGenerator, with the process id, as in
-	// "8080/pid-4711". Without these it is "pid-4711", and in a container whose process id is 1 only "8080".
+	// "8080/pid-4711". Without these variables it is "pid-4711". If the process id is 1, as in a container, it is "8080".
 	Port string
 
 	// Kind is Container by default if Kubernetes, Docker, Podman, containerd, LXC or systemd-nspawn is detected.

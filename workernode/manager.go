@@ -214,7 +214,7 @@ func (m *Manager) Stats() SlotStats {
 }
 
 // Close ends the lease manager and releases the slot. Close the generators first. Another process can reclaim the slot
-// once the clock is about Lead after the fence. Close waits at most until ctx ends. An unreleased slot is free after a
+// once its clock is about Lead past the fence. Close waits at most until ctx ends. An unreleased slot is free after a
 // minute. Close may be called again to retry whatever failed.
 func (m *Manager) Close(ctx context.Context) error {
 	m.cancel()

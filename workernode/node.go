@@ -11,7 +11,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// MarshalText returns UidGenerator's name of the kind in lower case, or String for an unknown kind.
+// MarshalText returns the text of [Kind.String] in lower case.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(strings.ToLower(k.String())), nil }
 
 // A Node is a row of WORKER_NODE: one worker id with its slot and table. Only "uid tables rename" changes the table.
@@ -22,7 +22,7 @@ type Node struct {
 	Layout   string // LAYOUT, as [generator.Layout.String]; empty in UidGenerator's rows
 	Start    int64  // START_TICK: ids of Table with this worker id have later ticks
 
-	LaunchDate time.Time // the day on which it was inserted
+	LaunchDate time.Time // the day on which the row was inserted
 }
 
 const nodeFields = `"N"."ID", "N"."SLOT", "N"."DATABASE_NAME", "N"."TABLE_NAME", "N"."LAYOUT", "N"."START_TICK", "N"."LAUNCH_DATE"`

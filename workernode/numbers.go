@@ -16,7 +16,7 @@ import (
 
 // This file takes worker ids and slots from the counters of a registry.
 
-// nextSlot takes a slot that was never given out, and that is not below low.
+// nextSlot takes a slot that was never given out, and that is not below the number low.
 func (s *statements) nextSlot(ctx context.Context, low int64) (int64, error) {
 	r, err := s.reread(ctx)
 	if err != nil {
@@ -25,8 +25,8 @@ func (s *statements) nextSlot(ctx context.Context, low int64) (int64, error) {
 	return s.db.advance(ctx, r, "NEXT_SLOT", low, 1)
 }
 
-// reserve takes n worker ids that were never given out, and that are not below low. The error wraps [ErrExhausted] if
-// the layout has too few left.
+// reserve takes n worker ids that were never given out, and that are not below the number low. The error wraps
+// [ErrExhausted] if the layout has too few left.
 func (s *statements) reserve(ctx context.Context, n, low int64) (b block, err error) {
 	r, err := s.reread(ctx)
 	if err == nil {
@@ -72,7 +72,7 @@ func (d *DB) reserveFrom(ctx context.Context, layout generator.Layout, r Registr
 		if b.first >= low && b.worker(int(n-1)) <= layout.MaxWorkerID() {
 			_, err := d.sql.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = ? WHERE "NAME" = ? AND "NEXT_ID" < ?`,
 				b.worker(int(n)), registryName, b.worker(int(n)))
-			if err == nil { // somebody may have removed AUTO_INCREMENT and divided the registry meanwhile, below these numbers
+			if err == nil { // if the registry was divided meanwhile, other regions may begin below these numbers
 				var now Registry
 				if now, err = d.reread(ctx, r.Space, r.Region); err == nil && now.Region != r.Region {
 					err = errDivided
@@ -119,9 +119,9 @@ func (d *DB) draw(ctx context.Context, n int64) (b block, err error) {
 	return b, err
 }
 
-// advance takes n numbers of r's region from a counter of the registry, none below low, and returns the first. It
-// uses one statement outside of a transaction, because a process that vanishes must not lock a row that all need. The
-// error wraps [errSpace] if the registry belongs to another id space than r.
+// advance takes n numbers of r's region from a counter of the registry, none below the number low, and returns the
+// first. It uses one statement outside of a transaction, because a process that vanishes must not lock a row that all
+// need. The error wraps [errSpace] if the registry belongs to another id space than r.
 func (d *DB) advance(ctx context.Context, r Registry, counter string, low, n int64) (first int64, err error) {
 	found := false
 	scan := func(rows *sql.Rows) error { found = true; return rows.Scan(&first) }
@@ -156,8 +156,8 @@ func (d *DB) advance(ctx context.Context, r Registry, counter string, low, n int
 	return first - n, nil
 }
 
-// nextNumber returns SQL for the first number of the region that is below neither a counter nor another number. The
-// other number must be of the region, and the statement gets it as two arguments.
+// nextNumber returns SQL for the first number of the region that is not below the counter, nor below another number.
+// The other number must be of the region. The SQL has two question marks, both for this number.
 func (d *DB) nextNumber(r Region, counter string) string {
 	aligned := `"` + counter + `"`
 	if r != Whole {
@@ -167,8 +167,8 @@ func (d *DB) nextNumber(r Region, counter string) string {
 	return `CASE WHEN "` + counter + `" > ? THEN ` + aligned + ` ELSE ? END`
 }
 
-// largest returns the largest worker id of a region in the table that fits the layout, or 0. We ignore larger numbers,
-// because they are not worker ids and would use up the layout.
+// largest returns the largest worker id in WORKER_NODE that is of the region and fits the layout, or 0. We ignore
+// larger numbers, because they are not worker ids and would use up the layout.
 func (d *DB) largest(ctx context.Context, layout generator.Layout, region Region) (id int64, err error) {
 	where := ` WHERE "ID" <= ?`
 	if region != Whole { // without this condition the database reads only the end of the index
@@ -232,7 +232,7 @@ func (d *DB) mayInsert(ctx context.Context) error {
 // maxTries bounds retries that may be hopeless.
 const maxTries = 20
 
-// pause waits before attempt try+1. The time is random, so that processes that start together spread out. Its bound
+// pause waits before the next attempt. The time is random, so that processes that start together spread out. Its bound
 // doubles from 4 ms to 256 ms.
 func pause(ctx context.Context, try int) error {
 	timer := time.NewTimer(mathrand.N(4 * time.Millisecond << min(try, 6)))

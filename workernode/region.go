@@ -25,7 +25,7 @@ func (r Region) share() string {
 	if r == Whole {
 		return ""
 	}
-	return fmt.Sprintf(", and this registry, %s, gives out one of %d", r, r.Of)
+	return fmt.Sprintf(", and this registry, %s, gives out only one in %d of them", r, r.Of)
 }
 
 // Valid reports whether N is from 0 to Of-1, and Of is so small that numbers of the region do not overflow.

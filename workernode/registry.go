@@ -34,8 +34,8 @@ type Registry struct {
 	Shared bool
 }
 
-// Registry reads the registry and changes nothing. The error wraps [ErrTable] if the table cannot be read, or is
-// [ErrNotBegun] if it is empty.
+// Registry reads the registry and changes nothing. The error wraps [ErrTable] if the table cannot be read, and is
+// [ErrNotBegun] if the table is empty.
 func (d *DB) Registry(ctx context.Context) (Registry, error) {
 	r, ok, err := d.registry(ctx)
 	switch {
@@ -122,11 +122,11 @@ func (d *DB) floor(ctx context.Context, space string) (floor int64, err error) {
 // errSpace reports that another registry was begun, or restored, while this process ran.
 var errSpace = fmt.Errorf("%w: %s belongs to another id space than this process", ErrTable, RegistryTable)
 
-// sameSpace returns an error that wraps errSpace if the stored ID_SPACE differs from that of this process.
+// sameSpace returns an error that wraps errSpace if the stored ID_SPACE is not this process's.
 func sameSpace(stored, space string) error {
 	if stored == space {
 		return nil
 	}
-	return fmt.Errorf("%w: ID_SPACE is %s, but was %s when it started, so it can make no more ids: restart this process",
+	return fmt.Errorf("%w: ID_SPACE is %s, but was %s when the process started, so it can make no more ids: restart this process",
 		errSpace, printable(stored), space)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// TimeOf returns the start of any tick read from a table, limited to the layout's epoch and end. It returns no time
-// after the year 9999, because [time.Time] cannot write one as JSON. The layout must be valid.
+// TimeOf returns the start of any tick read from a table, limited to the time from the layout's epoch to its end. It
+// returns no time after the year 9999, because [time.Time] cannot write one as JSON. The layout must be valid.
 func TimeOf(l generator.Layout, tick int64) time.Time {
 	t := l.TimeOf(min(max(tick, 0), l.MaxTick()+1))
 	if t.After(latestTime) {
@@ -80,8 +80,8 @@ func sessionsOf(found []origin, layout generator.Layout) []Session {
 	return sessions
 }
 
-// Sessions returns up to limit sessions that began before end, the latest first; the zero time means all. It reads the
-// sessions of slot, or of all slots for 0. For 0 the database sorts all sessions, and Until and Last are zero.
+// Sessions returns up to limit sessions that began before end, the latest first; a zero end means all. It reads the
+// sessions of slot. A slot of 0 means all slots: then the database sorts all sessions, and Until and Last are zero.
 func (d *DB) Sessions(ctx context.Context, layout generator.Layout, slot int64, end time.Time, limit int) ([]Session, error) {
 	latest := int64(math.MaxInt64)
 	if !end.IsZero() {

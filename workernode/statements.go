@@ -68,7 +68,7 @@ func (s *statements) candidatesWithTables(ctx context.Context, p lease.Params, n
 		`"ID" IN (SELECT "SLOT" FROM "WORKER_NODE" WHERE "TABLE_NAME" IN (`+values+`))`, names...)
 }
 
-// candidates returns reclaimable slots that match the condition where, with the values args.
+// candidates returns reclaimable slots that match a condition, whose values are args.
 func (s *statements) candidates(ctx context.Context, p lease.Params, now int64, where string, args ...any) (rows []lease.Row,
 	err error) {
 	args = append(args, s.layout.String(), s.region.N, now-p.Settle, now-p.Grace, now-p.Quiet)
@@ -204,7 +204,7 @@ func errNotKept(column string, value any, row string, id int64, table, effect st
 		ErrTable, column, value, row, id, table, effect)
 }
 
-// claim writes the slot's row with the new holder, to begin a session. It inserts a new row without a tick and then
+// claim writes the slot's row with the new holder, to begin a session. It inserts a new row with FENCE 0 and then
 // updates it as a renewal would. So [statements.kept] detects a database that does not keep the values of renewals.
 func (s *statements) claim(ctx context.Context, tx *DB, c lease.Change, now int64) error {
 	host := []any{s.host.Application, s.host.Name, s.host.Port}
@@ -313,8 +313,8 @@ func (s *statements) insert(ctx context.Context, tx *DB, c lease.Change, nodes [
 	var list strings.Builder
 	args := []any{s.host.Name, s.host.Port}
 	for i, n := range nodes {
-		// Numbers are literals, because PostgreSQL takes a bare value in a SELECT for text. SUBSTR leaves a text as it
-		// is. Without SUBSTR MariaDB takes the text for CHAR, and sql_mode=PAD_CHAR_TO_FULL_LENGTH pads it.
+		// Numbers are literals, because PostgreSQL takes a placeholder in a SELECT list for text. SUBSTR leaves a text as
+		// it is. Without SUBSTR MariaDB takes the text for CHAR, and sql_mode=PAD_CHAR_TO_FULL_LENGTH pads it.
 		if i == 0 {
 			fmt.Fprintf(&list, `SELECT %d AS "ID", SUBSTR(?, 1) AS "DATABASE_NAME", SUBSTR(?, 1) AS "TABLE_NAME"`, n.worker)
 		} else {

@@ -24,7 +24,7 @@ const AllTables = "*"
 // A Table names a table of the application.
 type Table struct {
 	Database string // empty for the registry's database
-	Name     string // [AllTables] stands for all of them
+	Name     string // [AllTables] stands for all tables
 }
 
 // String returns the name, prefixed with the database if it differs from the registry's.

@@ -88,7 +88,7 @@ func (r *workerRows) due(l *lease.Slot) bool {
 
 // reread reads the rows of the slot's worker ids. It reports false, perhaps without an error, if it has to be repeated.
 func (r *workerRows) reread(ctx context.Context, l *lease.Slot, me string) (nodes []*Node, ok bool, err error) {
-	// The same SELECT compares VERSION of the slot. It has changed if these worker ids were committed late, and it is
+	// The same SELECT compares VERSION of the slot. VERSION has changed if these worker ids were committed late, and is
 	// old on a server that has replaced another.
 	nodes, ok, err = r.store.db.nodesAt(ctx, l.ID, me, l.AckedVersion)
 	if err == nil {

@@ -18,9 +18,9 @@ func InNeed(u generator.Usage, last, now int64, perTick uint64) bool {
 	return u.Waiting && u.Left == 0 || u.Tick > now && u.Left < capacity/2
 }
 
-// MostLanes returns how many lanes a generator may have: a power of two up to limit. The generator has current lanes,
-// and the slot owns free more worker ids for its table. largest is the largest worker id given out. If it is in the
-// upper half of the layout, the generator may only use worker ids that the slot owns.
+// MostLanes returns how many lanes a generator may have: a power of two up to limit. current is how many it has now,
+// and free how many more worker ids the slot owns for its table. largest is the largest worker id given out. If largest
+// is in the upper half of the layout, the generator may only use worker ids that the slot owns.
 func MostLanes(limit, current, free int, largest int64, layout generator.Layout) int {
 	if largest > layout.MaxWorkerID()/2 {
 		limit = min(limit, current+free)

@@ -5,8 +5,8 @@ package lease
 
 import "slices"
 
-// START_TICK, FLOOR_TICK, Start and Floor are the tick before the first one that may be stamped. FENCE and Granted are the
-// last tick that may be stamped, and BEFORE_TICK the last one that earlier sessions of the slot may have stamped.
+// START_TICK, FLOOR_TICK, Start and Floor are the tick before the first one that may be stamped. FENCE and Granted are
+// the last tick that may be stamped, and BEFORE_TICK the last one that earlier sessions of the slot may have stamped.
 //
 // Functions named ...Change return a [Change], and functions named Note... record the database's answer.
 
@@ -109,7 +109,7 @@ func (l *Slot) contiguous(now int64) bool {
 }
 
 // Altered reports whether the row has a lower FENCE than the database has acknowledged, although its VERSION is not
-// older: the database did not keep FENCE. Only a session can follow, because its transaction reads its values back.
+// older: the database did not keep FENCE. Only a new session helps, because its transaction reads its values back.
 // Until then the slot must not be released: its next holder would begin below ticks that this process has stamped.
 func (l *Slot) Altered() bool {
 	return l.Held && !l.InDoubt && !l.Regressed && l.Fence < l.Granted
@@ -157,7 +157,7 @@ func StartOf(now, floor int64) int64 { return max(now-1, floor) }
 // maxVersion is the largest VERSION that this package accepts in a row.
 const maxVersion = 1 << 62
 
-// nextVersion reserves a version that no earlier statement of this process has used, above the given one.
+// nextVersion reserves a version above expected that no earlier statement of this process has used.
 func (l *Slot) nextVersion(expected int64) int64 {
 	l.Used = max(l.Used, expected) + 1
 	return l.Used
@@ -187,8 +187,8 @@ func (l *Slot) BeginChange(p Params, now int64, me string) Change {
 	return c
 }
 
-// SetFirst sets the first tick of the session that c begins, and reports whether c grants any tick. Read the clock for
-// now only after the slot's row was locked. floor is FLOOR_TICK.
+// SetFirst sets the first tick of the session that c begins, and reports whether c grants any tick. now must be a
+// reading of the clock after the slot's row was locked. floor is FLOOR_TICK.
 func (c *Change) SetFirst(now, floor int64) bool {
 	c.First = max(c.Least, now, min(floor, c.NewFence)+1)
 	return c.First <= c.NewFence
