@@ -79,8 +79,7 @@ func WithLead(d time.Duration) Option { return func(cfg *config.Config) { cfg.Le
 // WORKER_REGISTRY and WORKER_NODE, if they exist, and fails with [ErrOption] if the number is not free, as next to
 // UidGenerator, which numbers WORKER_NODE from 1 on. A higher number, or any number with the generator "paired", needs
 // the four tables: db.Use takes the number from the registry, which then gives out only higher numbers. It fails with
-// ErrOption if the registry has already given out worker ids. docs/layouts.md describes how to change from numbers of
-// your own to the registry, and back.
+// ErrOption if the registry has already given out worker ids. To change to the registry, or back, see docs/layouts.md.
 //
 // A process may use the worker id of a previous one immediately, even after a crash, if both have the same clock and
 // the same [WithLead]. Ids are stamped at most [WithLead] ahead, and the new process begins where the previous one must
@@ -125,10 +124,10 @@ func WithLookupOnly() Option {
 // and [Plugin.Locate] also returns the database. The segment table is in the registry too, so tables of the same name
 // share a segment.
 //
-// All plugins of a process with the same handle, or with handles on one pool, share a slot. They must have the same
+// The plugins of a process that pass the same handle, or handles on one pool, share a slot. They must have the same
 // layout, lead, host, WithClock and WithDisposable. Logger, timeout and WithoutMigration of the first plugin apply.
 // Close of the last plugin releases the slot. db must be a connected handle and not a transaction. The caller closes
-// its pool after the plugins.
+// the pool of db after the plugins.
 //
 // Processes without the option are in another id space. So before you add the option, stop all processes that use one
 // of the databases, for at least Lead. A database must keep one name in an id space; see [WithDatabaseName].

@@ -14,7 +14,7 @@ import (
 // The layout is read from WORKER_REGISTRY. With the option WithRegistry, pass the handle of the registry.
 //
 // Statements use the pool of db and bypass GORM's callbacks; db must not be a transaction. Each statement may take a
-// minute. Do not call it from two processes at once, because on MySQL one of them may fail.
+// minute. Do not call CreateFunctions from two processes at once, because on MySQL one of them may fail.
 //
 // The error wraps uidplugin.ErrTable if the registry cannot be read. All other errors are the database's. The view is
 // created first, so a user that may not create functions still gets it.

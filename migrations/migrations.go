@@ -229,7 +229,7 @@ func fileOf(db *sqldb.DB) string {
 // timeout limits a statement whose context does not end earlier.
 const timeout = time.Minute
 
-// A refusal is the error of a caller that does not want the tables to change.
+// A refusal is the error of [table.before], which does not allow a change.
 type refusal struct{ error }
 
 // attempts limits how often a failed change is retried. Processes that migrate at once make each other fail, but each
@@ -277,7 +277,7 @@ func (t *table) up(ctx context.Context, db *sqldb.DB) error {
 		}
 		if err := t.run(ctx, db, t.extension(db, lacks)...); err != nil {
 			failed = fmt.Errorf("%w: it lacks the columns %s, and they cannot be added: %w; if the user lacks the right, "+
-				"run these statements as another:\n%s;", workernode.ErrTable, strings.Join(lacks, ", "), err,
+				"run these statements as another user:\n%s;", workernode.ErrTable, strings.Join(lacks, ", "), err,
 				strings.Join(t.extension(db, lacks), ";\n"))
 			continue // another process may have just added them
 		}

@@ -28,9 +28,9 @@ type fetching struct {
 
 	found int64 // step of the row at Open; least applies while the row has this step
 	least int64 // smallest size of a range; 0 means the step of the row
-	base  int64 // the larger one of the row's step and least
+	base  int64 // step of the row, or least if that applies and is larger
 	step  int64 // size of the last range
-	floor int64 // no smaller id is handed out: Start, or above all previous ids
+	floor int64 // lower bound of the next id: at first Start, then above all previous ids
 
 	first generator.Run // fetched by Open, not in the buffer yet
 

@@ -109,7 +109,7 @@ type fixed struct {
 	counters map[int64]*counter // by worker id
 }
 
-// counter returns the counter of a table, which may be shared.
+// counter returns the counter of a table. Other tables may share the counter.
 func (f *fixed) counter(k key) *counter {
 	if f.specs[k.generator].Counter {
 		return &counter{number: following(k)}

@@ -62,8 +62,8 @@ func (t *Tracker) readRows(
 	})
 }
 
-// selectByID reads the table's rows that have the idField of one of rows. It returns their fields by the digits of this
-// id.
+// selectByID reads those rows of the table that have the same id in idField as one of rows. It returns the fields of
+// each, keyed by the digits of that id.
 func selectByID(db *gorm.DB, idField *model.Field, fields []*model.Field, rows []sentRow) (map[string][]int64, error) {
 	in := clause.IN{Column: clause.Column{Name: idField.DBName}}
 	for _, r := range rows {
