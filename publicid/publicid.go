@@ -124,8 +124,8 @@ func (c *codecs) codec(prefix string) (codec *Codec, known bool, err error) {
 	return codec, false, err
 }
 
-// Parse reads the text of an [ID] of T, such as a path or cursor that a user sends. Use the result in conditions instead
-// of the text, because MySQL compares a text with a number as 0: id > 'ord_...' matches every row.
+// Parse reads the text of an [ID] of T, such as a path or cursor that a user sends. Use the result in conditions
+// instead of the text, because MySQL compares a text with a number as 0: id > 'ord_...' matches every row.
 //
 //	after, err := publicid.Parse[Order](r.FormValue("after"))
 //	if err != nil {
