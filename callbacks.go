@@ -13,7 +13,7 @@ import (
 // registerCallbacks tells GORM which code runs when. The position of each callback has a reason:
 //
 //   - fill is first ("*"), so model hooks and foreign keys of associations see the id. A generator waits or fails
-//     before GORM opens its transaction. Before("gorm:begin_transaction") would be last with SkipDefaultTransaction.
+//     before GORM opens its transaction. With SkipDefaultTransaction, Before("gorm:begin_transaction") would run it last.
 //   - refill follows the hooks, because they may have zeroed the key.
 //   - beforeInsert and afterInsert surround the INSERT, before the associations that need the key.
 //   - prepare gets worker ids before an UPDATE, because the UPDATE can create associated rows in its transaction.
@@ -57,13 +57,13 @@ func (s *shared) fill(db *gorm.DB) { s.filler.Fill(db) }
 func (s *shared) refill(db *gorm.DB) { s.filler.Refill(db) }
 
 // beforeInsert prepares the statement. When GORM writes the statement, filler adds the ids that Select has left out,
-// and narrow compares all values. model.BeforeBuild runs the last function first, so narrow comes first here.
+// and then narrow compares all ids with their columns. The order here is the reverse one, as for model.BeforeBuild.
 func (s *shared) beforeInsert(db *gorm.DB) {
 	s.narrow.BeforeInsert(db) // narrow columns
 	s.filler.BeforeInsert(db)
 }
 
-// afterInsert takes the changes of beforeInsert back, and corrects the keys after a conflict.
+// afterInsert takes back the changes of beforeInsert, and corrects the keys after a conflict.
 func (s *shared) afterInsert(db *gorm.DB) { s.filler.AfterInsert(db) }
 
 // settle clears the keys of a refused create.
@@ -74,13 +74,13 @@ func (s *shared) settle(db *gorm.DB) {
 // prepare gets worker ids for the associated rows of an update.
 func (s *shared) prepare(db *gorm.DB) { s.filler.Prepare(db) }
 
-// beforeUpdate leaves out ids that the application does not know.
+// beforeUpdate leaves ids out of the UPDATE that the application does not know.
 func (s *shared) beforeUpdate(db *gorm.DB) {
 	s.narrow.BeforeUpdate(db) // narrow columns
 	s.filler.BeforeUpdate(db)
 }
 
-// afterUpdate takes the changes of beforeUpdate back.
+// afterUpdate takes back the changes of beforeUpdate.
 func (s *shared) afterUpdate(db *gorm.DB) { s.filler.AfterUpdate(db) }
 
 // disown removes the notes of a create or an update from a copy of its statement.

@@ -19,18 +19,19 @@ func (a *app) consumersCommand() *cobra.Command {
 		Use:   "consumers [list]",
 		Short: "List consumers of followed tables, and what they fail at",
 		Long: `consumers lists the consumers of follow.Consume, from the table UID_CURSOR. LAST ID is the cursor: all rows up to
-it are handled. ROWS counts those above it, up to 10000, also those that do not match the consumer's conditions, and
-BEHIND is the age of the oldest of them. HOLDER has the host and port of the process that works, as "uid slots". STATE is
+it are handled. ROWS counts the rows above it, up to 10000, also those that do not match the consumer's conditions, and
+BEHIND is the age of the oldest of them. HOLDER is the host and port of the process that works; "uid slots" lists the
+process under both. STATE is
 
   running   a process works
-  stopped   none does
+  stopped   no process works
   paused    by "uid follow consumers pause"
   stuck     a row fails; it is tried again, and later rows wait for it
 
 The table of a consumer may be in another database than its cursor. Then its rows are not counted.
 
-The exit code is 1 if a row has failed for more than a minute, if rows have waited for more than a minute and no process
-works, or the consumer is paused, or if its table is not followed.`,
+The exit code is 1 if a row has failed for more than a minute, if the table is not followed, or if rows have waited for
+more than a minute because the consumer is stopped or paused.`,
 		Example: `  uid follow consumers
   uid follow consumers reset mails --table orders --to 2026-11-22
   uid follow consumers pause mails`,
@@ -51,7 +52,8 @@ works, or the consumer is paused, or if its table is not followed.`,
 	return c
 }
 
-// consumerSubcommand adds the parts that the commands about one consumer share: its name, the flag --table, and f.
+// consumerSubcommand adds the parts that the commands about one consumer share: the argument NAME, the flag --table,
+// and a RunE that finds the consumer and calls f.
 func (a *app) consumerSubcommand(c *cobra.Command, f func(context.Context, *database, admin.Consumer) error) *cobra.Command {
 	var table string
 	c.Args = cobra.ExactArgs(1)
@@ -71,7 +73,7 @@ type cursorChange struct {
 	Consumer string        `json:"consumer"`
 	Table    string        `json:"table"`
 	From     uidplugin.ID  `json:"from"`
-	To       *uidplugin.ID `json:"to,omitempty"`   // nil if it is removed
+	To       *uidplugin.ID `json:"to,omitempty"`   // nil if the cursor is removed
 	Rows     *int64        `json:"rows,omitempty"` // between From and To, but no more than 10,001; nil if unknown
 	Done     bool          `json:"done"`           // false for a dry run
 }
@@ -95,13 +97,13 @@ func (a *app) consumersResetCommand() *cobra.Command {
 		Use:   "reset NAME --to ID|TIME|beginning|now",
 		Short: "Set the cursor of a consumer back or forward",
 		Long: `reset sets the cursor of a consumer. With an id, the rows above it come next. With a time, such as 2026-11-22
-or 2h for two hours ago, the rows whose ids were made from then on; with "beginning" all rows. "now" is the table's slack
-before now, by default a second, so that rows which are being inserted still come. Only rows of longer transactions are
-passed over.
+or 2h for two hours ago, the rows come next whose ids were made from then on. With "beginning" all rows come. "now" is
+the present time minus the table's slack, by default a second. So rows that are being inserted now still come, unless
+their transaction takes longer than the slack.
 
 Back: the rows come again, and their effects happen again. Forward: the rows between are passed over. reset counts them
 first, up to 10000, also those that do not match the consumer's conditions. A row that has failed is tried at once.
-Processes may run meanwhile: the row in hand is finished first, or given up.`,
+Processes may run meanwhile: one that is handling a row finishes it first, or gives it up.`,
 		Example: `  uid follow consumers reset mails --table orders --to 1178338548508524663
   uid follow consumers reset mails --to 2026-11-22 --dry-run`,
 	}, func(ctx context.Context, d *database, consumer admin.Consumer) error {
@@ -161,7 +163,7 @@ func (a *app) consumersRemoveCommand() *cobra.Command {
 	c := a.consumerSubcommand(&cobra.Command{
 		Use:   "remove NAME",
 		Short: "Remove the cursor of a consumer",
-		Long: `remove removes the cursor of a consumer that is not needed any more, so follow.Handled does not wait for it.
+		Long: `remove removes the cursor of a consumer that is not needed any more, so that follow.Handled ignores the consumer.
 First remove its call of follow.Consume from the program: a process that still runs it gets the error
 follow.ErrRemoved, and one that starts later begins anew, so all effects happen again.`,
 		Example: "  uid follow consumers remove mails --table orders",
@@ -188,8 +190,8 @@ func (a *app) consumersPauseCommand(paused bool) *cobra.Command {
 	}
 	if paused {
 		c.Use, c.Short = "pause NAME", "Make a consumer stand still until it is resumed"
-		c.Long = `pause makes a consumer stand still in all processes, after the row in hand, until "uid follow consumers resume". Its
-processes go on running, and its cursor stays.`
+		c.Long = `pause makes a consumer stand still in all processes until "uid follow consumers resume". A process that is handling a row
+finishes it first. The processes go on running, and the cursor stays.`
 	}
 	return a.consumerSubcommand(c, func(ctx context.Context, d *database, consumer admin.Consumer) error {
 		if err := d.PauseConsumer(ctx, consumer, paused); err != nil {

@@ -84,7 +84,7 @@ func (a *app) connect(ctx context.Context, dsn string, use usage) (*database, er
 // maxConnect limits the time of a connect, unless --timeout is shorter or the data source name sets a limit.
 const maxConnect = 10 * time.Second
 
-// reach returns an error if connecting takes too long. GORM would connect without a context.
+// reach connects, and returns an error if that takes longer than limit. GORM itself would connect without a context.
 func reach(ctx context.Context, pool *sql.DB, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -112,8 +112,8 @@ func (d *database) close() error {
 
 // databaseFlag adds the flag --database to a command that reads tables of other databases than the registry's.
 func databaseFlag(c *cobra.Command, pairs *[]string) {
-	c.Flags().StringArrayVar(pairs, "database", nil, "NAME=DSN of another database that has tables; NAME as in "+
-		`"uid tables --json"; repeatable`)
+	c.Flags().StringArrayVar(pairs, "database", nil, "NAME=DSN of another database that has tables; "+
+		`"uid tables --json" lists the names; repeatable`)
 }
 
 // openOthers opens the databases of --database. pairs are names with data source names.
@@ -149,7 +149,7 @@ func (a *app) openOthers(ctx context.Context, d *database, pairs []string, use u
 
 // errURL reports an unreadable URL. It hides the parser's reason, which may contain a part of the password.
 var errURL = errors.New("the URL of the database cannot be parsed; write special characters of the password as " +
-	"%40 (for @) and so on; write user:password@tcp(host:3306)/database without mysql:// before it")
+	"%40 (for @) and so on, or use the form user:password@tcp(host:3306)/database without mysql://")
 
 // tableSubcommand adds the parts that the commands about tables share: the flag --database, and a RunE that opens the
 // databases before it calls f.

@@ -174,7 +174,7 @@ func (d decoding) decode(text string) ([]decoded, error) {
 		list = append(list, one)
 	}
 	if len(list) == 0 && !d.made.IsZero() {
-		return nil, fmt.Errorf("%w: in none of them was %d made within %v of %s", errSystem, id, d.within, at(d.made))
+		return nil, fmt.Errorf("%w: none of them made %d within %v of %s", errSystem, id, d.within, at(d.made))
 	}
 	if len(list) == 0 {
 		return nil, fmt.Errorf("%w: none of them can have made %d yet", errSystem, id)

@@ -23,8 +23,8 @@ func (a *app) doctorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check a database for problems",
-		Long: `doctor checks clocks, whether the server accepts writes, settings, replication, keys, the layout, regions,
-slots and worker ids. Each finding has a code, a sentence, and a statement or advice that fixes it. It changes nothing.
+		Long: `doctor checks clocks, settings, replication, keys, the layout, regions, slots and worker ids, and whether the
+server accepts writes. Each finding has a code, a sentence, and a statement or advice that fixes it. It changes nothing.
 
 The exit code is 1 if there are findings, and 2 if there are none but a check could not run, for example because
 a privilege is missing. --ignore leaves out codes that you accept.

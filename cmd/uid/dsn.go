@@ -24,7 +24,7 @@ const (
 	sqliteDialect   dialect = "sqlite"
 )
 
-// A source is a parsed data source name, in the driver's form.
+// A source is a data source name, and the dialect of its database.
 type source struct {
 	dialect dialect
 	dsn     string // for MySQL a URL or the driver's form, for SQLite a path or a URI
@@ -94,7 +94,7 @@ const (
 	repairs  // writes, also where WORKER_REGISTRY is gone
 )
 
-// fileName matches names of files, with an extension, which cannot contain a password.
+// fileName matches names of files with an extension. Errors may quote them, because they cannot contain a password.
 var fileName = regexp.MustCompile(`^[^@=;:]{1,200}\.[a-z0-9]{1,8}$`)
 
 // sqliteURI returns the URI of an existing file, because SQLite would create a missing one. SQLite rejects changes if
@@ -112,7 +112,7 @@ func sqliteURI(path string, use usage) (string, error) {
 			"mysql://user:password@host/shop", path)
 	case errors.Is(err, fs.ErrPermission) && fileName.MatchString(path):
 		return "", fmt.Errorf("the file %q cannot be read: permission denied", path)
-	case err != nil: // the text may be a server's, with its password
+	case err != nil: // do not quote the text: it may be for a server, with a password
 		return "", errors.New("the data source name is neither a file nor a known form for a server; use a form such " +
 			"as mysql://user:password@host/shop")
 	case info.IsDir():
@@ -138,7 +138,7 @@ func parseURL(dsn string) (*url.URL, error) {
 }
 
 var (
-	// strayAt matches an @ in the wrong place, because a special character in a password ends the host early.
+	// strayAt matches an @ behind the host, which is there if a special character in the password has ended the host.
 	strayAt = regexp.MustCompile(`^[^=]*@`)
 
 	urlPassword     = regexp.MustCompile(`://[^/?#]*?:(.*)@`)

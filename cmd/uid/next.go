@@ -70,7 +70,7 @@ func (a *app) nextTable(ctx context.Context, d *database, name, where string) (t
 	if t.Database == "" {
 		return d.TableNamed(ctx, name)
 	}
-	t.Name = name // only WORKER_NODE knows the database's name
+	t.Name = name // taken as it is, because the table is in another database
 	return t, nil
 }
 

@@ -20,7 +20,7 @@ func (a *app) partitionsCommand() *cobra.Command {
 		Long: `partitions prints statements for a table that is partitioned by the time of its ids, on PostgreSQL, MySQL and
 MariaDB. It changes nothing. Run it often, for example each day, because INSERTs fail beyond the last partition.
 
-Afterwards there are partitions for the present month, week or day, and for as many after it as --ahead sets. With
+Once they have run, there are partitions for the present month, week or day, and for as many after it as --ahead sets. With
 --keep it also prints the statements that drop the partitions with older rows: --keep 24 keeps 24 complete periods
 before the present one. Periods are in UTC, by the clock of the database.
 

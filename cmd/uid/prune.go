@@ -29,13 +29,13 @@ func (a *app) pruneCommand() *cobra.Command {
 		Use:   "prune --before TIME",
 		Short: "Remove the processes of old sessions",
 		Long: `prune removes the rows of WORKER_SESSION that record which process held which slot before a time. Older ids
-then resolve to their table and time, but not to their process. Numbers of that age may resolve too, even if no
+then resolve to their table and time, but not to their process. Numbers of that age may then resolve even if no
 process made them.
 
 Each slot keeps the latest session that began before the time, because that session may have made ids after it.
 One row without a process replaces the earlier ones. Sessions of other regions stay: prune them there.
 WORKER_SLOT keeps the last holder of each slot, and WORKER_NODE the process that inserted each worker id.
-Processes may run meanwhile. It needs the privileges SELECT, UPDATE and DELETE on WORKER_SESSION. Only a backup
+Processes may run meanwhile. The command needs the privileges SELECT, UPDATE and DELETE on WORKER_SESSION. Only a backup
 can restore removed sessions.`,
 		Example: `  uid sessions prune --before 2025-01-01 --dry-run
   uid sessions prune --before 90d`,
@@ -86,7 +86,7 @@ func (a *app) prune(ctx context.Context, d *database, p pruning, dry, yes bool) 
 	did, err := d.Prune(ctx, p.Before)
 	p.Slots, p.Sessions, p.Done = did.Slots, did.Sessions, true
 	if err != nil && did != (admin.Pruning{}) {
-		return fmt.Errorf("%w (removed before: %s; the command may be repeated)", err, p.sessions())
+		return fmt.Errorf("%w (already removed: %s; run the command again)", err, p.sessions())
 	}
 	if err != nil {
 		return err

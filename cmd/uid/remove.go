@@ -23,8 +23,8 @@ New numbers are above the largest key, and on MySQL, MariaDB and PostgreSQL also
 Comments in the output describe the steps that you have to do yourself.
 
 With --yes it runs the statements. It refuses while processes hold slots, because they need the tables, and while rows
-wait for consumers. If a statement fails, run it again. On MySQL, numbering a key copies the table and blocks writes:
-pass a long --timeout.
+wait for consumers. If a statement fails, run the command again. MySQL copies a table to number its key, and blocks
+writes meanwhile: pass a long --timeout.
 
 With WithRegistry, pass --database NAME=DSN for each other database. With several regions, run it in each of them.
 The document "Removing the plugin" has the changes to make in the program.`,
@@ -53,7 +53,7 @@ The document "Removing the plugin" has the changes to make in the program.`,
 		},
 	}
 	databaseFlag(c, &others)
-	c.Flags().StringArrayVar(&tables, "table", nil, "number the key of this table, too, for example if it never had a row; repeatable")
+	c.Flags().StringArrayVar(&tables, "table", nil, "also let the database number the key of this table, for example if it never had a row; repeatable")
 	c.Flags().BoolVar(&yes, "yes", false, "run the statements")
 	return c
 }

@@ -14,14 +14,14 @@ func (a *app) renameCommand() *cobra.Command {
 		Use:   "rename OLD NEW",
 		Short: "Let the ids of a renamed table resolve to its new name",
 		Long: `rename gives the worker ids of the table OLD to the table NEW. Run it after ALTER TABLE ... RENAME, when processes
-with the new model run: until then Find fails for older ids, and the error names this command. Processes may run
+with the new model run. Before you run it, Find fails for older ids, and the error names this command. Processes may run
 meanwhile. A process with the old model goes on making ids for the old name, so run the command again when the last
-one has ended. It is a single UPDATE of WORKER_NODE, and cannot be undone if both names have worker ids.
+such process has ended. The command is one UPDATE of WORKER_NODE, and cannot be undone if both names have worker ids.
 
-The cursors of consumers get the new name, too. Consumers of the new model wait for the command with an error. Those of
-the old model end with an error, so docs/looking-up.md says how to rename a followed table.
+The cursors of consumers get the new name, too. Consumers of the new model report an error and wait until then. Those of
+the old model end with an error: docs/looking-up.md says in which order to rename a followed table.
 
-It refuses if OLD is still a table, or NEW is none. A followed table and a tag of a segment keep the old name; the
+It refuses if OLD is still a table, or NEW is not a table. A followed table and a tag of a segment keep the old name; the
 command prints what to do about them.
 
 With WithRegistry, pass --database NAME=DSN and write tables of that database as NAME.TABLE. With regions whose

@@ -32,8 +32,8 @@ func (a *app) sqlCommand() *cobra.Command {
 uid_worker and uid_table, so that somebody with the privileges can run them. It changes nothing.
 
 The dialect is --dialect, or else the database's. The layout is --layout, or else the database's, or else the
-default. It prints a warning if the database has no layout yet, or with --dialect if it cannot be reached.
-Clients that split statements at semicolons can run the functions for MySQL, because they contain none.
+default. It prints a warning if the database has no layout yet, or with --dialect if the database cannot be reached.
+Clients that split statements at semicolons can run the functions for MySQL, because the functions contain none.
 
 With --follow it prints the statements of "uid follow enable" for a table instead. The dialect may then be mariadb, too.
 Migrations of goose, golang-migrate and Atlas can contain them as they are. For the client mysql pass --delimiter, because
