@@ -8,8 +8,8 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// Use [errors.Is] to find these errors in those that db.Use, db.Create and the methods of [Plugin] return. Package
-// generator has the errors about layouts.
+// Use [errors.Is] to compare these errors with an error of db.Use, db.Create or a method of [Plugin]. Package generator
+// has the errors about layouts.
 var (
 	// ErrOption reports an invalid option, or options that exclude each other. db.Use returns it, and Find for a
 	// [FindOption].
@@ -48,7 +48,7 @@ var (
 	ErrLayoutMismatch = workernode.ErrLayoutMismatch
 
 	// ErrRegion reports a registry of another region than [WithRegion] sets, or a registry that cannot be a region.
-	// db.Use returns it. Creates and Health return it after the restore of a backup that is older than the division.
+	// db.Use returns it. Creates and Health return it after the restore of a backup from before "uid region split".
 	ErrRegion = workernode.ErrRegion
 
 	// ErrExhausted reports that all worker ids of the layout are given out. db.Use, creates and Health return it.
@@ -95,7 +95,7 @@ var (
 	// field, or several rows share the id as part of their key. Find and FindAs return it.
 	ErrNotKey = lookup.ErrNotKey
 
-	// ErrClause reports a handle with a clause that a query by key does not allow. Find, FindAll and FindAs return it, and
-	// Rows of package follow.
+	// ErrClause reports a handle with a clause that a query by key does not allow. Find, FindAll and FindAs return it,
+	// as does Rows of package follow.
 	ErrClause = lookup.ErrClause
 )

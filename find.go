@@ -17,8 +17,8 @@ import (
 //
 // The error is the same as for Locate, or wraps [ErrNoModel], [ErrNotKey], [ErrClause] or [gorm.ErrRecordNotFound]. The
 // last error means that the row does not exist, is deleted, or does not meet the handle's conditions. Find does not
-// check the session. So for an id that no process made it returns [gorm.ErrRecordNotFound], where Locate returns
-// [ErrUnknownID].
+// check the session. So for an id that no process made, Find returns [gorm.ErrRecordNotFound] although Locate
+// returns [ErrUnknownID].
 //
 // If the table was renamed after the id was made, and a model of the new name has the row, the error names "uid tables
 // rename" and does not wrap [ErrNoSuchID], because the row exists.

@@ -12,8 +12,8 @@ import (
 	"gorm.io/gorm"
 )
 
-// excludeRegistry makes sure that no registry of this database gives out the worker ids of WithWorkerID. Numbers that a
-// registry never gives out need no table. Higher numbers are claimed in the tables, before an id is made.
+// excludeRegistry makes sure that no registry of this database gives out the worker ids of WithWorkerID. Low ones need
+// no tables, because registries begin above MaxFixedWorkerID. Higher ones are claimed in the tables before use.
 func (s *shared) excludeRegistry(db *gorm.DB) error {
 	largest, makes := s.LargestFixed()
 	if !makes {
@@ -31,8 +31,8 @@ func (s *shared) excludeRegistry(db *gorm.DB) error {
 	if err == nil || errors.Is(err, workernode.ErrFixed) || errors.Is(err, workernode.ErrLayoutMismatch) {
 		return s.fixedError(err)
 	}
-	s.Log.Warn("uidplugin: WORKER_REGISTRY could not be read; if the database has a registry of an earlier build, or next to UidGenerator,"+
-		" it may give out the worker id of WithWorkerID, too", "worker_id", s.WorkerID, "error", err)
+	s.Log.Warn("uidplugin: WORKER_REGISTRY could not be read; if the database has a registry of an earlier build, or one next to rows of UidGenerator,"+
+		" that registry may give out the worker id of WithWorkerID, too", "worker_id", s.WorkerID, "error", err)
 	return nil
 }
 

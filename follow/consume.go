@@ -38,7 +38,7 @@ import (
 // panics as well.
 //
 // If a statement of Consume itself fails, Consume logs the error and tries again. When the context ends, Consume
-// finishes the present transaction and returns the cause, which is the signal after signal.NotifyContext. Other errors
+// finishes the present transaction and returns the context's cause: with signal.NotifyContext, the signal. Other errors
 // mean that Consume cannot go on: the model or the conditions of db are not suitable, as in [Enable] and [Rows], the
 // pool of connections was closed, or the error wraps [ErrNotEnabled], [ErrRemoved] or [uidplugin.ErrOption].
 //
@@ -90,7 +90,7 @@ func consume[T any](ctx context.Context, db *gorm.DB, name string, size int, han
 		Key: engine.ConsumerKey{Consumer: name, Table: t.Name}, Host: t.core.DetectHost(), Size: size, Cursors: t.db, Effects: db, Log: t.core.Log,
 		Limit: max(chunk, size), ID: r.id, IsOwn: r.isOwn, Rewind: o.rewind, Poll: t.core.Test != nil, Handle: handle,
 		Start: func(ctx context.Context) (int64, error) {
-			begin, err := t.begin(ctx, db) // even if not used, because a table that is not followed gets no cursor
+			begin, err := t.begin(ctx, db) // always, because its error keeps a table that is not followed from getting a cursor
 			if !o.fromNow {
 				return int64(o.after), err
 			}

@@ -124,7 +124,7 @@ func (t *table) begin(ctx context.Context, db *gorm.DB) (int64, error) {
 	return t.mark.Begin(ctx)
 }
 
-// Rows returns the rows of T whose ids are above after, in the order of their ids, each once, and misses none: first
+// Rows returns the rows of T whose ids are above cursor, in the order of their ids, each once, and misses none: first
 // those that exist, then new ones, until the context ends or the caller leaves the loop. [Enable] must have been called
 // for the model, by any process.
 //
@@ -146,11 +146,11 @@ func (t *table) begin(ctx context.Context, db *gorm.DB) (int64, error) {
 // replicas and nodes of Galera. When the context has ended, its cause is the last error.
 //
 // All followers of a table in a process share one goroutine and, while it waits for transactions, one connection.
-func Rows[T any](ctx context.Context, db *gorm.DB, after uidplugin.ID, options ...RowsOption) iter.Seq2[*T, error] {
+func Rows[T any](ctx context.Context, db *gorm.DB, cursor uidplugin.ID, options ...RowsOption) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		t, err := tableAs[T](db)
 		if err == nil {
-			err = t.checkCursor(after)
+			err = t.checkCursor(cursor)
 		}
 		if err != nil {
 			yield(nil, err)
@@ -158,13 +158,13 @@ func Rows[T any](ctx context.Context, db *gorm.DB, after uidplugin.ID, options .
 		}
 		o := rowsOptionsOf(options)
 		r := newReader[T](t, db, o.locked)
-		cursor := engine.Cursor{Last: int64(after)}
+		begin := engine.Cursor{Last: int64(cursor)}
 		settings := engine.Options[*T]{Limit: chunk, Rewind: o.rewind, IsOwn: r.isOwn, ID: r.id}
 		if t.core.Test != nil {
-			engine.Poll(ctx, cursor, settings, r.read)(yield)
+			engine.Poll(ctx, begin, settings, r.read)(yield)
 			return
 		}
-		engine.Rows(ctx, t.mark, cursor, settings, r.read)(yield)
+		engine.Rows(ctx, t.mark, begin, settings, r.read)(yield)
 	}
 }
 
@@ -184,7 +184,7 @@ type table struct {
 }
 
 // tableOf returns the table of a model. The error wraps [uidplugin.ErrNoField], [uidplugin.ErrNotKey],
-// [uidplugin.ErrNotDecodable] or [uidplugin.ErrNotRegistered], or is the error of a create.
+// [uidplugin.ErrNotDecodable] or [uidplugin.ErrNotRegistered], or is the error that a create returns.
 func tableOf(db *gorm.DB, model any) (*table, error) {
 	c, err := core.Of(db)
 	if err != nil {
@@ -231,7 +231,7 @@ func (t *table) checkCursor(after uidplugin.ID) error {
 	}
 	parts, err := t.core.Layout.Decompose(int64(after))
 	if latest := t.core.Clock().Add(engine.MaxSlack); err == nil && parts.Time.After(latest) {
-		return &uidplugin.IDError{ID: after, Err: fmt.Errorf("%w: the cursor %d is of %s, so it has been computed or stored wrongly",
+		return &uidplugin.IDError{ID: after, Err: fmt.Errorf("%w: the cursor %d has the time %s, so it was computed or stored wrongly",
 			uidplugin.ErrFutureID, after, parts.Time.UTC().Format(time.DateTime))}
 	}
 	return err

@@ -47,8 +47,8 @@ func newReader[T any](t *table, db *gorm.DB, locked bool) *reader[T] {
 
 func (r *reader[T]) id(row *T) int64 { return r.model.ID(row) }
 
-// isOwn reports whether a row is of this region. It logs the first row of another region, because nobody handles such a
-// row unless it came by replication.
+// isOwn reports whether a row is of this region. It logs the first row of another region, because no follower handles
+// that row if it was written here instead of being replicated.
 func (r *reader[T]) isOwn(row *T) bool {
 	own := r.regions.IsOwn(r.id(row))
 	if !own {
@@ -72,8 +72,8 @@ func (r *reader[T]) read(ctx context.Context, cursor engine.Cursor, limit int) (
 	return rows, published, err
 }
 
-// before reads the rows before a row that cannot be read, in smaller and smaller chunks, after a chunk failed with err.
-// If not even the next id can be read, no row is to blame, and before returns err.
+// before is called when a chunk has failed with err. It reads the rows before the one that cannot be read, in smaller
+// and smaller chunks. If not even the next id can be read, no row is to blame, and the result is err.
 func (r *reader[T]) before(ctx context.Context, cursor engine.Cursor, limit int, err error) (rows []*T, published int64, _ error) {
 	for size := limit; len(rows) < limit; {
 		if err != nil {
@@ -127,7 +127,7 @@ func (r *reader[T]) chunk(ctx context.Context, cursor engine.Cursor, limit int) 
 	return rows, published, err
 }
 
-// next returns the id of the next row without reading its other columns into the model, or 0 if there is none.
+// next returns the id of the next row without reading its other columns into the model, or 0 if there is no next row.
 func (r *reader[T]) next(ctx context.Context, cursor engine.Cursor) (id int64, err error) {
 	err = r.query(ctx, cursor, 1, func(_, query *gorm.DB, _ int64) error {
 		if query == nil {
@@ -159,7 +159,7 @@ func (r *reader[T]) next(ctx context.Context, cursor engine.Cursor) (id int64, e
 }
 
 // query calls f in a transaction, with the published mark and a query for the rows after the cursor. The query is nil
-// if there can be none.
+// if there can be no such rows.
 func (r *reader[T]) query(ctx context.Context, cursor engine.Cursor, limit int, f func(tx, query *gorm.DB, published int64) error) error {
 	var isolation sql.TxOptions
 	if r.locked { // at other levels InnoDB also locks the gaps between rows, so that writers would wait
@@ -234,7 +234,7 @@ func (r *reader[T]) transaction(ctx context.Context, isolation *sql.TxOptions, f
 	return cmp.Or(err, failed)
 }
 
-// after is the condition for rows after an id.
+// after returns the condition for rows whose ids are larger.
 func (r *reader[T]) after(id int64) clause.Expression {
 	return clause.Gt{Column: r.model.Column(), Value: r.model.Key.Value(id)}
 }
@@ -254,8 +254,8 @@ func (r *reader[T]) check(rows []*T, cursor engine.Cursor, published int64) erro
 	for _, row := range rows {
 		id := r.id(row)
 		if id <= last || id >= published {
-			return fmt.Errorf("%w: a row came with the key %d after %d: let Select and Omit of the handle leave %s in,"+
-				" and leave out joins that repeat rows", uidplugin.ErrClause, id, last, r.Key)
+			return fmt.Errorf("%w: a row came with the key %d after %d: let Select and Omit of the handle keep %s,"+
+				" and remove joins that repeat rows", uidplugin.ErrClause, id, last, r.Key)
 		}
 		last = id
 	}

@@ -20,7 +20,7 @@ import (
 //		return tx.Create(&event).Error
 //	})
 //
-// fn must return the errors of its statements, and must not do what a rollback does not undo. After a rollback the keys
+// fn must return the errors of its statements, and may do only what a rollback undoes. After a rollback the keys
 // that the plugin has set in creates on tx are zero again, so the structs may be made in fn or outside of it. Their
 // other fields stay as they are, and so do the keys of creates on a new session (NewDB).
 func Transaction(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) error {

@@ -31,8 +31,8 @@ const (
 // BufferedConfig configures [NewBuffered]. The names of these settings in UidGenerator are in brackets.
 type BufferedConfig struct {
 	// Source makes or fetches the next ids: a run of at least one, all larger than the ids of all runs before. want is
-	// how many the buffer has room for; Source may return fewer, or more. One goroutine at a time calls it, never a
-	// caller's own. ctx ends with Close. Required. [its BufferedUidProvider]
+	// how many the buffer has room for; Source may return fewer, or more. One goroutine at a time calls it, but not
+	// that of a caller. ctx ends with Close. Required. [its BufferedUidProvider]
 	//
 	// The callers that wait for ids get the error of Source. Later callers begin another attempt, after a pause that
 	// grows from 10 ms to a second. A panic counts as an error.
@@ -50,8 +50,8 @@ type BufferedConfig struct {
 	// finds a full buffer. 0 means never. [scheduleInterval]
 	Every time.Duration
 
-	// Empty is called for a caller that finds no id, with try 1, 2 and so on. It may wait as long as ctx lasts. After
-	// nil the caller looks again, at once; an error, such as [ErrEmpty], is returned to the caller. Without Empty the
+	// Empty is called for a caller that finds no id, with try 1, 2 and so on. It may wait as long as ctx lasts. If it
+	// returns nil, the caller looks for ids again. The caller gets its error, such as [ErrEmpty]. Without Empty the
 	// caller waits until there are ids, or Source fails. [rejectedTakeBufferHandler, which could not try again]
 	Empty func(ctx context.Context, try int) error
 }
@@ -64,12 +64,12 @@ type BufferedConfig struct {
 // Create a Buffered with [NewBuffered].
 type Buffered struct {
 	config BufferedConfig
-	low    int64 // ids below which it is refilled
+	low    int64 // it is refilled when it has fewer ids
 	ring   *ringbuffer.Stored
 
 	closed    atomic.Bool
 	refilling atomic.Bool   // there is a goroutine that fills; set under mu
-	head      chan struct{} // held by the caller that waits first
+	head      chan struct{} // held by the caller that has waited longest
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -184,8 +184,8 @@ func (g *Buffered) Made() int64 {
 	return g.made
 }
 
-// Waits returns how many calls have waited for ids, from 0. A call counts each time that it finds the buffer empty. It
-// never goes back.
+// Waits returns how many calls have waited for ids, from 0. A call counts each time that it finds the buffer empty. The
+// number never goes down.
 func (g *Buffered) Waits() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -360,7 +360,7 @@ func (g *Buffered) fetch(want int64) (run Run, err error) {
 	}
 	if run.N < 1 || run.First <= g.last || run.First > math.MaxInt64-run.N+1 {
 		// An id that does not ascend may have been handed out before.
-		return run, fmt.Errorf("%w: it returned %d ids from %d on; a run must have ids, which must be above the last one, %d", ErrSource, run.N, run.First, g.last)
+		return run, fmt.Errorf("%w: it returned %d ids from %d on; a run must have at least one id, and begin above %d, the last id before", ErrSource, run.N, run.First, g.last)
 	}
 	return run, nil
 }

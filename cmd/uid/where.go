@@ -25,7 +25,7 @@ func (a *app) whereCommand() *cobra.Command {
 It reads its arguments or, if there are none, the lines of standard input. Each is an id or a line of a log. It
 ignores quotes, commas and brackets around an id, and a name before it, as in order_id=1176816959799427126. In a
 line with other text it looks for public ids and for numbers of 15 to 19 digits. It skips digits after a decimal
-point, and numbers that may be Unix times, unless a name such as order_id stands before them.
+point. It also skips numbers that may be Unix times, unless a name such as order_id stands before them.
 
 If no process made an id, the command continues with the next one, and the exit code is 1. It needs the privilege
 SELECT on the four tables of uidplugin, and with --row also on the table of the id.`,
@@ -189,7 +189,7 @@ func cellText(c admin.Cell) string {
 	return c.Text
 }
 
-// abbreviates reports whether a table's name contains the letters of a prefix in order, as orders contains ord. It
+// abbreviates reports whether the letters of a prefix come in the same order in a table's name: ord fits orders. It
 // returns true if table is empty. This is a guess, because the database does not store prefixes.
 func abbreviates(prefix, table string) bool {
 	rest := strings.ToLower(table)

@@ -89,8 +89,8 @@ func names[T publicid.Type](text string, id publicid.ID[T]) bool {
 	return err == nil && parsed == id
 }
 
-// orders serves the orders of a tenant: a list with a cursor, an update and a delete. Texts are parsed first, so none
-// reaches a condition.
+// orders serves the orders of a tenant: a list with a cursor, an update and a delete. Ids are parsed first, so no text
+// of the caller reaches a condition.
 func orders(mux *http.ServeMux, db *gorm.DB) {
 	handle := func(r *http.Request) *gorm.DB {
 		return db.WithContext(r.Context()).Where("tenant = ?", tenantOf(r))

@@ -69,7 +69,7 @@ func run(ctx context.Context, dialector gorm.Dialector, out io.Writer) (err erro
 	ctx, stop := context.WithCancelCause(ctx)
 	ended := make(chan struct{})
 	go func() {
-		stop(consume(ctx, db)) // also if it fails, because then nobody would catch up
+		stop(consume(ctx, db)) // an error ends placeSome, too, because nobody would handle its events
 		close(ended)
 	}()
 	defer func() {

@@ -198,7 +198,7 @@ func (t *tour) workers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.printf("\nEach start of a process begins a session of a slot, and any id leads to its own.\nThe last ones:\n\n")
+	t.printf("\nEach start of a process begins a session of a slot, and each id leads to the session in which it was made.\nThe last sessions:\n\n")
 	rows = [][]any{{"SLOT", "APPLICATION", "HOST_NAME", "PORT", "FROM, UTC"}}
 	for _, s := range sessions {
 		rows = append(rows, []any{s.Slot, short(s.Application), short(s.Host), short(s.Port), clock(s.From)})

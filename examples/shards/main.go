@@ -129,8 +129,8 @@ func (s *shop) openServers(dsns dsns) (err error) {
 	return nil
 }
 
-// add opens a shard with a plugin. The registry knows the shard by this name, because databases on two servers may have
-// the same name.
+// add opens a shard with a plugin. The registry knows the shard by name, because the databases of two shards on
+// different servers may be called the same.
 func (s *shop) add(name string, dialector gorm.Dialector) error {
 	db, err := database(dialector)
 	if err != nil {
