@@ -42,7 +42,7 @@ func WithGenerator(name string, newGenerator func(generator.Config) (generator.R
 // when the function returns. The table may not exist yet. The plugin's Close closes the generator.
 //
 // After an error, open is called again in the background, with pauses that grow from one to five seconds. Each create
-// that needs the generator also calls it. If the generator has a method Health() error, [Plugin.Health] calls it.
+// that needs the generator also calls open. If the generator has a method Health() error, [Plugin.Health] calls it.
 func WithSource(
 	name string, open func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error),
 ) Option {

@@ -16,8 +16,8 @@ type CachedConfig struct {
 	Layout Layout // required
 	Lease  Lease  // required; Renew replaces it
 
-	// MaxBorrow limits how far ahead of the clock an id may be stamped; 0 means an hour, and the smallest
-	// value is one tick. A lease that begins further ahead hands out no id until the clock is within MaxBorrow of it.
+	// MaxBorrow limits how far ahead of the clock an id may be stamped; 0 means an hour, and the smallest value is one
+	// tick. A lease that begins further ahead hands out no id until the clock is within MaxBorrow of its beginning.
 	// UidGenerator's boostPower sets the same limit as a number of ticks, 2^boostPower.
 	MaxBorrow time.Duration
 
@@ -26,11 +26,11 @@ type CachedConfig struct {
 	NoWait bool
 
 	// OnLow is called when the generator needs more lanes: ids are more than [Layout.LaneAhead] ahead of the present,
-	// or of the beginning of the lease if that is later. It is also called when the lease should be renewed, unless the
-	// lease lasts up to the last tick of the layout:
+	// or of the beginning of the lease if that is later. OnLow is also called when the lease should be renewed. That is
+	// never if the lease lasts up to the last tick of the layout, and otherwise if one of these is true:
 	//
-	//   - of the ids that the lease has from the present on, or from its beginning if that is later, more than half are
-	//     used up
+	//   - more than half of the lease's ids are used up, counted from the present on, or from the beginning of the
+	//     lease if that is later
 	//   - the end of the lease has passed
 	//   - a caller wants more ids than are left
 	//
@@ -46,10 +46,10 @@ type CachedConfig struct {
 	Clock *Clock
 }
 
-// Cached hands out ids ahead of need, for the price of an atomic increment. It is UidGenerator's CachedUidGenerator
-// with a ring that computes its ids instead of storing them. It has no goroutine, and no timer while it is idle.
+// Cached gets ids ready before callers ask, so a call costs one atomic increment. It is the CachedUidGenerator of
+// UidGenerator, with a ring that computes ids instead of storing them. It has no goroutine, and no timer while idle.
 //
-// Ids carry the present time as long as they are taken more slowly than the layout counts: by default 16 a millisecond
+// Ids carry the present time as long as they are taken no faster than the layout allows: by default 16 a millisecond
 // for each lane. Up to some thousands a second the time is exact, above that within about a millisecond. When ids are
 // taken faster they borrow ticks of the future, up to MaxBorrow. At that limit callers are served in the order of their
 // arrival, at the nominal rate. A context that ends while its caller waits costs no id.
@@ -130,8 +130,8 @@ func (g *Cached) Next(ctx context.Context) (int64, error) {
 	return w.id(position), nil
 }
 
-// Fill implements [Generator]. It does not allocate. A generator that does not wait makes none of the ids of a Fill
-// if the borrowing limit or the end of the lease does not allow all of them.
+// Fill implements [Generator]. It does not allocate. With NoWait, Fill makes either all ids or, if the borrowing limit
+// or the end of the lease does not allow all of them, none.
 func (g *Cached) Fill(ctx context.Context, ids []int64) error {
 	return g.fill(ctx, ids, waitForRenewal)
 }
@@ -140,7 +140,7 @@ func (g *Cached) Fill(ctx context.Context, ids []int64) error {
 type onExpiry uint8
 
 const (
-	waitForRenewal onExpiry = iota // if one may come
+	waitForRenewal onExpiry = iota // if a renewal may come
 	failAtOnce
 )
 
@@ -245,7 +245,7 @@ func (g *Cached) inputOf(w *window, want uint64, now time.Time) input {
 	return in
 }
 
-// grant takes as many positions as request allows from w, which is closed. It reports whether OnLow should be called,
+// grant takes positions from the closed window w, as many as request allows. It reports whether OnLow should be called,
 // and opens the next window if callers come fast.
 func (g *Cached) grant(w *window, request input) (position, got uint64, low bool) {
 	got = min(request.want, request.free())

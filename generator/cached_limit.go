@@ -59,7 +59,7 @@ func (g *Cached) limit(w *window, now time.Time) uint64 {
 	}
 	g.last = reading
 	limit := g.anchor + min(s.count(g.elapsed), s.top()-g.anchor)
-	// A wall clock that is beyond the layout is wrong, and not to be followed.
+	// A wall clock that is beyond the layout is wrong, so the limit does not follow it.
 	if at := s.at(now); at < s.top() {
 		if to := min(at+s.count(g.borrow), s.top()); to > limit {
 			limit = to

@@ -24,7 +24,7 @@ func (g *Cached) closeWindow() {
 	}
 }
 
-// note accounts for the positions of the open window w below taken.
+// note accounts for the positions of the open window w that were handed out: all those below the position taken.
 func (g *Cached) note(w *window, taken uint64) {
 	if taken > w.next {
 		if taken-w.next >= hardlyAny {
@@ -45,10 +45,10 @@ func (g *Cached) account() {
 }
 
 // Made returns how many ids were handed out, from 0. Ids that a Fill got before it failed count. Ids that were skipped
-// because the clock moved on do not count. After Close no id is missing. Made never goes back, and never waits.
+// because the clock moved on do not count. After Close the number is complete. It never falls, and Made never waits.
 //
 // Made may count a few ids too many. A call that finds its window used up, or just closed, takes its ids from the next
-// window. The ids that it claimed in vain may count, too.
+// window. The ids that it claimed in vain from the old window may count, too.
 func (g *Cached) Made() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -64,7 +64,7 @@ func (g *Cached) visit() bool {
 	}
 	low := false
 	g.idle++
-	if g.open { // otherwise callers take the slow path, or there are none
+	if g.open { // otherwise callers take the slow path, or nobody calls
 		w, now := g.window.Load(), g.clock.now()
 		s, end := g.scale(w), g.end(w)
 		at := s.at(now)

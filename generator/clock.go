@@ -13,7 +13,7 @@ const (
 	// hardlyAny is the number of ids since the last visit below which the visits of a window cost more than they save.
 	hardlyAny = 2
 
-	// A caller opens a window after hurried calls in a row that each came within soon of the call before.
+	// hurried is how many calls in a row, each within the time soon of the one before, make a caller open a window.
 	soon    = 125 * time.Microsecond
 	hurried = 16
 )
@@ -53,7 +53,7 @@ func NewClock(now func() time.Time) *Clock {
 	return &Clock{now: now, base: now()}
 }
 
-// share returns the copy of s that the previous generator uses, if it is equal, so that both share it.
+// share returns settings equal to s: those of the previous generator if they are equal, so that both share them.
 func (c *Clock) share(s settings) *settings {
 	c.mu.Lock()
 	defer c.mu.Unlock()

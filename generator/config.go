@@ -30,8 +30,8 @@ func (c Config) Snowflake() SnowflakeConfig {
 	return SnowflakeConfig{Layout: c.Layout, Lease: c.Leases[0], Now: c.Now, OnLow: c.OnLow}
 }
 
-// Paired returns the default configuration of [Paired]. A factory that uses it must replace the generator "paired",
-// because generators with other names start with one lease.
+// Paired returns the default configuration of [Paired]. Use it only in WithGenerator("paired", ...), because generators
+// with other names start with one lease.
 func (c Config) Paired() PairedConfig {
 	return PairedConfig{Layout: c.Layout, Main: c.Leases[0], Backup: c.Leases[1], MaxBorrow: c.MaxBorrow, Clock: c.Clock, OnLow: c.OnLow}
 }

@@ -17,11 +17,11 @@
 //
 // # How ids are made
 //
-//   - [Cached] hands them out ahead of need, for the price of an atomic increment. The clock may jump, because
+//   - [Cached] gets ids ready before callers ask, so a call costs one atomic increment. The clock may jump, because
 //     only its forward progress counts.
 //   - [Snowflake] reads the clock for each id, as Twitter's Snowflake and Leaf do.
 //   - [Paired] has a second worker id, for use while the clock is behind because it was set back.
-//   - [Buffered] stores ids that any source makes: of another service, or your own.
+//   - [Buffered] stores ids that any source makes, such as another service or your own code.
 //
 // Any number of goroutines may call one generator at once. [Generator] documents what all of them guarantee.
 package generator

@@ -11,23 +11,23 @@ var (
 	// ErrConfig reports a setting of a generator that makes no sense. The constructors and Renew return it.
 	ErrConfig = errors.New("generator: configuration")
 
-	// ErrClockBackwards reports a clock that shows less than an id already carries, by more than the tolerance. Next
-	// and Fill of [Snowflake] return it.
+	// ErrClockBackwards reports a clock that has gone back by more than the tolerance. Next and Fill of [Snowflake]
+	// return it.
 	ErrClockBackwards = errors.New("generator: clock moved backwards")
 
 	// ErrBorrowLimit reports that a generator that does not wait is as far ahead of the clock as it may be. Next and
 	// Fill of [Cached] return it.
 	ErrBorrowLimit = errors.New("generator: borrowing limit reached")
 
-	// ErrLeaseExpired reports that the lease is used up, and that it is not renewed, or that the generator must not
+	// ErrLeaseExpired reports that the lease is used up. Either the lease is not renewed, or the generator must not
 	// wait for a renewal. Next and Fill of all renewable generators return it.
 	ErrLeaseExpired = errors.New("generator: lease expired")
 
 	// ErrTimeExhausted reports that the time bits of the layout are used up. Next and Fill return it.
 	ErrTimeExhausted = errors.New("generator: time bits exhausted")
 
-	// ErrEmpty reports a buffer that has no id, and an Empty that does not wait for one. Next and Fill of [Buffered]
-	// return it.
+	// ErrEmpty reports a buffer that has no id. Empty of [BufferedConfig] may return it instead of waiting. Then Next
+	// and Fill of [Buffered] return it.
 	ErrEmpty = errors.New("generator: no ids in the buffer")
 
 	// ErrSource reports that the source failed. Next and Fill of [Buffered] return it.

@@ -34,14 +34,14 @@ type Lease struct {
 }
 
 // A Renewable generator accepts other leases while it makes ids. [Cached], [Snowflake] and [Paired] are Renewable. When
-// its lease runs low it calls the OnLow of its configuration. The answer is Renew, or Suspend if no lease is available.
+// the lease runs low, a generator calls its OnLow. The answer is Renew, or Suspend if no lease is available.
 type Renewable interface {
 	Generator
 
 	// Renew replaces the generator's leases. Each lease makes a lane. The number of leases is a power of two, at most
 	// [MaxLanes] and the number of worker ids of the layout. A [Snowflake] has one lane, a [Paired] two. The worker ids
 	// differ; From and Until are the same for all. Within a tick the lanes are used up one after the other, in the
-	// order of their worker ids, not of leases. Then the next tick begins.
+	// order of their worker ids, not of the arguments. Then the next tick begins.
 	//
 	// From now on an id carries a tick from From to Until, and is larger than every id that the generator has made
 	// before:
@@ -53,7 +53,7 @@ type Renewable interface {
 	//     the generator has not begun. Until may be earlier than before. Calls that change worker ids must come in
 	//     order.
 	//
-	// Generators differ in a lease that begins ahead of the clock: see [Cached] and [Snowflake].
+	// [Cached] and [Snowflake] document what they do with a lease that begins ahead of the clock.
 	//
 	// Renew lifts a suspension, and wakes the callers that wait. It never waits for callers. After Close it returns
 	// [ErrClosed]. Any other error wraps [ErrConfig], or [ErrLayout] for a lease that does not fit the layout, and

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// patience is how long callers may have to wait for the clock before Health calls it an outage. A caller waits for a
-// tick of the layout in any case.
+// patience is how long callers may have to wait for the clock before Health calls it an outage. If a tick is long, they
+// may have to wait for two ticks.
 const patience = time.Second
 
-// Health returns nil if a caller gets an id now, at most after the wait for a tick or for the renewal of the lease.
-// Otherwise it returns the error that a caller gets, or how long callers wait for the clock. Health makes no id and
-// never waits.
+// Health returns nil if a caller gets an id now, or only has to wait for a tick or for the renewal of the lease.
+// Otherwise it returns the error that a caller gets, or an error with the time that callers wait for the clock. Health
+// makes no id and never waits.
 func (g *Cached) Health() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

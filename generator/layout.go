@@ -16,7 +16,7 @@ import (
 //	+------+--------------+--------------+--------------+
 //	   1       TimeBits      WorkerBits    SequenceBits
 //
-// Ids are never negative because the sign bit is always 0, and for one worker they sort by time. Bits that the three
+// Ids are never negative because the sign bit is always 0, and those of one worker id sort by time. Bits that the three
 // widths do not use are 0, and are between the sign and the time. The time field counts whole ticks since Epoch.
 //
 // A Layout is a plain value. Once ids exist it must never change, because an id does not show which layout made it.
@@ -125,8 +125,8 @@ func (l Layout) Expires() time.Time { return l.timeOf(1 << l.TimeBits) }
 // MaxWorkerID returns the largest worker id that fits.
 func (l Layout) MaxWorkerID() int64 { return 1<<l.WorkerBits - 1 }
 
-// MaxFixedWorkerID returns the largest worker id that processes may be given by hand next to a registry, which begins
-// above it: 1,024, or a sixteenth of the worker ids if that is less.
+// MaxFixedWorkerID returns the largest worker id that registries leave to processes whose worker id is given by hand:
+// 1,024, or a sixteenth of the worker ids if that is less.
 func (l Layout) MaxFixedWorkerID() int64 {
 	// It is 1,024 and not 1,023, because a float rounds ids of the default layout to worker ids that are multiples of 8
 	// or of a higher power of two. So ids of a registry's first worker ids round to 1,024, which it never gives out.
@@ -215,7 +215,7 @@ func (l Layout) TimeOf(tick int64) time.Time { return l.timeOf(uint64(tick)) }
 // split returns the tick of t and the nanoseconds that have passed in it.
 func (l Layout) split(t time.Time) (tick int64, rest uint64) {
 	epoch := l.Epoch.Unix()
-	switch { // the difference of two such Times may overflow
+	switch { // compare before subtracting, because the difference could overflow
 	case t.Unix() < epoch:
 		return -1, 0
 	case t.Unix() > epoch+maxSeconds:

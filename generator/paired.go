@@ -38,7 +38,7 @@ type PairedConfig struct {
 //
 // Create a Paired with [NewPaired]. With a [JSSafeLayout] all ids are at most 2^53-1.
 type Paired struct {
-	tick   int // ids of a tick and lane
+	tick   int // number of ids of one lane in a tick
 	main   *Snowflake
 	backup *Cached
 
@@ -115,7 +115,7 @@ func (g *Paired) fillSome(ctx context.Context, ids []int64) (n int, err error) {
 	if err != nil || o.lease {
 		return len(ids), g.backup.Fill(ctx, ids)
 	}
-	// No caller should wait for a lease of the backup lane, because the main lane has ticks left, which come in time.
+	// Do not wait for a lease of the backup lane, because the main lane has ticks left, and the clock will reach them.
 	lease := g.backup.fill(ctx, ids, failAtOnce)
 	if !errors.Is(lease, ErrLeaseExpired) && !errors.Is(lease, ErrTimeExhausted) {
 		return len(ids), lease

@@ -7,14 +7,14 @@ import (
 )
 
 // A scale maps time to positions: the consecutive integers that count all ids that the lanes of a generator could ever
-// make. s is the SequenceBits of the layout, and the generator has 2^k lanes. From the highest bit down, a position has
-// the tick, k bits of the lane, and s bits of the sequence. So a position also stands for an instant, finer than a
-// tick: 62.5 us in the default layout and one lane.
+// make. The generator has 2^laneBits lanes. From the highest bit down, a position has the tick, laneBits bits of the
+// lane, and the SequenceBits of the layout. So a position also stands for an instant that is finer than a tick: with
+// the default layout and one lane, positions are 62.5 us apart.
 //
 // A position has at most 63 bits, because there are no more lanes than worker ids.
 type scale struct {
 	layout   *Layout
-	laneBits uint8 // k
+	laneBits uint8
 }
 
 // tickShift returns how many bits of a position are below its tick.

@@ -53,11 +53,11 @@ type queue struct {
 type outcome struct {
 	wait  time.Duration // how long until it is worth trying again
 	lease bool          // the wait is for another lease
-	alone bool          // callers wait next to each other, because their order does not matter
+	alone bool          // callers wait without a queue, because their order does not matter
 	low   bool          // OnLow should be called
 }
 
-// retry calls try with mu held, until try succeeds or fails. In between it waits.
+// retry calls try with mu held, until try has taken ids or returns an error. In between it waits.
 func (g *queue) retry(ctx context.Context, try func() (outcome, error)) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -174,8 +174,8 @@ func (g *queue) Suspend(cause error) {
 }
 
 // Waits returns how many calls have waited, from 0: for the clock, for a tick, at the borrowing limit, or for the lease
-// to be renewed. Calls behind one that waits have waited, too. A call counts once, even if its context has ended. Waits
-// never goes back, and never waits.
+// to be renewed. Calls behind one that waits have waited, too. A call counts once, even if its context has ended. The
+// number never goes down, and Waits itself never waits.
 func (g *queue) Waits() int64 { return g.waits.Load() }
 
 // mayFollow reports whether another lease may follow the one whose last tick is last.

@@ -23,7 +23,7 @@ func (l Layout) timeShift() uint8 { return l.WorkerBits + l.SequenceBits }
 // returns it, is in the span. The ranges of adjacent spans do not overlap and leave no id out.
 //
 // The time that an id carries is the start of its tick. A span that begins within a tick therefore leaves that tick to
-// the span before it. Begin at TimeOf(TickAt(from)) to include it. Nor is the time exactly when the id was made: it may
+// the span before it. Begin at TimeOf(TickAt(from)) to include it. The time is not exactly when the id was made: it may
 // be ahead of the clock by as much as a generator may borrow. Where that matters, you should widen the span, or compare
 // a column of the row.
 //
@@ -60,11 +60,11 @@ func (l Layout) tickFrom(t time.Time) int64 {
 }
 
 // Above returns nil if every id of l stamped with the tick of now or a later one is larger than largest. largest may be
-// the largest key of a table that ids of l are to continue. It may be any number; every id is above a negative one.
+// the largest key of a table that ids of l are to continue. It may be any number, also a negative one.
 //
 // Otherwise the error wraps [ErrLayout] and has the time from which on ids would be larger. The error also wraps
 // [ErrLayout] if l is not valid, or no id may be stamped with now; see [Layout.ValidAt]. A process whose clock is
-// behind stamps earlier ticks, so pass a now that is as far behind the present as a clock may be.
+// behind stamps earlier ticks, so set now as far behind the present as a clock may be.
 func (l Layout) Above(largest int64, now time.Time) error {
 	if err := l.ValidAt(now); err != nil {
 		return err

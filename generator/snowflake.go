@@ -22,10 +22,10 @@ type SnowflakeConfig struct {
 	// half of RandomStart ids. RandomStart may not exceed the ids of a tick.
 	RandomStart int64
 
-	// OnLow is as in [CachedConfig], except that only callers call it.
+	// OnLow is as in [CachedConfig], except that only Next and Fill call it.
 	OnLow func()
 
-	// Now reads the clock; nil means [time.Now]. Anything else is for tests.
+	// Now reads the clock; nil means [time.Now]. Other functions are for tests.
 	Now func() time.Time
 }
 
@@ -57,7 +57,7 @@ type Snowflake struct {
 	sequence int64 // next one in tick; MaxSequence+1 if tick is used up
 
 	// lead is by how many ticks ids may be ahead of the clock: as many as the lease's first tick was when the lease
-	// came. It is 0 again when the clock has reached the next id, within the lease.
+	// came. It becomes 0 when the clock reaches the tick of the next id, unless the clock has passed the lease.
 	lead int64
 }
 
@@ -125,7 +125,7 @@ func (g *Snowflake) Fill(ctx context.Context, ids []int64) error {
 	return err
 }
 
-// Made returns how many ids the generator has made, from 0. Those of a Fill that failed count, too. It never goes back.
+// Made returns how many ids the generator has made, from 0. Those of a Fill that failed count, too. The number never goes down.
 func (g *Snowflake) Made() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -155,10 +155,10 @@ func (g *Snowflake) Renew(leases ...Lease) error {
 func (g *Snowflake) accept(l Lease) {
 	same := l.WorkerID == g.worker
 	if !same {
-		g.sequence = g.layout.MaxSequence() + 1 // because the old worker id may be larger, and ids must ascend
+		g.sequence = g.layout.MaxSequence() + 1 // so that ids ascend even if the old worker id was larger
 	}
 	if l.From > g.tick {
-		// Treat the tick before the lease as used up, so that we notice a clock that goes back behind the lease.
+		// Treat the tick before the lease as used up, so that we notice a clock that goes back to before the lease.
 		g.tick, g.sequence = l.From-1, g.layout.MaxSequence()+1
 		if present := g.layout.TickAt(g.now()); present >= 0 {
 			g.lead = max(g.lead, l.From-present)

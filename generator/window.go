@@ -5,8 +5,8 @@ import "github.com/uidplugin/uidplugin/ringbuffer"
 // MaxLanes is the largest number of leases that a generator can hold at once.
 const MaxLanes = 16
 
-// A mapping turns positions into ids, in the same order: within a tick, the ids of one lane after those of another,
-// in the order of the worker ids.
+// A mapping turns positions into ids, in the same order: within a tick lane after lane, in the order of the worker
+// ids.
 type mapping struct {
 	sequenceMask uint64 // the sequence bits of a position
 	tickMask     uint64 // the tick bits of a position; the bits between are the lane
@@ -21,8 +21,8 @@ type mapping struct {
 	laneBits     uint8
 }
 
-// newMapping returns the mapping for ascending lanes with one worker id each. Their number is a power of two up to
-// MaxLanes.
+// newMapping returns the mapping for lanes with one of these worker ids each. The worker ids ascend. Their number is a
+// power of two up to MaxLanes.
 func newMapping(l Layout, workers ...int64) mapping {
 	m := mapping{sequenceMask: uint64(l.MaxSequence()), base: uint64(workers[0]) << l.SequenceBits, sequenceBits: l.SequenceBits}
 	for 1<<m.laneBits < len(workers) {
@@ -90,9 +90,9 @@ func (m *mapping) same(n *mapping) bool {
 // positions a tick has, so a caller that loads the window sees values that belong together. The ring's cursor has a
 // cache line of its own. The rest shares another one, which is hardly ever written while the ring is in use.
 //
-// queue.open shows whether the window is open. It is closed at first, is opened at most once, and is never opened
-// again. While it is open, every caller takes positions from the ring. While it is closed, only the slow path takes
-// positions, by raising next.
+// queue.open shows whether the window is open. A window is closed at first, and is opened at most once. While it is
+// open, every caller takes positions from the ring. While it is closed, only the slow path takes positions, by raising
+// next.
 type window struct {
 	ring ringbuffer.Computed
 	mapping
@@ -102,7 +102,7 @@ type window struct {
 	// (cached_visits.go). Otherwise the next id begins there, or later.
 	next uint64
 
-	// until is the last tick of the lease. It only grows, and is guarded by mu. No position beyond it is ever given.
+	// until is the last tick of the lease. It only grows, and is guarded by mu. No position beyond it is ever handed out.
 	until int64
 }
 

@@ -49,7 +49,7 @@ func WithModels(models ...any) Option {
 
 // WithMask sets a function that masks values. It gets the value of the field, or of the column if the field has a
 // serializer. It should return the value, a part of it, or a replacement. Several goroutines call it at once, for each
-// column of each row shown. By default values are shown.
+// column of each row shown. By default values are shown unchanged.
 func WithMask(mask func(table, column string, value any) any) Option {
 	return func(c *config) error {
 		if mask == nil {

@@ -46,8 +46,8 @@ type frame struct {
 	Health  health
 	Now     time.Time
 	Refresh int    // seconds until a reload; 0 for none
-	Again   string // the same page with or without Refresh
-	JSON    string // the same page as JSON
+	Again   string // address of this page with a reload; without, if it has one
+	JSON    string // address of this page as JSON
 	Problem *problem
 	Data    any
 }

@@ -24,7 +24,7 @@ import (
 // A row is the row of an id, or the reason why it is not shown.
 type row struct {
 	Reason  string   `json:"reason,omitempty"`
-	Table   string   `json:"table,omitempty"` // if it is not the location's table, as for a number of the database
+	Table   string   `json:"table,omitempty"` // if not that of the Location, for example if the database numbered the row
 	Columns []column `json:"columns,omitempty"`
 }
 
@@ -75,7 +75,7 @@ func (h *handler) find(ctx context.Context, id uidplugin.ID, public string) (any
 	return h.plugin.Find(ctx, id, only)
 }
 
-// rounded names the rows from whose ids a number may have been rounded; "" if it does not look rounded.
+// rounded returns a sentence about the id from which a number may have been rounded; "" if it does not look rounded.
 func (h *handler) rounded(ctx context.Context, id uidplugin.ID) string {
 	if !rounded.Looks(int64(id)) {
 		return ""

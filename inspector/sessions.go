@@ -43,8 +43,8 @@ const (
 	maxEarlier  = 50 // limit of counted sessions
 )
 
-// sessions reads the sessions of a slot, or the latest sessions of the slots above after. It uses only the primary key,
-// so a million sessions take no longer than a hundred.
+// sessions reads the sessions of one slot, or the latest sessions of several slots. It uses only the primary key, so a
+// million sessions take no longer than a hundred.
 func (h *handler) sessions(ctx context.Context, query url.Values) answer {
 	a := answer{template: "sessions", title: "Sessions"}
 	p, problem := h.sessionsOf(query)

@@ -40,7 +40,7 @@ type slotList struct {
 	Now   time.Time
 }
 
-// slots reads slots above after.
+// slots reads a page of slots.
 func (h *handler) slots(ctx context.Context, query url.Values) answer {
 	a := answer{template: "slots", title: "Slots"}
 	after, problem := number(query, "after")
@@ -62,12 +62,12 @@ func (h *handler) slots(ctx context.Context, query url.Values) answer {
 	return a
 }
 
-// slotsAbove reads up to limit slots above after. It returns nil with WithWorkerID.
-func (h *handler) slotsAbove(ctx context.Context, after int64, limit int) ([]workernode.Slot, error) {
+// slotsAbove reads up to limit slots whose ids are above id. It returns nil with WithWorkerID.
+func (h *handler) slotsAbove(ctx context.Context, id int64, limit int) ([]workernode.Slot, error) {
 	if h.nodes == nil {
 		return nil, nil
 	}
-	return h.nodes.Slots(ctx, h.layout, after, limit)
+	return h.nodes.Slots(ctx, h.layout, id, limit)
 }
 
 func slotAt(s workernode.Slot, now time.Time) slot {

@@ -97,8 +97,8 @@ type DisposableForecast struct {
 // Another process can use the slot 21 s after its process was closed, or when Grace has passed after a crash. The
 // policy lasts as long as the time bits if Fits is true.
 type LeasedForecast struct {
-	// Slots is the largest number of slots that are taken at the same time: by running processes, by processes that can
-	// have crashed within Grace if there are CrashesPerDay, and those in Reserved. No more are ever made. Plan assumes
+	// Slots is the largest number of slots that are taken at the same time: those of running processes, those of
+	// processes that can have crashed within Grace, and Reserved. No more slots are ever made. Plan assumes
 	// that crashes come at equal intervals, and in all processes at once.
 	Slots int64
 
@@ -259,7 +259,7 @@ func (f Forecast) String() string {
 		number(float64(f.Disposable.Processes)), number(f.Disposable.PerSecond))
 	fmt.Fprintf(table, "leased\t%s held\t%s\t%s\t%s\n", number(float64(f.Leased.Held)), leased,
 		number(float64(f.Leased.Processes)), number(f.Leased.PerSecond))
-	_ = table.Flush() // a Builder takes everything
+	_ = table.Flush() // a Builder returns no errors
 	if !f.Leased.Fits {
 		out.WriteString("\n" + f.advice())
 	}
@@ -270,7 +270,7 @@ func (f Forecast) String() string {
 func (f Forecast) advice() string {
 	l, ok := f.carrier()
 	if !ok {
-		return "carrier   none that lasts as long: use fewer years, or several id spaces\n"
+		return "carrier   none that lasts as long: accept fewer years, or use several id spaces\n"
 	}
 	return fmt.Sprintf("carrier   %v has %s worker ids, each for %s ids a second\n",
 		l, number(float64(l.MaxWorkerID()-l.MaxFixedWorkerID())), number(math.Ldexp(1, int(l.SequenceBits))/l.Tick.Seconds()))

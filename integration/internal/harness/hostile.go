@@ -19,15 +19,15 @@ import (
 	"gorm.io/gorm"
 )
 
-// make test sets UID_TEST_HOSTILE_FOR. With 20 s or more, tests start servers of their own, and kill them.
-var hostileFor = flag.Duration("hostile.for", hostileDefault(), "how long writers of hostile tests write; 10m in their long form")
+// make test sets UID_TEST_HOSTILE_FOR. With 20 s or more (the long form), tests start and kill servers of their own.
+var hostileFor = flag.Duration("hostile.for", hostileDefault(), "how long writers of hostile tests write; such as 10m for their long form")
 
 func hostileDefault() time.Duration {
 	d, _ := time.ParseDuration(cmp.Or(os.Getenv("UID_TEST_HOSTILE_FOR"), "3s"))
 	return d
 }
 
-// Unreachable matches errors that faults of a [Hostile] test explain.
+// Unreachable matches errors that the faults of a [Hostile] test may cause.
 var Unreachable = regexp.MustCompile(`bad connection|invalid connection|connection refused|connection reset|broken pipe|` +
 	`EOF|closed|SQLSTATE (57P0|08|53300)|Error (1053|1317|1399|1402|2013|4031)|unexpected packet|busy buffer|` +
 	`commands out of sync|failed to connect|no answer within|deadline exceeded|timeout: context already done|` +
@@ -77,7 +77,7 @@ func RunHostile(t *testing.T, run func(h *Hostile, database testkit.Database)) {
 	group.Wait()
 }
 
-// Note counts an event n times, or reports an event that begins with "error:".
+// Note counts an event n times. An event that begins with "error:" fails the test instead.
 func (h *Hostile) Note(event string, n int) {
 	if strings.HasPrefix(event, "error:") {
 		h.Error(event)
@@ -95,7 +95,7 @@ func (h *Hostile) Count(event string) int {
 	return h.counts[event]
 }
 
-// Never returns the first of events that has not happened, or "".
+// Never returns "never: " and the first of events that has not happened, or "" if all have.
 func (h *Hostile) Never(events ...string) string {
 	for _, event := range events {
 		if h.Count(event) == 0 {
@@ -112,7 +112,7 @@ func (h *Hostile) LogCounts() {
 	}
 }
 
-// Last waits until the end of the test, and longer on a busy machine, while lacking returns a missing event.
+// Last waits until the end of the test. As long as lacking returns a missing event, it waits longer, for busy machines.
 func (h *Hostile) Last(lacking func() string) {
 	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		if took := time.Since(begun); took > h.Length && (took > 3*h.Length+2*time.Minute || lacking() == "") {
@@ -121,8 +121,8 @@ func (h *Hostile) Last(lacking func() string) {
 	}
 }
 
-// Keep runs processes of a role, one after the other, until the context ends. After the time of life it calls disturb.
-// If disturb has ended the process, Keep starts the next one.
+// Keep runs processes of a role, one after the other, until the context ends. After each time that life returns, Keep
+// calls disturb. If disturb has ended the process, Keep starts the next one.
 func (h *Hostile) Keep(ctx context.Context, role string, task func() any, line func(string),
 	life func() time.Duration, disturb func(*testkit.Process) (ended bool)) {
 	for ctx.Err() == nil {

@@ -24,7 +24,7 @@ func Main(m *testing.M, roles testkit.Roles) {
 		}
 	}
 	if len(absent) > 0 {
-		testkit.Tell(fmt.Sprintf("integration: left out, for there is no server: %s; make test brings them up\n", strings.Join(absent, ", ")))
+		testkit.Tell(fmt.Sprintf("integration: left out, because they have no server: %s; make test starts servers\n", strings.Join(absent, ", ")))
 	}
 	os.Exit(m.Run())
 }

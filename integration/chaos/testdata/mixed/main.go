@@ -1,5 +1,5 @@
 // Command mixed creates rows and locates those of all processes until its input ends. TestPreviousBuild builds it from
-// two commits, so it only uses what both have.
+// two commits, so it uses only functions that both commits have.
 package main
 
 import (
@@ -94,7 +94,7 @@ func run(engine, dsn string) error {
 	close(errs)
 	closing, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := p.Close(closing); err != nil { // as on SQLite, where others may write for long
+	if err := p.Close(closing); err != nil { // for example on SQLite, if others write for long
 		fmt.Fprintln(os.Stderr, err)
 	}
 	return <-errs
@@ -109,7 +109,8 @@ func create[T any](db *gorm.DB) error {
 	return nil
 }
 
-// locate locates the latest rows, most of which other processes have created. Those of mixed_c may have no table yet.
+// locate locates the latest rows, most of which other processes have created. It leaves out mixed_c, because the worker
+// ids of its rows may have no table yet.
 func locate(ctx context.Context, db *gorm.DB, p *uidplugin.Plugin) error {
 	for _, table := range []string{"mixed_a", "mixed_b"} {
 		var ids []uidplugin.ID
