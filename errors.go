@@ -11,8 +11,8 @@ import (
 // Use [errors.Is] to compare these errors with an error of db.Use, db.Create or a method of [Plugin]. Package generator
 // has the errors about layouts.
 var (
-	// ErrOption reports an invalid option, or options that exclude each other. db.Use returns it, and Find for a
-	// [FindOption].
+	// ErrOption reports an invalid option, or options that exclude each other. db.Use returns it, and Find returns it
+	// for a [FindOption].
 	ErrOption = supply.ErrOption
 
 	// ErrNotRegistered reports a handle without the plugin, or a plugin that db.Use has not initialized. All methods of

@@ -19,7 +19,7 @@ const (
 )
 
 // A Clock keeps the [Cached] generators of a process up with the time while many ids are taken from them. It visits
-// these generators every millisecond, with one timer for all, and stops when none needs it. A process that makes fewer
+// these generators every millisecond, with one timer for all, and stops when none needs it. A process that makes few
 // ids has no timer and no goroutine.
 //
 // Create a Clock with [NewClock]. Any number of generators and goroutines may use it at once.

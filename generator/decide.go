@@ -21,7 +21,7 @@ type input struct {
 	end   uint64 // the first position that the lease does not allow
 
 	noWait        bool // the generator refuses instead of waiting for the clock, and refuses a Fill as a whole
-	mayWait       bool // the caller may wait for another lease, and it may come
+	mayWait       bool // the caller may wait for another lease, and there may be one
 	leaseWaitLeft bool // callers may still wait for a newer lease
 }
 

@@ -10,7 +10,7 @@ import (
 
 var layoutText = regexp.MustCompile(`^\d+-(\d+)-(\d+)-(\d+)/(\S+)@(-?)(\d+)(?:\.(\d{1,9}))?$`)
 
-// ParseLayout is the inverse of [Layout.String]: it reads nothing that String does not write. The error wraps
+// ParseLayout is the inverse of [Layout.String]: it reads only what String writes. The error wraps
 // [ErrLayout].
 func ParseLayout(text string) (Layout, error) {
 	m := layoutText.FindStringSubmatch(text)

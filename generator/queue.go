@@ -42,7 +42,7 @@ type queue struct {
 	closed  bool  // by Close
 	refills uint8 // how often leaseWait was refilled; shows a caller whether its wait was for an earlier lease
 
-	// These belong to Cached. They are here because they fit into the word of used.
+	// These belong to Cached. They are here because they share a word of memory with used.
 	open    bool  // window has not been closed
 	visited bool  // the clock visits this generator
 	idle    uint8 // visits in a row that found hardly any id taken

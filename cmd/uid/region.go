@@ -51,12 +51,12 @@ func (a *app) splitCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "split OF",
 		Short: "Divide a registry, and print the statements that begin the new regions",
-		Long: `split divides the registry of this database. Afterwards there are OF regions, which must be a multiple of the
+		Long: `split divides the registry of this database. Afterwards there are OF regions. OF must be a multiple of the
 present number. The registry keeps the number of its region, and all worker ids and slots that it has given out.
 Processes may run meanwhile. A split cannot be undone, so the command asks for confirmation.
 
 For each new region it prints an INSERT. Run it in the database of that region, before its first process starts. That
-database needs the tables that "uid sql" prints, which may be empty. The INSERT fails in a database that has a
+database needs the tables that "uid sql" prints; they may be empty. The INSERT fails in a database that has a
 registry already. If that database is a copy of this one, first remove the copied registry by the DELETE that is
 printed as a comment.
 

@@ -68,7 +68,7 @@ func (Item) PublicPrefix() string { return "itm" }
 func (Session) PublicPrefix() string { return "ses" }
 
 func main() {
-	slog.SetLogLoggerLevel(slog.LevelWarn) // hide the assignment of worker ids
+	slog.SetLogLoggerLevel(slog.LevelWarn) // hide the log lines about worker ids
 	listen := flag.String("listen", "", "serve on this address, such as 127.0.0.1:8080, instead of showing some requests")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

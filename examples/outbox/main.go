@@ -33,7 +33,7 @@ import (
 )
 
 func main() {
-	slog.SetLogLoggerLevel(slog.LevelWarn) // hide the assignment of worker ids
+	slog.SetLogLoggerLevel(slog.LevelWarn) // hide the log lines about worker ids
 	dsn := flag.String("dsn", filepath.Join(os.TempDir(), "uidplugin-outbox.db"), "a database of MySQL, MariaDB or PostgreSQL, or a SQLite file")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -35,7 +35,7 @@ type Customer struct {
 }
 
 func main() {
-	slog.SetLogLoggerLevel(slog.LevelWarn) // hide the assignment of worker ids, because the example prints the slot
+	slog.SetLogLoggerLevel(slog.LevelWarn) // hide the log lines about worker ids, because the example prints the slot
 	var dsns dsns
 	flag.StringVar(&dsns.registry, "registry", "", "data source `name` of MySQL with the registry, instead of SQLite")
 	flag.Func("shard", "data source `name` of MySQL with customers; repeat it for each shard", func(dsn string) error {
