@@ -13,7 +13,7 @@ import (
 // registerCallbacks tells GORM which code runs when. The position of each callback has a reason:
 //
 //   - fill is first ("*"), so model hooks and foreign keys of associations see the id. A generator waits or fails
-//     before GORM opens its transaction. With SkipDefaultTransaction, Before("gorm:begin_transaction") would run it last.
+//     before GORM opens its transaction. With SkipDefaultTransaction there is no gorm:begin_transaction to come before.
 //   - refill follows the hooks, because they may have zeroed the key.
 //   - beforeInsert and afterInsert surround the INSERT, before the associations that need the key.
 //   - prepare gets worker ids before an UPDATE, because the UPDATE can create associated rows in its transaction.

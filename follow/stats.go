@@ -16,7 +16,7 @@ type TableStats struct {
 	TooLate   int64         `json:"too_late"`  // creates of this process that failed with [ErrTooLate]
 	Followers int           `json:"followers"` // loops of [Rows], and consumers that work, in this process
 	Settled   uidplugin.ID  `json:"settled"`   // the table is complete below this id; 0 without followers, or if unknown
-	Delay     time.Duration `json:"-"`         // how far the time of Settled is behind the clock, slack included; 0 without Settled
+	Delay     time.Duration `json:"-"`         // how far Settled is behind the clock, slack included; 0 without Settled
 	LastError error         `json:"-"`         // why Settled does not advance; nil if it does
 
 	Consumers []ConsumerStats `json:"consumers,omitempty"` // calls of [Consume] in this process
@@ -27,7 +27,7 @@ type ConsumerStats struct {
 	Consumer  string       `json:"consumer"`
 	Works     bool         `json:"works"`   // this process works; otherwise it stands by
 	Paused    bool         `json:"paused"`  // by an operator
-	Last      uidplugin.ID `json:"last"`    // as far as this process knows, every row up to it was handled, skipped or left out
+	Last      uidplugin.ID `json:"last"`    // every row up to it is known to be handled, skipped or left out
 	Handled   int64        `json:"handled"` // rows that this process has handled
 	Failed    int64        `json:"failed"`  // failures of the handler in this process
 	Skipped   int64        `json:"skipped"` // rows for which the handler in this process has returned [Skip]

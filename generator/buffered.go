@@ -51,8 +51,8 @@ type BufferedConfig struct {
 	Every time.Duration
 
 	// Empty is called for a caller that finds no id, with try 1, 2 and so on. It may wait as long as ctx lasts. If it
-	// returns nil, the caller looks for ids again. The caller gets its error, such as [ErrEmpty]. Without Empty the
-	// caller waits until there are ids, or Source fails. [rejectedTakeBufferHandler, which could not try again]
+	// returns nil, the caller looks for ids again. The caller gets an error of Empty, such as [ErrEmpty]. Without Empty
+	// the caller waits until there are ids, or Source fails. [rejectedTakeBufferHandler, which could not try again]
 	Empty func(ctx context.Context, try int) error
 }
 

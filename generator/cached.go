@@ -26,8 +26,8 @@ type CachedConfig struct {
 	NoWait bool
 
 	// OnLow is called when the generator needs more lanes: ids are more than [Layout.LaneAhead] ahead of the present,
-	// or of the beginning of the lease if that is later. OnLow is also called when the lease should be renewed. That is
-	// never if the lease lasts up to the last tick of the layout, and otherwise if one of these is true:
+	// or of the beginning of the lease if that is later. OnLow is also called when the lease should be renewed: if the
+	// lease does not last up to the last tick of the layout, and one of these is true:
 	//
 	//   - more than half of the lease's ids are used up, counted from the present on, or from the beginning of the
 	//     lease if that is later

@@ -125,7 +125,7 @@ func (g *Snowflake) Fill(ctx context.Context, ids []int64) error {
 	return err
 }
 
-// Made returns how many ids the generator has made, from 0. Those of a Fill that failed count, too. The number never goes down.
+// Made returns how many ids the generator has made, from 0. Those of a Fill that failed count, too. It never falls.
 func (g *Snowflake) Made() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -102,7 +102,7 @@ type window struct {
 	// (cached_visits.go). Otherwise the next id begins there, or later.
 	next uint64
 
-	// until is the last tick of the lease. It only grows, and is guarded by mu. No position beyond it is ever handed out.
+	// until is the last tick of the lease. It only grows, and is guarded by mu. No later position is ever handed out.
 	until int64
 }
 

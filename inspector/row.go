@@ -24,7 +24,7 @@ import (
 // A row is the row of an id, or the reason why it is not shown.
 type row struct {
 	Reason  string   `json:"reason,omitempty"`
-	Table   string   `json:"table,omitempty"` // if not that of the Location, for example if the database numbered the row
+	Table   string   `json:"table,omitempty"` // if not the Location's, for example because the database numbered the row
 	Columns []column `json:"columns,omitempty"`
 }
 

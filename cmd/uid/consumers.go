@@ -20,8 +20,8 @@ func (a *app) consumersCommand() *cobra.Command {
 		Short: "List consumers of followed tables, and what they fail at",
 		Long: `consumers lists the consumers of follow.Consume, from the table UID_CURSOR. LAST ID is the cursor: all rows up to
 it are handled. ROWS counts the rows above it, up to 10000, also those that do not match the consumer's conditions, and
-BEHIND is the age of the oldest of them. HOLDER is the host and port of the process that works; "uid slots" lists the
-process under both. STATE is
+BEHIND is the age of the oldest of them. HOLDER is the host and port of the process that works, as in the list of
+"uid slots". STATE is
 
   running   a process works
   stopped   no process works
@@ -97,7 +97,7 @@ func (a *app) consumersResetCommand() *cobra.Command {
 		Use:   "reset NAME --to ID|TIME|beginning|now",
 		Short: "Set the cursor of a consumer back or forward",
 		Long: `reset sets the cursor of a consumer. With an id, the rows above it come next. With a time, such as 2026-11-22
-or 2h for two hours ago, the rows come next whose ids were made from then on. With "beginning" all rows come. "now" is
+or 2h for two hours ago, the rows whose ids were made from then on come next. With "beginning" all rows come. "now" is
 the present time minus the table's slack, by default a second. So rows that are being inserted now still come, unless
 their transaction takes longer than the slack.
 
@@ -190,8 +190,8 @@ func (a *app) consumersPauseCommand(paused bool) *cobra.Command {
 	}
 	if paused {
 		c.Use, c.Short = "pause NAME", "Make a consumer stand still until it is resumed"
-		c.Long = `pause makes a consumer stand still in all processes until "uid follow consumers resume". A process that is handling a row
-finishes it first. The processes go on running, and the cursor stays.`
+		c.Long = `pause makes a consumer stand still in all processes until "uid follow consumers resume". A process that is handling
+a row finishes it first. The processes go on running, and the cursor stays.`
 	}
 	return a.consumerSubcommand(c, func(ctx context.Context, d *database, consumer admin.Consumer) error {
 		if err := d.PauseConsumer(ctx, consumer, paused); err != nil {

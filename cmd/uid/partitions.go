@@ -20,9 +20,9 @@ func (a *app) partitionsCommand() *cobra.Command {
 		Long: `partitions prints statements for a table that is partitioned by the time of its ids, on PostgreSQL, MySQL and
 MariaDB. It changes nothing. Run it often, for example each day, because INSERTs fail beyond the last partition.
 
-Once they have run, there are partitions for the present month, week or day, and for as many after it as --ahead sets. With
---keep it also prints the statements that drop the partitions with older rows: --keep 24 keeps 24 complete periods
-before the present one. Periods are in UTC, by the clock of the database.
+Once the statements have run, there are partitions for the present month, week or day, and for as many after it as
+--ahead sets. With --keep it also prints the statements that drop the partitions with older rows: --keep 24 keeps 24
+complete periods before the present one. Periods are in UTC, by the clock of the database.
 
 For a table without partitions it first prints the conversion. The key must be a single column with ids. The document
 "Partitions by time" explains the locks, foreign keys and followed tables.

@@ -17,8 +17,8 @@ func (a *app) planCommand() *cobra.Command {
 		Long: `plan calculates how long a layout lasts, and how many processes, tables and ids a second it carries.
 
 The layout is --layout, or else the layout of the database, or else the default layout. The line "leased"
-is for the default policy, the line "disposable" for WithDisposable. For deployments pass --reserved, because old and new
-processes run side by side, and a slot is free 21 s after its process was closed. With regions, each has an equal
+is for the default policy, the line "disposable" for WithDisposable. For deployments pass --reserved, because old and
+new processes run side by side, and a slot is free 21 s after its process was closed. With regions, each has an equal
 share of the worker ids, so multiply the processes of the busiest region by the number of regions. The exit code is
 1 if the layout has too few worker ids for the leased policy.`,
 		Example: `  uid plan --processes 200 --tables 80 --restarts 10 --reserved 100

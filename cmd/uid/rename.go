@@ -18,11 +18,11 @@ with the new model run. Before you run it, Find fails for older ids, and the err
 meanwhile. A process with the old model goes on making ids for the old name, so run the command again when the last
 such process has ended. The command is one UPDATE of WORKER_NODE, and cannot be undone if both names have worker ids.
 
-The cursors of consumers get the new name, too. Consumers of the new model report an error and wait for the command. Those of
-the old model end with an error: docs/looking-up.md says in which order to rename a followed table.
+The cursors of consumers get the new name, too. Consumers of the new model report an error and wait for the command.
+Those of the old model end with an error: docs/looking-up.md says in which order to rename a followed table.
 
-It refuses if OLD is still a table, or NEW is not a table. A followed table and a tag of a segment keep the old name; the
-command prints what to do about them.
+It refuses if OLD is still a table, or NEW is not a table. A followed table and a tag of a segment keep the old name;
+the command prints what to do about them.
 
 With WithRegistry, pass --database NAME=DSN and write tables of that database as NAME.TABLE. With regions whose
 WORKER_NODE is not replicated, run it in each.`,

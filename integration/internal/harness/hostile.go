@@ -20,7 +20,7 @@ import (
 )
 
 // make test sets UID_TEST_HOSTILE_FOR. With 20 s or more (the long form), tests start and kill servers of their own.
-var hostileFor = flag.Duration("hostile.for", hostileDefault(), "how long writers of hostile tests write; such as 10m for their long form")
+var hostileFor = flag.Duration("hostile.for", hostileDefault(), "how long writers of hostile tests write; 20s or more is their long form")
 
 func hostileDefault() time.Duration {
 	d, _ := time.ParseDuration(cmp.Or(os.Getenv("UID_TEST_HOSTILE_FOR"), "3s"))
