@@ -34,8 +34,8 @@ func (p *Plugin) Find(ctx context.Context, id ID, options ...FindOption) (any, e
 	return f.Find(ctx, int64(id))
 }
 
-// FindAll loads the rows whose primary keys are ids, as Find does. It sends one query per table and 1,000 ids. The
-// clauses of the handle apply to each query. The map holds all rows found, even if other ids fail.
+// FindAll loads the rows whose primary keys are ids, as Find does. It sends one query for each 1,000 ids of a table.
+// The clauses of the handle apply to each query. The map holds all rows found, even if other ids fail.
 //
 // If a row is missing from a known table, or does not meet the conditions, its id is in neither the map nor the error.
 // All other failures have an [IDError], in the order of ids; the text of the error lists the first 20. If a query
@@ -62,8 +62,8 @@ func (p *Plugin) FindAll(ctx context.Context, ids []ID, options ...FindOption) (
 //
 // The error has an [IDError] for each id without a row. It wraps [ErrNoSuchID], and either [gorm.ErrRecordNotFound] or,
 // if several rows have the id in their key, [ErrNotKey]. So callers that expect missing rows should ignore errors that
-// are ErrNoSuchID. The id 0 is always missing. Other errors return no rows. They come from the database, or wrap
-// [ErrNotRegistered], [ErrNoField], [ErrField], [ErrNotKey] or [ErrClause].
+// are ErrNoSuchID. The id 0 is always missing. With other errors no rows are returned. These come from the
+// database, or wrap [ErrNotRegistered], [ErrNoField], [ErrField], [ErrNotKey] or [ErrClause].
 func FindAs[T any](ctx context.Context, db *gorm.DB, ids ...ID) ([]*T, error) {
 	loc, err := From(db).located()
 	if err != nil {

@@ -40,8 +40,8 @@ import (
 // Call Enable again after a tool such as gh-ost has replaced the table by a new one, because the trigger stays with the
 // old table. Enable then drops that trigger.
 //
-// Enable waits for transactions that have inserted rows into the table. New transactions wait behind it, so it gives up
-// after a moment and tries again, until the context ends.
+// Enable waits for transactions that have inserted rows into the table. New transactions wait behind it, so Enable
+// gives up after a moment and tries again, until the context ends.
 //
 // The error wraps [uidplugin.ErrNoField], [uidplugin.ErrField], [uidplugin.ErrNotKey], [uidplugin.ErrNotDecodable],
 // [uidplugin.ErrOption] or [uidplugin.ErrNotRegistered], or comes from the database.

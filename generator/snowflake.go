@@ -14,11 +14,11 @@ type SnowflakeConfig struct {
 	Lease  Lease  // required; Renew replaces it
 
 	// MaxClockBackwards is the longest time that callers wait for a clock that has gone back. If the clock has gone
-	// back further, callers get [ErrClockBackwards] at once. 0 never waits, as UidGenerator does; Leaf tolerates 5 ms.
+	// back further, callers get [ErrClockBackwards] at once. 0 never waits, like UidGenerator; Leaf tolerates 5 ms.
 	MaxClockBackwards time.Duration
 
 	// RandomStart makes the sequence of each tick begin at a random number below RandomStart. Then even ids that are
-	// made rarely have different low bits. Leaf uses 100; 0 and 1 mean that it begins at 0. On average, each tick loses
+	// made rarely have different low bits. Leaf uses 100; 0 and 1 mean a beginning at 0. On average, each tick loses
 	// half of RandomStart ids. RandomStart may not exceed the ids of a tick.
 	RandomStart int64
 

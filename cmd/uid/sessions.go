@@ -21,7 +21,7 @@ func (a *app) sessionsCommand() *cobra.Command {
 the next process got the slot, or "-" if none followed. "uid slots" lists the present holders.
 
 With --at it lists the processes that may have made ids at a time. LAST is the latest time that ids of a process
-can have, up to 10 s (Lead) after its end. Processes that made no ids after the given time are left out.
+can have, up to 10 s (Lead) after its end. Processes whose LAST is before that time are left out.
 
 A session marked (pruned) replaces the sessions that "uid sessions prune" has removed.`,
 		Example: `  uid sessions --slot 7
