@@ -51,7 +51,7 @@ func TestConsumers_AreListedResetPausedAndRemoved(t *testing.T) {
 		exec(`UPDATE "UID_CURSOR" SET "RETRY_AT" = 4102444799000 WHERE "HOLDER" <> ''`)(t, db)
 		r.run("follow", "consumers").want(t, exitWrong, "00:00:00.000: no route; tried again at 23:59:59\n")
 		exec(`UPDATE "UID_CURSOR" SET "HOLDER_UNTIL" = 0`)(t, db)
-		r.run("follow", "consumers").want(t, exitWrong, "  stopped, stuck at 7 since ", "start a process that runs it")
+		r.run("follow", "consumers").want(t, exitWrong, "  stopped, stuck at 7 since ", "start a process that runs the consumer")
 		exec(`UPDATE "UID_CURSOR" SET "HOLDER_UNTIL" = 4102444800000 WHERE "HOLDER" <> ''`)(t, db)
 
 		mails := func(code int) admin.Consumer { return consumersOf(t, r, code)[2] }

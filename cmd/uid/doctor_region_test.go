@@ -74,13 +74,13 @@ func TestDoctor_FindsARegionThatBeganTooLow(t *testing.T) {
 		for _, both := range [][2]runner{{r, o}, {o, r}} {
 			got := both[0].doctor("--region", both[1].dsn)
 			got.want(t, exitWrong, "has 2 worker ids up to 1029 and 2 slots up to 5, which ",
-				" will give out again: NEXT_ID is 1027 and NEXT_SLOT is 3", "1 worker id, the first 1025, belong", "2 findings")
+				" will give out again: NEXT_ID is 1027 and NEXT_SLOT is 3", "1 worker id (the first is 1025) belong", "2 findings")
 			_, fix, _ = strings.Cut(got.out, "Run in ")
 		}
 		_, fix, _ = strings.Cut(fix, ": ")
 		fix, _, _ = strings.Cut(fix, ";")
 		must(t, odb.Exec(fix).Error)
-		r.doctor("--region", o.dsn).want(t, exitWrong, "1 worker id, the first 1025, belong", "1 finding,")
+		r.doctor("--region", o.dsn).want(t, exitWrong, "1 worker id (the first is 1025) belong", "1 finding,")
 		got := regions(t, o.run("region", "--json"))
 		if got[0].NextID != 1031 || got[0].NextSlot != 7 || list[1].NextID != 1031 {
 			t.Errorf("%+v", got)
@@ -129,7 +129,7 @@ func TestDoctor_IsNotMisledByReplicatedRows(t *testing.T) {
 			exec(fmt.Sprintf(slotRow+`, "REGION")
 				VALUES (40, 'l', 1, %[1]d, 1, '', %[1]d, 'far', 'h', 'p', %[2]d)`, tick, region))(t, db)
 			got := r.doctor()
-			got.want(t, exitWrong, admin.CodeRegionShared, "have 1 slot up to 40", "because NEXT_SLOT is 4:", "1 finding,")
+			got.want(t, exitWrong, admin.CodeRegionShared, "have 1 slot up to 40", "(NEXT_SLOT is 4):", "1 finding,")
 			exec(`DELETE FROM "WORKER_SLOT" WHERE "ID" = 40`)(t, db)
 		}
 		exec(`UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = 200002`)(t, db)

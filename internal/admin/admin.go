@@ -1,5 +1,5 @@
 // Package admin reads the tables of an id space for people: slots, sessions, tables, rows, and findings about its
-// health. It returns plain values, which command uid renders. Package inspector shares the functions for texts.
+// health. It returns plain values, which the command uid renders. Package inspector shows some of them, too.
 package admin
 
 import (
@@ -80,8 +80,8 @@ func (d *DB) ReadRegistry(ctx context.Context) (err error) {
 	return err
 }
 
-// explainVersion returns the error with which the registry could not be read, with advice if an earlier version of
-// uidplugin created the tables.
+// explainVersion returns failed, the error of reading the registry. It adds advice if an earlier version of uidplugin
+// created the tables.
 func (d *DB) explainVersion(ctx context.Context, failed error) error {
 	columns, err := d.columns(ctx, d.schema(), workernode.RegistryTable)
 	isLatest := func(c column) bool { return c.Name == "FIRST_ID" }
@@ -92,7 +92,7 @@ func (d *DB) explainVersion(ctx context.Context, failed error) error {
 		"start a process of this version, or run migrations.Up: %w", failed)
 }
 
-// schema returns the schema of the plugin's tables for [DB.columns].
+// schema returns the schema of the plugin's tables, as [DB.columns] takes it.
 func (d *DB) schema() string {
 	if d.SQL.Dialect() == sqlite {
 		return ""
@@ -142,7 +142,8 @@ func (d *DB) clock(ctx context.Context) (time.Time, error) {
 // timeOf returns the start of a tick, limited to times that JSON can express.
 func (d *DB) timeOf(tick int64) time.Time { return workernode.TimeOf(d.Layout, tick) }
 
-// tickFrom returns the lowest START_TICK of sessions from t on, because a session begins a tick after its START_TICK.
+// tickFrom returns the lowest START_TICK of a session that begins at t or later. A session begins a tick after its
+// START_TICK.
 func (d *DB) tickFrom(t time.Time) int64 {
 	tick := d.Layout.TickAt(t)
 	if tick >= 0 && !d.timeOf(tick).Before(t) {
@@ -157,7 +158,7 @@ func (d *DB) lead() time.Duration { return time.Duration(d.Registry.LeadTicks) *
 // A Filter limits a list to a time and a table.
 type Filter struct {
 	From, To time.Time // zero: unbounded
-	Table    string    // optionally after the name of its database and a dot
+	Table    string    // TABLE or DATABASE.TABLE; empty: all tables
 }
 
 // ofTable returns a condition for the table's rows of WORKER_NODE, in any database if f.Table does not name one.

@@ -63,7 +63,7 @@ func (d *DB) identifier(name string) string { return sqldb.QuotePart(d.SQL.Diale
 
 // columns returns the columns of a table. An empty schema means the current schema.
 func (d *DB) columns(ctx context.Context, schema, table string) (list []column, err error) {
-	if schema != "" && d.SQL.Dialect() == sqlite { // a file that only the application has attached
+	if schema != "" && d.SQL.Dialect() == sqlite { // the schema is a file that only the application has attached
 		return nil, nil
 	}
 	columns, err := inspect.ColumnsOf(ctx, d.SQL, schema, table)
@@ -105,8 +105,8 @@ func (d *DB) TableNames(ctx context.Context) (list []workernode.Table, err error
 	return list, nil
 }
 
-// tableOf returns a table and the DB to read it with: one of --database, or d if the server also has the table's
-// database, under its name. The table has no columns if it does not exist or this user may not see it.
+// tableOf returns a table and the DB to read it with: one of --database, or d, whose server may also have a database of
+// the name in entry. The table has no columns if it does not exist or this user may not see it.
 func (d *DB) tableOf(ctx context.Context, entry workernode.Table) (home *DB, t table, err error) {
 	if other := d.Others[entry.Database]; other != nil {
 		t, err = other.table(ctx, entry.Name)
@@ -127,7 +127,7 @@ func (d *DB) tableOf(ctx context.Context, entry workernode.Table) (home *DB, t t
 	return d, t, err
 }
 
-// schemaOf returns the schema named with WithRegistry if it is in the same PostgreSQL database; otherwise "".
+// schemaOf returns the schema of a name in DATABASE_NAME, or "" if the name is of another database of PostgreSQL.
 func (d *DB) schemaOf(ctx context.Context, name string) (schema string, err error) {
 	catalog := ""
 	err = d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&catalog) }, `SELECT current_database()`)

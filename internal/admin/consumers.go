@@ -27,7 +27,7 @@ type Consumer struct {
 	Rows       int64        `json:"rows_behind"` // rows above LastID, but no more than 10,001; -1 if unknown
 	Behind     int64        `json:"behind_ms"`   // age of the oldest of these rows; 0 without such rows
 	State      string       `json:"state"`       // running, stopped, paused or stuck
-	Holder     string       `json:"holder"`      // host and port of the process that works; empty if none does
+	Holder     string       `json:"holder"`      // host and port of the process that holds the cursor; or empty
 	Attempts   int64        `json:"attempts"`    // how often the next row has failed
 	RetryAt    time.Time    `json:"retry_at,omitzero"`
 	StuckID    uidplugin.ID `json:"stuck_id,omitzero"` // the row that fails; 0 if none does
@@ -169,9 +169,9 @@ func (c Consumer) findings() (list []Finding) {
 // cure is the advice for a row that fails.
 func (c Consumer) cure() string {
 	if c.Holder == "" {
-		return "Correct the reason, and start a process that runs it, because none does."
+		return "Correct the reason, and start a process that runs the consumer, because none does."
 	}
-	return "Correct the reason, and it goes on within a minute, or at once if you restart its processes."
+	return "Correct the reason. Then the consumer goes on within a minute, or at once if you restart its processes."
 }
 
 // checkConsumers looks for consumers that do not go on.
@@ -207,7 +207,7 @@ func (d *DB) Consumer(ctx context.Context, name, table string) (c Consumer, err 
 	return c, err
 }
 
-// onCursor calls f with the database of a consumer's cursor, within the time of a statement.
+// onCursor calls f with the database of a consumer's cursor. It limits f to the time of a statement.
 func (d *DB) onCursor(ctx context.Context, c Consumer, f func(context.Context, *sqldb.DB, follow.ConsumerKey) error) error {
 	_, home := d.databases()
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
@@ -268,7 +268,7 @@ func (d *DB) CursorNow(ctx context.Context, c Consumer) (id int64, err error) {
 	return d.CursorAt(c.Now.Add(-slack))
 }
 
-// CheckCursor returns an error for a cursor that no row can have.
+// CheckCursor returns an error for an id that cannot be a cursor.
 func (d *DB) CheckCursor(id int64, now time.Time) error {
 	p, err := d.Layout.Decompose(id)
 	switch {
@@ -303,14 +303,15 @@ func (d *DB) renameConsumers(ctx context.Context, r *Renaming) error {
 	_, left, err := follow.RenameConsumers(ctx, home[r.Database].SQL, r.From, r.To)
 	for _, k := range left {
 		r.Notes = append(r.Notes, fmt.Sprintf(`Except %s: its cursor stays at %s, because %s already has one, or is in another schema. `+
-			`If the new one is behind in "uid follow consumers", set it to the LAST ID of the old one, which has handled these rows. Never set it back. `+
-			`Then run "uid follow consumers remove" for the old one`,
+			`If the cursor of the new name has the lower LAST ID in "uid follow consumers", set it to that of the old name: the rows up to there are handled. `+
+			`Never set it back. Then run "uid follow consumers remove" for the old name`,
 			k.Consumer, r.From, r.To))
 	}
 	return err
 }
 
-// cursorNotes returns a step for each consumer: people note how far it has come, because the removal drops its cursor.
+// cursorNotes returns a step for each consumer: people should note how far the consumer has come, because the removal
+// drops its cursor.
 func (d *DB) cursorNotes(ctx context.Context) (steps []RemovalStep, err error) {
 	list, err := d.Consumers(ctx)
 	for _, c := range list {
@@ -321,13 +322,13 @@ func (d *DB) cursorNotes(ctx context.Context) (steps []RemovalStep, err error) {
 	return steps, err
 }
 
-// unhandled returns an error to show if rows wait for consumers, because no consumer handles them without the plugin.
-func (d *DB) unhandled(ctx context.Context) (waiting, err error) {
+// unhandled returns a refusal if rows wait for consumers, because without the plugin no consumer handles them.
+func (d *DB) unhandled(ctx context.Context) (refusal, err error) {
 	list, err := d.Consumers(ctx)
 	var errs []error
 	for _, c := range list {
 		if c.Rows > 0 {
-			errs = append(errs, fmt.Errorf("rows of %s wait for the consumer %s, which is %s: %s. Run it until no row waits, or, if nobody needs it, "+
+			errs = append(errs, fmt.Errorf("rows of %s wait for the consumer %s, which is %s: %s. Run the consumer until no row waits, or, if nobody needs it, "+
 				`run "uid follow consumers remove %s --table %s"`, c.TableName(), c.Name, c.State, c.RowsBehind(), c.Name, c.TableName()))
 		}
 	}

@@ -75,7 +75,7 @@ type Report struct {
 func (d *DB) Examine(ctx context.Context, ignore ...string) (r Report) {
 	for _, check := range []struct {
 		name string
-		look func(ctx context.Context) ([]Finding, error) // findings before an error are valid
+		look func(ctx context.Context) ([]Finding, error) // may return findings and an error
 	}{
 		{"clock", d.checkClock}, {"writes", d.checkWrites}, {"durability", d.checkDurability},
 		{"replication", d.checkReplication}, {"keys", d.checkKeys}, {"layout", d.checkLayout}, {"regions", d.checkRegions},

@@ -25,8 +25,8 @@ func (d *DB) checkKeys(ctx context.Context) (list []Finding, err error) {
 	}
 	failed := 0
 	var first error
-	unseen := map[string]int{}     // number of tables by database
-	var missing []workernode.Table // that do not exist any more
+	unseen := map[string]int{}     // number of tables in databases without a connection
+	var missing []workernode.Table // tables that do not exist any more
 	for _, entry := range tables {
 		home, t, err := d.tableOf(ctx, entry)
 		if err == nil && entry.Database != "" && len(t.columns) == 0 && d.Others[entry.Database] == nil {
@@ -83,10 +83,10 @@ func (d *DB) checkKey(ctx context.Context, entry workernode.Table, t table) (lis
 	if elsewhere, failed := d.idsElsewhere(ctx, entry, t, key, largest); elsewhere || failed != nil {
 		return nil, failed
 	}
-	if key.isNarrow(d.SQL.Dialect()) { // first, because this statement keeps the numbering
+	if key.isNarrow(d.SQL.Dialect()) { // first, because its statement keeps the numbering, which the next ones may end
 		list = append(list, Finding{Code: CodeKeyNarrow, Fix: key.WideStatement(d.SQL.Dialect(), t.quoted, false),
 			Text:   fmt.Sprintf("%s.%s is %s, which is too narrow for ids: creates fail", name, key.Name, key.Type),
-			Advice: "Foreign keys to it need the same; docs/from-auto-increment.md has the statements."})
+			Advice: "Columns that refer to it need the same change; docs/from-auto-increment.md has the statements."})
 	}
 	references, failed := d.checkReferences(ctx, t, key)
 	list, err = append(list, references...), errors.Join(err, failed)
@@ -140,7 +140,7 @@ func (d *DB) checkReferences(ctx context.Context, t table, key column) (list []F
 func (d *DB) strays(ctx context.Context, entry workernode.Table, t table, key column) (text string, err error) {
 	const newest = 10_000
 	k := d.identifier(key.Name)
-	var workers []int64 // of each row
+	var workers []int64 // the worker id in each key
 	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
 		var id int64
 		err := rows.Scan(&id)

@@ -20,7 +20,7 @@ func (d *DB) checkRegions(ctx context.Context) (list []Finding, err error) {
 	if ahead.any() {
 		list = append(list, Finding{
 			Code: CodeRegionShared,
-			Text: fmt.Sprintf("the tables have %s, which this registry has not given out, because %s: another registry gives "+
+			Text: fmt.Sprintf("the tables have %s, which this registry has not given out (%s): another registry gives "+
 				"out the same numbers, or a restore has lowered the counter, so two rows could get the same id",
 				ahead, ahead.counters()),
 			Advice: "Look for another registry first: a clone of this database, or a database of the same region, may have one, " +
@@ -90,7 +90,7 @@ func (d *DB) compare(ctx context.Context, other *DB) (list []Finding, err error)
 	if n > 0 {
 		found("Their tables may have rows with the same ids, which merging or replicating them would lose. Stop the "+
 			"processes of the region that began too low, and begin it again above these numbers; see docs/regions.md.",
-			"%s, the first %d, belong to other slots or tables in the database of --region (%s) than in this one: two "+
+			"%s (the first is %d) belong to other slots or tables in the database of --region (%s) than in this one: two "+
 				"rows may have the same id", Count(n, "worker id", "worker ids"), first, name)
 	}
 	return list, err
@@ -113,10 +113,10 @@ type numbersAhead struct {
 
 func (a numbersAhead) any() bool { return len(a.workers)+len(a.slots) > 0 }
 
-// findAhead returns the numbers in d's tables that the registry of the original database has yet to give out. It reads
-// the counters after the rows, because a process takes a number before it inserts a row. Replicated rows of other
-// regions cause no false alarm: other regions have given out numbers of this region only before a division, and the
-// counters of this region began above them.
+// findAhead returns the numbers in d's tables that the registry in original has not given out yet. It reads the
+// counters after the rows, because a process takes a number before it inserts a row. Rows that another region has
+// replicated cause no false alarm: it gave out numbers of original's region only before a division, and the counters of
+// that region began above these numbers.
 func (d *DB) findAhead(ctx context.Context, original *DB) (a numbersAhead, err error) {
 	r := original.Registry.Region
 	gives := fmt.Sprintf(`("REGION" = %d OR %s = %d)`, r.N, d.SQL.Mod(`"N"."ID"`, r.Of), r.N)

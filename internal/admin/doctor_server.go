@@ -14,8 +14,8 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// maxDifference limits the difference of clocks. The protocol assumes a second, and the database's clock is read in
-// seconds.
+// maxDifference limits the difference of clocks: the protocol assumes at most a second, and another second is allowed
+// because the database's clock is read in whole seconds.
 const maxDifference = 2 * time.Second
 
 // checkClock compares this machine's clock with the database's.
@@ -211,7 +211,7 @@ func (r replication) findings(lead time.Duration, dialect string) (list []Findin
 		name, value, _ := strings.Cut(option, "=")
 		options[strings.TrimSpace(name)] = strings.ToLower(strings.TrimSpace(value))
 	}
-	yes := []string{"true", "yes", "y", "on", "1"} // Galera's values for true, which it shows as given
+	yes := []string{"true", "yes", "y", "on", "1"} // Galera shows a value as it was set, and all of these mean true
 	for _, name := range []string{"pc.ignore_sb", "pc.ignore_quorum"} {
 		if v := options[name]; r.galera && slices.Contains(yes, v) {
 			list = append(list, Finding{Code: CodeSplitBrain, Fix: "SET GLOBAL wsrep_provider_options = '" + name + "=false'",

@@ -68,8 +68,8 @@ func standstill(states map[string]int64) []Finding {
 	}}
 }
 
-// checkSlots looks for a standstill of all processes. It also looks for applications that hold no slot, and whose slots
-// have had no holder for a long time.
+// checkSlots looks for a standstill of all processes. It also looks for applications whose slots have all had no holder
+// for a long time.
 func (d *DB) checkSlots(ctx context.Context) (list []Finding, err error) {
 	now, err := d.clock(ctx)
 	if err != nil {
@@ -143,7 +143,7 @@ func (d *DB) checkNodes(ctx context.Context) (list []Finding, err error) {
 	inside := fmt.Sprintf(`"ID" BETWEEN 1 AND %d`, d.Layout.MaxWorkerID())
 	outside, remove := "Delete them if no row has an id with such a worker id.", d.SQL.Translate(`DELETE FROM "WORKER_NODE" WHERE NOT (`+inside+")")
 	if d.Registry.Shared {
-		outside, remove = "Keep the rows if they are of Java services with UidGenerator, whose layout this one cannot be then: see "+
+		outside, remove = "If the rows are of Java services with UidGenerator, keep them: those services have another layout; see "+
 			"docs/from-uidgenerator.md.", ""
 	}
 	for _, kind := range []struct {

@@ -24,13 +24,13 @@ type Followed struct {
 	Table    string              `json:"table"`
 	Key      string              `json:"key"`
 	Slack    int64               `json:"slack_ms"`
-	Mark     uidplugin.ID        `json:"mark,omitempty"` // the published mark; 0 before the first round
+	Mark     uidplugin.ID        `json:"mark,omitempty"` // the published mark; 0 before the first one
 	MarkTime time.Time           `json:"mark_time,omitzero"`
 	Behind   int64               `json:"behind_ms"`        // by the database's clock; negative for a mark in the future
 	Ahead    int64               `json:"ahead_ms"`         // how far the mark is in the future: no rows come until then
-	Closer   string              `json:"closer"`           // host and port of the process that closes; empty if none ever has
-	Until    time.Time           `json:"until,omitzero"`   // end of the closer's turn; zero if it gave the turn back
-	Closing  bool                `json:"closing"`          // the closer's turn lasts
+	Closer   string              `json:"closer"`           // host and port of the process that raises it; or empty
+	Until    time.Time           `json:"until,omitzero"`   // until when no other process raises it; zero: any may
+	Closing  bool                `json:"closing"`          // Until is in the future
 	Trigger  follow.TriggerState `json:"trigger"`          // installed, gone, replaced or hidden
 	Holders  []follow.Holder     `json:"holders"`          // open transactions that have inserted rows, the oldest first
 	Unread   string              `json:"unread,omitzero"`  // why the trigger, its mark or the holders could not be read
@@ -241,14 +241,14 @@ func (f Followed) findings() (list []Finding) {
 	}
 	if f.Refused != "" {
 		list = append(list, Finding{Code: CodeFollowRefused, Text: f.Name() + " is followed, but " + f.Refused,
-			Advice: "Follow it where this is not so, or change it. If it does not concern the rows of this table, ignore this code."})
+			Advice: "Change this, or follow the table on another server. If it does not concern the rows of this table, ignore this code."})
 	}
 	if f.Ahead > time.Second.Milliseconds() {
 		list = append(list, Finding{Code: CodeFollowAhead,
 			Text: fmt.Sprintf("the mark of %s is %v ahead of the database's clock, so followers stand still for that long, "+
 				"and the table refuses rows whose ids are below the mark",
 				f.Name(), time.Duration(f.Ahead)*time.Millisecond),
-			Advice: `If the database's clock was set back, set it right, and nothing else. If it was ahead before, correct ` +
+			Advice: `If the database's clock was set back, only correct the clock. If it was ahead before, correct ` +
 				`it, then run "uid follow reset"; its help explains what followers may miss.`})
 	}
 	if !f.isLate() {
@@ -258,7 +258,7 @@ func (f Followed) findings() (list []Finding) {
 		f.Name(), f.behind().Round(time.Second))
 	switch old := f.blocking(); {
 	case !f.Closing:
-		last := "no process has closed since " + Time(f.Until)
+		last := "no process has raised it since " + Time(f.Until)
 		if f.Until.IsZero() {
 			last = "no process follows it now"
 		}
@@ -305,7 +305,7 @@ func (f Followed) blocking() (list []follow.Holder) {
 	return list
 }
 
-// planFollow drops the triggers of followed tables first, because they refuse all rows once the rest is gone.
+// planFollow ends following. It drops the triggers first, because they refuse all rows once their tables are gone.
 func (d *DB) planFollow(ctx context.Context, known []workernode.Table) (steps []RemovalStep, err error) {
 	if steps, err = d.cursorNotes(ctx); err != nil {
 		return nil, err

@@ -33,7 +33,7 @@ func TestFollowed_FindsWhoStopsTheMark(t *testing.T) {
 		code  string
 		words []string
 	}{
-		"nobody closes": {late, CodeFollowStopped, []string{"events is 2m0s behind", "no process has closed since 2026-11-22 11:02:00.000"}},
+		"nobody closes": {late, CodeFollowStopped, []string{"events is 2m0s behind", "no process has raised it since 2026-11-22 11:02:00.000"}},
 		"the turn was given back": {with(func(f *Followed) { f.Until = time.Time{} }), CodeFollowStopped,
 			[]string{"events is 2m0s behind", "no process follows it now", "Start a follower", "uid follow consumers resume"}},
 		"an old transaction": {closing(old), CodeFollowStopped,

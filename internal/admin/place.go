@@ -22,7 +22,7 @@ type Place struct {
 
 	Prefix string `json:"prefix,omitempty"` // of the given public id
 
-	// MayBeRounded reports whether the number may be rounded from an id of another table. It is false with a row.
+	// MayBeRounded reports whether the number may be rounded from an id of another table. It is false if Row is set.
 	MayBeRounded bool `json:"may_be_rounded,omitempty"`
 }
 

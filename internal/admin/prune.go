@@ -44,9 +44,9 @@ func (d *DB) Prunable(ctx context.Context, before time.Time) (p Pruning, err err
 	return p, nil
 }
 
-// Prune removes the processes of old sessions. Earlier ids then resolve to their table and time, but not to a process.
-// A number that nobody made may resolve as well, because the table no longer shows whether a process held the slot at
-// the time in the number.
+// Prune forgets which processes had old sessions. Earlier ids then resolve to their table and time, not to a process. A
+// number that nobody made may resolve as well, because the table no longer shows whether a process held the slot at the
+// time in the number.
 //
 // Prune looks at the sessions that began before a time. The latest of each slot stays, because it may have made later
 // ids. One row without a process replaces the other sessions, and [workernode.Session.Pruned] reports it. So ids of a
@@ -55,8 +55,8 @@ func (d *DB) Prunable(ctx context.Context, before time.Time) (p Pruning, err err
 // Each slot is pruned in its own transaction. Processes may run meanwhile. Prune may be repeated, interrupted,
 // and run several times at once. It needs the DELETE privilege. With an error it returns the counts up to then.
 func (d *DB) Prune(ctx context.Context, before time.Time) (p Pruning, err error) {
-	for after := int64(0); ; {
-		page, err := d.spans(ctx, d.tickFrom(before), after)
+	for last := int64(0); ; {
+		page, err := d.spans(ctx, d.tickFrom(before), last)
 		if err != nil || len(page) == 0 {
 			return p, err
 		}
@@ -64,26 +64,26 @@ func (d *DB) Prune(ctx context.Context, before time.Time) (p Pruning, err error)
 			if err := d.pruneUndisturbed(ctx, s); err != nil {
 				return p, fmt.Errorf("prune the sessions of slot %d: %w", s.slot, err)
 			}
-			p.Slots, p.Sessions, after = p.Slots+1, p.Sessions+s.sessions, s.slot
+			p.Slots, p.Sessions, last = p.Slots+1, p.Sessions+s.sessions, s.slot
 		}
 	}
 }
 
-// spans returns the spans of up to a thousand slots above after.
-func (d *DB) spans(ctx context.Context, before, after int64) (list []span, err error) {
+// spans returns the spans of up to a thousand slots whose numbers are above last.
+func (d *DB) spans(ctx context.Context, before, last int64) (list []span, err error) {
 	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
 		var s span
 		err := sqldb.Scan(rows, workernode.SessionTable, 1, &s.slot, &s.first, &s.keep, &s.sessions)
 		list = append(list, s)
 		return err
-	}, spans+` ORDER BY "SLOT" LIMIT 1000`, before, after)
+	}, spans+` ORDER BY "SLOT" LIMIT 1000`, before, last)
 	if err != nil {
 		return nil, fmt.Errorf("look for sessions to prune: %w", err)
 	}
 	return list, nil
 }
 
-// pruneUndisturbed is prune, retried while other transactions interfere.
+// pruneUndisturbed repeats prune while other transactions interfere.
 func (d *DB) pruneUndisturbed(ctx context.Context, s span) error {
 	for try := 0; ; try++ {
 		err := d.prune(ctx, s)

@@ -53,7 +53,7 @@ func (d *DB) workerIDs(r workernode.Region, low int64) int64 {
 
 // given returns how many worker ids the region has given out, because they are below NEXT_ID, and how many it has in
 // total. Neither number includes the worker ids below FIRST_ID, which people give out. A worker id that the registry
-// gave out before it was divided is included only if the region would still give it out.
+// gave out before it was divided is included only if its number is one of the region's.
 func (d *DB) given() (used, total int64) {
 	r := d.Registry
 	total = d.workerIDs(r.Region, r.FirstID)
@@ -112,7 +112,7 @@ func (d *DB) divide(ctx context.Context, old workernode.Region, count int64) (wo
 			return r, err
 		}
 		// The counters are read after this UPDATE, and the other regions begin above them. From now on no process takes
-		// a number by the old STRIDE, because each UPDATE of a counter compares it.
+		// a number by the old STRIDE, because each UPDATE of a counter compares STRIDE.
 		n, err := d.SQL.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "STRIDE" = ?`+
 			` WHERE "NAME" = 'default' AND "ID_SPACE" = ? AND "STRIDE" = ? AND "REMAINDER" = ?`, count, r.Space, r.Region.Of, r.Region.N)
 		switch {

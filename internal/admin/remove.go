@@ -21,7 +21,7 @@ type RemovalStep struct {
 	Left     bool     `json:"left,omitempty"` // no statement does this, so people have to do it
 
 	on   *DB
-	exec func(ctx context.Context, statement string) error // runs the statements instead of the connection; may be nil
+	exec func(ctx context.Context, statement string) error // if not nil, runs the statements instead of the connection
 }
 
 // A Removal is a plan to remove the plugin.
@@ -142,7 +142,7 @@ func tablesOf(known []workernode.Table, database string) (names []string) {
 	return names
 }
 
-// held returns an error to show if processes hold slots.
+// held returns a refusal if processes hold slots.
 func (d *DB) held(ctx context.Context) (refusal, err error) {
 	if !d.hasSpace() {
 		return nil, nil
@@ -167,7 +167,7 @@ func (d *DB) held(ctx context.Context) (refusal, err error) {
 	if len(holders) > 3 {
 		more = fmt.Sprintf(" and %d more", len(holders)-3)
 	}
-	return fmt.Errorf("processes with the plugin run: %s%s; end them first. One that was killed counts for 70 seconds, "+
+	return fmt.Errorf("processes with the plugin run: %s%s; end them first. A killed one is listed for 70 seconds, "+
 		`on SQLite for 11 minutes; "uid slots" lists all`, strings.Join(holders[:min(len(holders), 3)], ", "), more), nil
 }
 
@@ -214,8 +214,8 @@ func (d *DB) planTables(ctx context.Context, _ []workernode.Table) (steps []Remo
 	case d.Registry.Shared || len(foreign) > 0:
 		tables = slices.Delete(tables, 2, 3)
 		steps = append(steps, RemovalStep{Left: true,
-			Text: "WORKER_NODE stays, because UidGenerator uses it. Drop it if no Java service does. While one runs, " +
-				"its inserts into a numbered table can fail with duplicate keys: see docs/removing.md."})
+			Text: "WORKER_NODE stays, because UidGenerator uses it. Drop it if no Java service uses it. While one " +
+				"runs, its inserts into a numbered table can fail with duplicate keys: see docs/removing.md."})
 	}
 	var statements []string
 	for _, name := range tables {

@@ -62,7 +62,7 @@ func (d *DB) firstFree(ctx context.Context) (int64, error) {
 	return (fence + 1) << (d.Layout.WorkerBits + d.Layout.SequenceBits), err
 }
 
-// planKey lets the database number the key of a table: from free on, or above the largest key if that is higher.
+// planKey lets the database number the key of a table from free on, the first free id, or above a higher largest key.
 func (d *DB) planKey(ctx context.Context, entry workernode.Table, free int64) (s RemovalStep, err error) {
 	home := d
 	if entry.Database != "" {
@@ -100,7 +100,7 @@ func (d *DB) planKey(ctx context.Context, entry workernode.Table, free int64) (s
 	return s, err
 }
 
-// number sets the statements and the text for a key.
+// number sets the statements and the text of s for a key.
 func (d *DB) number(ctx context.Context, s *RemovalStep, t table, key column, free int64) error {
 	switch d.SQL.Dialect() {
 	case mysql:
@@ -219,8 +219,8 @@ func (d *DB) planUnknown(ctx context.Context, planned map[workernode.Table]bool)
 		}
 		if len(tables) > 0 {
 			steps = append(steps, RemovalStep{Database: database,
-				Text: "The keys of these tables are not numbered, and not in WORKER_NODE. Pass --table for each whose ids the " +
-					"plugin would have made: " + strings.Join(tables, ", ")})
+				Text: "The database does not number the keys of these tables, and WORKER_NODE lacks the tables. Pass --table for " +
+					"each whose keys the plugin sets: " + strings.Join(tables, ", ")})
 		}
 	}
 	return steps, nil

@@ -67,7 +67,7 @@ func (d *DB) Renaming(ctx context.Context, from, to string) (r Renaming, err err
 // ofRenamed finds the worker ids of a table.
 const ofRenamed = `"DATABASE_NAME" = ? AND "TABLE_NAME" = ? AND "SLOT" IS NOT NULL`
 
-// Rename executes a renaming, also of the cursors of consumers, and returns it with the number of changed worker ids.
+// Rename executes a renaming, also in the cursors of consumers, and returns it with the number of changed worker ids.
 // Earlier ids then resolve to the new name. Rename may be repeated, and processes may run meanwhile: a slot keeps its
 // worker ids, so no two processes ever have the same one. A process with the old model makes ids for the old name, and
 // gets other worker ids for that name within ten minutes. Rename again after the last such process has ended.
@@ -107,7 +107,7 @@ func (d *DB) renamedTable(ctx context.Context, name string) (entry workernode.Ta
 	return entry, home, nil
 }
 
-// isView reports whether a name is a view, as people create it for programs that have the old name of a table.
+// isView reports whether a name is a view. People create such views for programs that use the old name of a table.
 func (d *DB) isView(ctx context.Context, t table) (view bool, err error) {
 	query, args := `SELECT COUNT(*) > 0 FROM information_schema.views
 		WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?`, []any{t.schema, t.bare}

@@ -33,7 +33,7 @@ type keyed struct {
 
 // A Row is a row of any table.
 type Row struct {
-	Of    string // the other database of this server that has the row; empty for any other row
+	Of    string // the database of the row if it is another database of this server; otherwise empty
 	Cells []Cell
 }
 

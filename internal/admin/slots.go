@@ -26,9 +26,9 @@ type Slot struct {
 	Seen        time.Time `json:"seen"`           // clock of the last holder at its last statement
 }
 
-// Slots returns up to limit slots with numbers above after. An empty state means all states. The filter's time selects
-// by Seen.
-func (d *DB) Slots(ctx context.Context, state string, f Filter, after int64, limit int) (list []Slot, err error) {
+// Slots returns up to limit slots whose numbers are above last. An empty state means all states. The filter's time
+// selects by Seen.
+func (d *DB) Slots(ctx context.Context, state string, f Filter, last int64, limit int) (list []Slot, err error) {
 	now, err := d.clock(ctx)
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (d *DB) Slots(ctx context.Context, state string, f Filter, after int64, lim
 	for chunk := max(limit, 1000); len(list) < limit; {
 		n := 0
 		err := d.eachSlot(ctx, func(s workernode.Slot) {
-			n, after = n+1, s.ID
+			n, last = n+1, s.ID
 			u := Slot{
 				Slot: s.ID, Region: s.Region, State: s.State(now), Application: s.Application, Host: s.Host, Port: s.Port,
 				Fence: s.Fence, Seen: s.Seen,
@@ -55,7 +55,7 @@ func (d *DB) Slots(ctx context.Context, state string, f Filter, after int64, lim
 			if (state == "" || u.State == state) && len(list) < limit {
 				list = append(list, u)
 			}
-		}, where+fmt.Sprintf(` AND "ID" > ? ORDER BY "ID" LIMIT %d`, chunk), append(slices.Clone(args), after)...)
+		}, where+fmt.Sprintf(` AND "ID" > ? ORDER BY "ID" LIMIT %d`, chunk), append(slices.Clone(args), last)...)
 		if err != nil {
 			return nil, err
 		}
@@ -66,8 +66,8 @@ func (d *DB) Slots(ctx context.Context, state string, f Filter, after int64, lim
 	return list, d.complete(ctx, list)
 }
 
-// recently is longer than Lead, and longer than a process goes without a statement. So a held slot is expired if both
-// its last statement and the end of its lease are longer ago.
+// recently is longer than Lead, and than any pause between two statements of a process. So a held slot is expired if
+// its last statement and the end of its lease are both longer ago.
 const recently = 25 * time.Hour
 
 // maybe returns a condition that is true for all slots in a state, and for few other slots. [workernode.Slot.State]

@@ -26,9 +26,9 @@ type TableUse struct {
 }
 
 // Tables returns up to limit tables that may have ids in the filter's time, sorted by name. It begins after the table
-// after, or with the first table if that is nil. It reads all worker ids and counts them itself, because MariaDB takes
-// a minute, and temporary files, to count the distinct slots of a million worker ids.
-func (d *DB) Tables(ctx context.Context, f Filter, after *workernode.Table, limit int) ([]TableUse, error) {
+// last, or with the first table if last is nil. It reads all worker ids and counts them itself, because MariaDB takes a
+// minute, and temporary files, to count the distinct slots of a million worker ids.
+func (d *DB) Tables(ctx context.Context, f Filter, last *workernode.Table, limit int) ([]TableUse, error) {
 	type key struct {
 		of   *TableUse
 		slot int64
@@ -74,7 +74,7 @@ func (d *DB) Tables(ctx context.Context, f Filter, after *workernode.Table, limi
 	for entry, t := range uses {
 		ended := !f.From.IsZero() && t.Until.Before(f.From)
 		begun := f.To.IsZero() || t.Since.Before(f.To)
-		if (after == nil || compareTables(entry, *after) > 0) && !ended && begun {
+		if (last == nil || compareTables(entry, *last) > 0) && !ended && begun {
 			list = append(list, *t)
 		}
 	}
@@ -112,8 +112,8 @@ func (t TableUse) Name() string {
 
 func (t TableUse) of() workernode.Table { return workernode.Table{Database: t.Database, Name: t.Table} }
 
-// named returns the database of a table, which people name as in the model, or after the name of its database. Without
-// the name of a database, the table may also be in another database, if only one of them has it.
+// named returns the database of a table. People name the table as in the model, or as DATABASE.TABLE. Without the name
+// of a database, the table may also be in another database, if only one of them has it.
 func (d *DB) named(ctx context.Context, name string) (database string, home *DB, table string) {
 	for database, home := range d.Others {
 		if table, ok := strings.CutPrefix(name, database+"."); ok {

@@ -27,7 +27,7 @@ var hosts atomic.Int64
 // SmallLayout(4). change, unless nil, modifies the configuration.
 func NewManager(t *testing.T, db *gorm.DB, c *testkit.Clock, change func(*workernode.Config)) *workernode.Manager {
 	t.Helper()
-	d, err := workernode.Open(db, time.Minute) // a busy machine is no fault
+	d, err := workernode.Open(db, time.Minute) // long, because the machine may be busy
 	testkit.Must(t, err)
 	testkit.Must(t, migrations.Up(t.Context(), db))
 	config := workernode.Config{Now: c.Now, Lead: workernode.DefaultLead}
@@ -89,7 +89,7 @@ func (g *Tenant) Renewed(t *testing.T, m *workernode.Manager, c *testkit.Clock) 
 	begin := time.Now()
 	testkit.Eventually(t, "renewal", 10*time.Second, func() bool {
 		m.RequestRenewal()
-		if time.Since(begin) > 500*time.Millisecond { // enough for the manager to send due statements on a busy machine
+		if time.Since(begin) > 500*time.Millisecond { // a busy manager has sent its due statements by then
 			begin = time.Now()
 			c.Add(time.Second)
 		}

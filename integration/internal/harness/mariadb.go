@@ -115,7 +115,7 @@ func (m *MariaDB) Start(extra ...string) error {
 	cmd := exec.Command(command[0], slices.Concat(command[1:], args, m.args, extra)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = m.Data(), log, log
 	cmd.Env = append(append(os.Environ(), "TMPDIR="+filepath.Join(m.Dir, "tmp"), "LC_ALL=C"), m.Env...)
-	// The server and its scripts get their own process group. The server ends with this process.
+	// The server and the scripts that it starts get their own process group. The server ends with this process.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return err
@@ -155,12 +155,12 @@ func (m *MariaDB) Wait(limit time.Duration, query, want string) error {
 		case <-time.After(50 * time.Millisecond):
 		}
 		if time.Since(begin) > limit {
-			return fmt.Errorf("%s: %q says %q, %v, and not %q, for %v", m.Name, query, got, err, want, limit)
+			return fmt.Errorf("%s: %q returned %q (error %v) instead of %q for %v", m.Name, query, got, err, want, limit)
 		}
 	}
 }
 
-// Ask returns the last column of the first row.
+// Ask returns the last column of the first row of a query.
 func (m *MariaDB) Ask(query string) (string, error) {
 	var value string
 	err := m.with(func(ctx context.Context, db *sql.DB) error {
@@ -209,7 +209,7 @@ func (m *MariaDB) with(f func(ctx context.Context, db *sql.DB) error) error {
 	return f(ctx, db)
 }
 
-// Kill sends SIGKILL to the server and its scripts.
+// Kill sends SIGKILL to the server and to the scripts that it has started.
 func (m *MariaDB) Kill() {
 	if m.cmd == nil {
 		return
@@ -228,6 +228,6 @@ func NeedMariaDB(t *testing.T) {
 	t.Helper()
 	testkit.MariaDB().Need(t)
 	if _, err := exec.LookPath("mariadb-install-db"); err != nil {
-		testkit.LeftOut(t, "mariadb-install-db is not in PATH, so there is no server of its own: "+err.Error())
+		testkit.LeftOut(t, "mariadb-install-db is not in PATH, so the test cannot start its own server: "+err.Error())
 	}
 }

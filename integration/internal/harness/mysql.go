@@ -11,7 +11,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// NewMySQL returns a server like [NewMariaDB], of the Oracle MySQL that servers.sh has unpacked.
+// NewMySQL returns a server as [NewMariaDB] does, but of the Oracle MySQL that servers.sh has unpacked.
 func NewMySQL(t *testing.T, parent, name string, args ...string) *MariaDB {
 	t.Helper()
 	m := NewMariaDB(t, parent, name, args...)
