@@ -10,19 +10,19 @@ import (
 )
 
 // MySQL and MariaDB number a row without a key with the largest key plus one. So does a sequence of PostgreSQL that was
-// set to the largest key. While other programs insert such rows, we should leave them the numbers after each id.
+// set to the largest key. While other programs insert such rows, we should leave them the numbers after each id: a gap.
 //
-// A gap of all sequences of a tick leaves one id per worker id and tick. The next numbers belong to the next worker id
-// in the same tick, which may serve another table and stamp the same tick. So consecutive worker ids take turns, and
-// each stamps only one of [neighbours] ticks. Then the numbers of that many worker ids after an id are free, and
-// [Before] finds the id before a number. In the default layout the next id of a worker id is 2^22 numbers away, at its
-// next tick.
+// If a gap has all sequences of a tick, a worker id makes one id in each tick. The numbers after that gap belong to the
+// next worker id, which may serve another table and stamp the same tick. So for a larger gap, consecutive worker ids
+// take turns: each stamps only one of up to [neighbours] ticks. Then the numbers of that many worker ids are free after
+// an id, and [Before] finds the id before a number. In the default layout a tick has 2^22 numbers, so the next id of
+// the same worker id is far away.
 
 const (
 	leastWithGaps = 100                    // ids a second for each worker id; slow layouts get a smaller gap, or none
 	neighbours    = 4                      // most worker ids in a gap
 	largestGap    = 4096                   // each gap costs as many ids of the generator
-	slowFill      = 100 * time.Millisecond // after a longer wait for ids, gaps shrink to one worker id for a second
+	slowFill      = 100 * time.Millisecond // after a longer wait for ids, a gap covers only one worker id for a second
 	gapTries      = 1_000                  // fills in a row without an id that begins a gap, until we accept every id
 )
 
@@ -57,8 +57,8 @@ func (n *Numbering) leaveGaps(src *supply.Source) {
 }
 
 // after returns the distance of id from the id that begins its gap. An id that begins a gap over several worker ids has
-// the sequence 0. It also has its turn: its worker id minus its tick is a multiple of the number of worker ids in a
-// gap.
+// the sequence 0. Its worker id also has its turn: the worker id minus the tick is a multiple of the number of worker
+// ids in a gap.
 func after(l generator.Layout, id, gap int64) int64 {
 	turn := id>>l.SequenceBits - id>>(l.SequenceBits+l.WorkerBits)
 	return (turn<<l.SequenceBits | id&l.MaxSequence()) & (gap - 1)

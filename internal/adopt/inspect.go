@@ -22,9 +22,9 @@ func columnNamed(table, column string) columnName {
 	return columnName{strings.ToLower(table), strings.ToLower(column)}
 }
 
-// Inspect looks for columns of existing tables that the database numbers. It checks the models and their associations,
-// because models do not show such columns and AutoMigrate does not change keys. If the database numbers the next row
-// with the largest key plus one, the column's ids get gaps. columns are the columns of these tables.
+// Inspect looks for columns of existing tables that the database numbers, because models do not show them. It checks
+// the models and their associations. If the database numbers the next row with the largest key plus one, the column's
+// ids get gaps. columns are the columns of these tables.
 func (n *Numbering) Inspect(ctx context.Context, db *gorm.DB, models []any, columns []inspect.Column) {
 	fields := map[columnName]*catalog.Field{}
 	n.catalog.Visit(db, models, func(table string, s *schema.Schema) {

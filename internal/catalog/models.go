@@ -57,7 +57,7 @@ func (c *Catalog) Add(ctx context.Context, db *gorm.DB, models []any) error {
 		return err
 	}
 	if !c.started {
-		// OpenCounters and Start call openers later.
+		// supply.OpenCounters and supply.Start open these sources later.
 		sources = slices.DeleteFunc(sources, func(s *supply.Source) bool {
 			if s.Opened {
 				c.later = append(c.later, s)
@@ -133,8 +133,8 @@ func (c *Catalog) once(kind, table, column string) bool {
 	return !before
 }
 
-// Visit calls f for the schemas of models and of their associations, with their tables, and for the tables that the
-// handle names instead.
+// Visit calls f for the schema and the table of each model and of its associations. If the handle names another table,
+// Visit calls f for that table, too.
 func (c *Catalog) Visit(db *gorm.DB, models []any, f func(table string, s *schema.Schema)) {
 	for _, m := range models {
 		s, err := model.Parse(db, m)

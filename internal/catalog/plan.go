@@ -20,7 +20,7 @@ type Catalog struct {
 	db     *gorm.DB
 	supply *supply.Supply
 
-	OnPlan func(p *Plan) // called for each new plan; set before the first. May be nil
+	OnPlan func(p *Plan) // called for each new plan; may be nil. Set it before the first plan
 
 	plans atomic.Pointer[map[*schema.Schema]*Plan] // the map is immutable; replaced under mu
 

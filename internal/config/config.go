@@ -190,7 +190,7 @@ func (c *Config) validateFixed(bad func(format string, args ...any)) {
 		bad("WithWorkerID(%d): the layout has %d bits for worker ids, so it must be from 0 to %d", c.WorkerID, c.Layout.WorkerBits, c.Layout.MaxWorkerID())
 	}
 	if c.Generator == supply.Paired && c.WorkerID > c.Layout.MaxWorkerID()/2 {
-		bad("WithWorkerID(%d): with the generator %s each process has a second worker id, %d for this one; give out only those up to %d",
+		bad("WithWorkerID(%d): with the generator %s each process has a second worker id, %d for this one; give out only worker ids up to %d",
 			c.WorkerID, supply.Paired, c.Layout.BackupWorker(c.WorkerID), c.Layout.MaxWorkerID()/2)
 	}
 	for _, other := range []struct {

@@ -62,7 +62,7 @@ func TestConfigValidate_SaysWhatIsWrongAndWhatIsRight(t *testing.T) {
 			"WithLead(2.999999999s): it must be at least 3 ticks of the layout, of 1s each"},
 		{func(c *config.Config) { c.Fixed, c.WorkerID = true, 1<<18 },
 			"WithWorkerID(262144): the layout has 18 bits for worker ids, so it must be from 0 to 262143"},
-		{func(c *config.Config) { paired(c, 1<<17) }, "give out only those up to 131071"},
+		{func(c *config.Config) { paired(c, 1<<17) }, "give out only worker ids up to 131071"},
 		{func(c *config.Config) { c.Fixed, c.OneEach = true, true }, "WithOneWorkerID has no effect with WithWorkerID"},
 		{func(c *config.Config) { c.Fixed, c.Disposable = true, true }, "WithDisposable has no effect with WithWorkerID"},
 		{func(c *config.Config) { c.HasSchema = true }, `WithSchema(""): the name must have 1 to 63 bytes`},

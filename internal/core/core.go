@@ -27,7 +27,7 @@ func NotRegistered() error {
 	return fmt.Errorf("%w: call db.Use(uidplugin.New()) first, on this handle or the one it was made from; if you did, db.Use has returned an error", ErrNotRegistered)
 }
 
-// A Core belongs to a handle and to all that are made from it. It is safe for concurrent use.
+// A Core belongs to a handle and to all handles that are made from it. It is safe for concurrent use.
 type Core struct {
 	*lookup.Locator
 
@@ -39,7 +39,7 @@ type Core struct {
 	// Collect makes creates on a handle note the rows that they give ids, and clear sets these ids to 0.
 	Collect func(tx *gorm.DB) (_ *gorm.DB, clear func()) // wing: follow
 
-	home   *sqldb.DB // knows where names of the handle without a schema are; nil with a fixed worker id
+	home   *sqldb.DB // knows the schema of tables that are named without one; nil with a fixed worker id
 	values sync.Map  // of [Value], by type
 }
 
@@ -75,7 +75,7 @@ func Value[T any](c *Core) *T {
 }
 
 // Statements returns a DB for statements that take at most the timeout of the plugin, or minimum if that is longer. It
-// looks up names without a schema where the plugin does. It fails if db is a transaction.
+// looks up tables that are named without a schema where the plugin does. It fails if db is a transaction.
 func (c *Core) Statements(db *gorm.DB, minimum time.Duration) (*sqldb.DB, error) {
 	statements, err := sqldb.Open(db, max(c.Timeout, minimum))
 	if err == nil && c.home != nil {

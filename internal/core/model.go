@@ -41,8 +41,8 @@ func (m *Model) Column() clause.Column {
 	return clause.Column{Table: clause.CurrentTable, Name: m.Key.DBName}
 }
 
-// Where returns db restricted to rows that meet a condition on the key. It adds more after it has checked that db has
-// only clauses that FindAs allows.
+// Where returns db restricted to rows that meet a condition on the key. It adds the clauses in more after it has
+// checked that db has only clauses that FindAs allows.
 func (m *Model) Where(ctx context.Context, db *gorm.DB, condition clause.Expression, more ...clause.Interface) *gorm.DB {
 	return m.core.Where(ctx, db, m.plan, condition, more...)
 }

@@ -12,8 +12,8 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// BeforeInsert selects the ids that were set, prepares an upsert, and keeps GORM from overwriting keys of maps. It
-// changes the statement as late as possible, so hooks and most callbacks of other plugins copy it as the application
+// BeforeInsert adds the ids that Select leaves out, prepares an upsert, and keeps GORM from overwriting keys of maps.
+// It changes the statement as late as possible, so hooks and most callbacks of other plugins copy it as the application
 // has made it.
 func (f *Filler) BeforeInsert(db *gorm.DB) {
 	stmt := db.Statement
@@ -24,7 +24,7 @@ func (f *Filler) BeforeInsert(db *gorm.DB) {
 	if len(unselected(p, stmt)) > 0 {
 		model.BeforeBuild(stmt, func() { insertUnselected(p, stmt) }, "INSERT", "VALUES")
 	}
-	if stmt.Unscoped { // because GORM then skips clauses added by types
+	if stmt.Unscoped { // because GORM then skips the clauses that types of fields add
 		model.RefuseZeroKeys(stmt)
 	}
 	if upsert.Concerns(stmt) {
@@ -98,7 +98,7 @@ func insertUnselected(p *catalog.Plan, stmt *gorm.Statement) {
 			}
 			v, zero := r.Value(stmt.Context, f.Field.Field)
 			if zero && f.PrimaryKey {
-				_ = stmt.AddError(fmt.Errorf("%w: %s.%s of row %d is 0: another plugin has set it to 0 after the plugin had set it",
+				_ = stmt.AddError(fmt.Errorf("%w: %s.%s of row %d is 0: the plugin has set it, and then another plugin has set it to 0",
 					model.ErrZeroKey, f.Schema.Name, f.Name, i))
 			}
 			values.Values[i] = append(values.Values[i], v)
@@ -131,7 +131,7 @@ var mostValues = map[string]int{"mysql": 65535, "postgres": 65535, "sqlite": 327
 var tooMany = regexp.MustCompile(`too many (?:placeholders|SQL variables)|limited to 65535 parameters`)
 
 // explainSize explains the error of an INSERT that has too many values because of its ids. Without the plugin GORM does
-// not send an AUTO_INCREMENT key, so a batch size that worked may be too large.
+// not send an AUTO_INCREMENT key, so a batch size that worked then may be too large.
 func (f *Filler) explainSize(db *gorm.DB) {
 	stmt := db.Statement
 	most, sent := mostValues[stmt.Dialector.Name()], len(stmt.Vars)

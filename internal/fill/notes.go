@@ -127,8 +127,8 @@ func (n *notes) share(stmt *gorm.Statement) {
 	stmt.Settings.Store(sharedKey{}, n)
 }
 
-// forget removes what the plugin keeps in a statement. Call it before the statement's other callbacks. Then the notes
-// belong to a statement of which stmt is a copy, or to a create that panicked.
+// forget removes what the plugin keeps in a statement. Call it before the statement's other callbacks. Notes that are
+// there by then belong to a statement of which stmt is a copy, or to a create that panicked.
 func forget(stmt *gorm.Statement) {
 	if len(stmt.Clauses) == 0 {
 		return
@@ -160,7 +160,7 @@ func (f *Filler) Settle(db *gorm.DB, refused bool) {
 	stmt := db.Statement
 	n := notesIn(stmt)
 	if n == nil {
-		return // another statement made them
+		return // there are none, or they belong to another statement
 	}
 	delete(stmt.Clauses, notesKey)
 	if n.shared {

@@ -27,13 +27,13 @@ func (f *Filler) Prepare(db *gorm.DB) {
 	}
 	inherit(db.Statement)
 	notesOf(db.Statement).share(db.Statement)
-	if !p.Ready.Load() && !sqldb.HoldsConnection(db.Statement.ConnPool) { // otherwise the create that needs an id does so
+	if !p.Ready.Load() && !sqldb.HoldsConnection(db.Statement.ConnPool) { // otherwise the creates get them
 		_ = f.ensure(db, p, needed(p, db.Statement)) // a create without a worker id returns the error
 	}
 }
 
-// BeforeUpdate makes an UPDATE of all fields leave out zero uid fields, except the key, because callers that save a row
-// often do not know their values.
+// BeforeUpdate makes an UPDATE of all fields leave out zero uid fields, except the key, because programs that save a
+// row often have not read these fields.
 func (f *Filler) BeforeUpdate(db *gorm.DB) {
 	stmt := db.Statement
 	if db.Error == nil && stmt.Schema != nil && slices.Contains(stmt.Selects, "*") {

@@ -140,7 +140,7 @@ func TestPaired_FifteenProcessesOfTheJSSafeLayout(t *testing.T) {
 		p := uidplugin.New(append(options, uidplugin.WithWorkerID(n), uidplugin.WithClock(plugintest.AtNoon))...)
 		err := db.Use(p)
 		if n == 16 {
-			testkit.IsError(t, err, uidplugin.ErrOption, "give out only those up to 15")
+			testkit.IsError(t, err, uidplugin.ErrOption, "give out only worker ids up to 15")
 			continue
 		}
 		must(t, err)
