@@ -67,7 +67,7 @@ func (s *statements) checkFunction(ctx context.Context, db *sqldb.DB) error {
 	return nil
 }
 
-// checkDefiner checks on MySQL and MariaDB that the definer of the trigger exists. It ignores roles: they have no host.
+// checkDefiner checks on MySQL and MariaDB that the definer of the trigger exists. It skips roles, which have no host.
 func (s *statements) checkDefiner(ctx context.Context, db *sqldb.DB) error {
 	missing := ""
 	err := db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&missing) },

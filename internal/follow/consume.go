@@ -31,7 +31,7 @@ type ConsumerSettings[T any] struct {
 	Conditions string                                    // a hash of the conditions that rows must meet
 	Cursors    *sqldb.DB                                 // sends the statements about the cursor
 	Effects    *gorm.DB                                  // the handle of handlers, for the database that has the cursor
-	Space      func(ctx context.Context) (string, error) // names the database of the rows; nil if that has the cursor
+	Space      func(ctx context.Context) (string, error) // names the database of the rows; nil if it is the cursor's
 	Log        *slog.Logger
 	Start      func(ctx context.Context) (int64, error) // returns the cursor of a new consumer
 
@@ -80,9 +80,9 @@ type consuming[T any] struct {
 	readAt   time.Time // when the row of UID_CURSOR was last read
 	rows     []T       // of the last fetch; the last len(process.IDs()) of them are not handled yet
 	leave    func()    // ends following the mark; nil if this consumer does not follow it
-	news     *news     // of the mark, from before the present step
-	joined   *news     // of the mark, from when this consumer began to follow it; an error in it may be out of date
-	looked   *news     // of the mark, from before the last fetch; nil if there was none since joined
+	news     *news     // the news of the mark before the present step
+	joined   *news     // the news when this consumer began to follow the mark; an error in them may be out of date
+	looked   *news     // the news before the last fetch; nil if there was no fetch since then
 	losses   int       // how many entries of news.recovered are in lowest
 	lowest   int64     // lowest mark to which the table's database went back since a fetch; math.MaxInt64 if it did not
 	lowestOf int64     // the Mark of the cursor for which lowest was noticed
@@ -116,7 +116,7 @@ func (c *consuming[T]) next(ctx context.Context) error {
 	case consumer.Insert:
 		err = c.begin(ctx)
 	case consumer.Removed:
-		return fmt.Errorf("uidplugin: follow: %w, or its table was renamed: %s; do not call Consume again, because it would begin anew", ErrRemoved, c.Key)
+		return fmt.Errorf("uidplugin: follow: %w, or its table was renamed: %s; do not call Consume again, because the consumer would begin anew", ErrRemoved, c.Key)
 	case consumer.Stand:
 		c.standBy()
 		c.sleep(ctx, step.At)
@@ -127,7 +127,7 @@ func (c *consuming[T]) next(ctx context.Context) error {
 		err = c.take(ctx, step)
 	case consumer.Fetch:
 		if err = c.fetch(ctx, step); err == nil && len(c.process.IDs()) == 0 {
-			return nil // fetch notes whether nothing fails now; otherwise the next fetch may fail again
+			return nil // without note: fetch calls nothingFails, unless the next fetch may fail again
 		}
 	case consumer.Handle:
 		err = c.handle(ctx, step)
@@ -149,7 +149,7 @@ var steps = map[consumer.Kind]string{
 	consumer.Handle: "handle rows", consumer.Move: "move the cursor", consumer.Fail: "store the failure",
 }
 
-// note notes the result of a step, which has this name in the log. It returns an error if the consumer should end. If
+// note notes the result of the step that has this name in the log. It returns an error if the consumer should end. If
 // the consumer should try again, note logs the error and waits for a second. It logs no further errors of the step
 // until the step succeeds, or until nothingFails is called.
 func (c *consuming[T]) note(ctx context.Context, name string, err error) error {
@@ -283,7 +283,7 @@ func (c *consuming[T]) more() bool {
 		c.lowest < math.MaxInt64
 }
 
-// wait waits until rows may have come, but not longer than until end.
+// wait waits until rows may have come, or until the time end.
 func (c *consuming[T]) wait(ctx context.Context, end int64) error {
 	if c.leave == nil {
 		c.sleep(ctx, min(end, c.now()+pollPause.Milliseconds()))
@@ -295,7 +295,7 @@ func (c *consuming[T]) wait(ctx context.Context, end int64) error {
 			return err
 		}
 	}
-	if len(c.process.IDs()) > 0 { // a row has failed, and is handled again at the end
+	if len(c.process.IDs()) > 0 { // a row has failed, and is handled again when the wait is over
 		c.sleep(ctx, end)
 		return nil
 	}

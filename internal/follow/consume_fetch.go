@@ -38,7 +38,7 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 		}
 	}
 	end := c.keep(ctx, &step)
-	defer end() // after a panic
+	defer end() // in case the reader panics
 	rows, published, unread := c.Read(ctx, cursor, c.Limit, hooks)
 	end()
 	if unread != nil && len(rows) == 0 {
@@ -89,8 +89,8 @@ func (c *consuming[T]) keepOwn(rows []T, cursor int64) (ids []int64, last int64)
 }
 
 // keep extends the term of this process while it reads rows from another database than the cursor's, because the cursor
-// is not locked then. After each change it sets step to the next change. It also records errSlow if the read takes
-// long. Call end before step is used.
+// is not locked then. After each change it sets the change of step to the next one. It also records errSlow if the read
+// takes long. Call end before step is used.
 func (c *consuming[T]) keep(ctx context.Context, step *consumer.Step) (end func()) {
 	reading, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})

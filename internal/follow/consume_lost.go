@@ -26,8 +26,8 @@ func (c *consuming[T]) noticeLoss() {
 	}
 }
 
-// recovered returns the mark that the database had after it lost commits. It returns 0 if the mark is above the cursor,
-// because then no row is missed, or if no commits were lost. published is the mark with which rows were read.
+// recovered returns the mark that the database had after it lost commits. It returns 0 if no commits were lost, or if
+// the mark is above the cursor, because then no row is missed. published is the mark with which rows were read.
 func (c *consuming[T]) recovered(ctx context.Context, last, published int64) (int64, error) {
 	if c.Poll {
 		return 0, nil
@@ -60,7 +60,7 @@ func (c *consuming[T]) recovered(ctx context.Context, last, published int64) (in
 // UID_CURSOR is the negative of that mark, so that every process finds it.
 func (c *consuming[T]) goBack(mark int64) error {
 	if !c.Rewind {
-		return fmt.Errorf("%w: the cursor is %d, and the mark was %d; set the cursor to a time before that (uid follow consumers reset)",
+		return fmt.Errorf("%w: the cursor is %d, and the mark was %d; set the cursor to a time before that mark (uid follow consumers reset)",
 			errLost, c.process.Row().Last, mark)
 	}
 	c.log.Warn("uidplugin: a consumer goes back because the database of its table has lost commits", "to", mark-1)

@@ -49,7 +49,7 @@ type CursorStatus struct {
 	Error      string
 	Now        time.Time // the database's clock
 
-	Waiting int64 // rows above Last, but no more than MaxWaiting + 1; -1 if Unread
+	Waiting int64 // rows above Last, but no more than MaxWaiting + 1; -1 if Unread is set
 	Oldest  int64 // id of the first of these rows; 0 if none waits
 	Unread  error // why the rows could not be counted
 }
@@ -198,15 +198,15 @@ func (f Flavor) tableOf(ctx context.Context, db *sqldb.DB, k ConsumerKey) (t Tab
 }
 
 // ResetConsumer sets a cursor to an id, so that the rows above are handled next. A row that failed may be tried at
-// once. Processes may run meanwhile: each of their transactions begins with an UPDATE that compares the cursor. The
-// mark is forgotten, because an operator who sets a cursor after lost commits decides which rows are handled again.
+// once. Processes may run meanwhile: each of their transactions begins with an UPDATE that compares the cursor. MARK
+// becomes 0, because an operator who sets a cursor after lost commits decides which rows are handled again.
 func ResetConsumer(ctx context.Context, db *sqldb.DB, k ConsumerKey, id int64) error {
 	return change(ctx, db, k, "LAST_ID = "+strconv.FormatInt(id, 10)+
 		", MARK = 0, ATTEMPTS = 0, RETRY_AT = 0, STUCK_ID = 0, STUCK_SINCE = 0, ERROR = ''")
 }
 
-// PauseConsumer pauses a consumer, or resumes it. A paused consumer has no holder, so that the next holder does not
-// take the former holder for dead.
+// PauseConsumer pauses a consumer, or resumes it. A paused consumer has no holder, so that the next holder does not log
+// that the former one was killed.
 func PauseConsumer(ctx context.Context, db *sqldb.DB, k ConsumerKey, paused bool) error {
 	set := map[bool]string{false: "PAUSED = 0", true: "PAUSED = 1, HOLDER = ''"}[paused]
 	return change(ctx, db, k, set)
@@ -286,7 +286,7 @@ func RenameConsumers(ctx context.Context, db *sqldb.DB, from, to string) (rename
 			renamed++
 		case db.IsDuplicate(err):
 			unchanged = append(unchanged, k)
-		case !errors.Is(err, ErrNoConsumer): // the error of a cursor that was removed meanwhile
+		case !errors.Is(err, ErrNoConsumer): // ErrNoConsumer means that the cursor was removed meanwhile
 			return renamed, unchanged, fmt.Errorf("uidplugin: follow: rename the cursor of the consumer %s: %w", k, err)
 		}
 	}

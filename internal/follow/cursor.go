@@ -106,7 +106,7 @@ func (c *cursorRow) insert(ctx context.Context, last int64) (inserted bool, err 
 
 // checkRenamed returns an error if the consumer has a cursor for this table under another name, such as a former one.
 // With a second cursor the consumer would handle all rows again. A name is taken for a former one if no table has it
-// any more, or only a view. checkRenamed does nothing with Into, because the tables are in another database.
+// any more, even if a view has it. checkRenamed does nothing for follow.Into, whose tables are in another database.
 func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 	if c.key.Space != "" {
 		return nil
@@ -233,12 +233,12 @@ func ascii(text string) string {
 	return text[:min(len(text), 255)]
 }
 
-// take is change for a process that wants to become the holder. It gives up if the row is locked, because another
-// process works then. It tries to lock the row before it sends the UPDATE, because the UPDATE would wait for the lock.
-// Suppose that the handler of the other process runs longer than the term, and fails. A waiting UPDATE would then make
-// this process the holder before the other process has stored the failure. So the row would be handled again without a
-// pause, and the cursor would never get past a row that the handler skips. The UPDATE is a transaction of its own, so
-// that a process that hangs keeps no lock.
+// take sends the change of a process that wants to become the holder. It gives up if the row is locked, because then
+// another process works. It tries to lock the row before it sends the UPDATE, because the UPDATE would wait for the
+// lock. Suppose that the handler of the other process runs longer than the term, and fails. A waiting UPDATE would then
+// make this process the holder before the other process has stored the failure. So the row would be handled again
+// without a pause, and the cursor would never get past a row that the handler skips. The UPDATE is a transaction of its
+// own, so that a process that hangs keeps no lock.
 func (c *cursorRow) take(ctx context.Context, step consumer.Step) (changed bool, err error) {
 	s, err := c.statements(ctx)
 	if err != nil {

@@ -12,7 +12,7 @@
 //     then reads the mark. The closer asks for the same lock exclusively. When it has had the lock, every transaction
 //     has ended that took the gate before.
 //  3. Publish. The closer stores the mark in UID_FOLLOW. From then on all rows with ids below it are visible, or will
-//     never be.
+//     never be. These three steps are a round.
 //
 // # Why no row is missed
 //
@@ -35,17 +35,17 @@
 //
 // The trigger chooses its gate once for a row, by a statement of its own. In the condition that finds the gate's row,
 // MySQL and MariaDB would evaluate the choice twice. If the closer changed the choice in between, they would find no
-// gate, and refuse the row for no reason. The trigger compares the id with the mark that its message shows, so no
-// message shows an id above the mark.
+// gate, and refuse the row for no reason. The trigger refuses a row only if the id is below the mark that its message
+// shows.
 //
 // The trigger must see the current mark instead of its snapshot's. On MySQL it reads the row of the gate with a shared
-// lock. On MariaDB and PostgreSQL the mark is a sequence, which has no versions. The gates are rows that are locked but
-// never written on MariaDB, and advisory locks on PostgreSQL. MariaDB reads the sequence after the gate because the
-// subquery for the sequence uses a column of the gate's row. SQLite has one writer at a time, so the UPDATE that raises
-// the mark also waits.
+// lock. On MariaDB and PostgreSQL the mark is a sequence, which has no versions. On MariaDB the gates are rows that are
+// locked but never written, and on PostgreSQL they are advisory locks. MariaDB reads the sequence after the gate
+// because the subquery for the sequence uses a column of the gate's row. SQLite has one writer at a time, so the UPDATE
+// that raises the mark also waits for that writer.
 //
-// A mark that is missing or NULL refuses all rows. The trigger runs after the INSERT because a trigger before it also
-// fires for rows that exist, such as those of ON CONFLICT DO NOTHING.
+// If the mark is missing or NULL, the trigger refuses all rows. It runs after the INSERT because a trigger before it
+// also fires for rows that exist, such as those of ON CONFLICT DO NOTHING.
 //
 // On PostgreSQL the trigger runs once for each statement, with the inserted rows as a table. Such a trigger does not
 // fire for rows that are inserted into a partition directly, so on a partitioned table and on a partition the trigger
@@ -57,14 +57,14 @@
 // CREATE TRIGGER waits for the transactions that have inserted rows without a gate, so every later row is guarded. All
 // writers queue up behind it, so it gives up after a second at most and tries again.
 //
-// Some statements only spare others a wait: asking for a gate without waiting, the lock that diverts new transactions,
-// and limits of the connection. A round goes on without them, because a database may refuse any of them. On MySQL and
-// MariaDB a closer that hangs would keep the lock of its connection, so it limits how long the connection may be idle.
+// Some statements only shorten waits: they ask for a gate without waiting, take the lock that diverts new transactions
+// to the other gate, or limit the connection. A round goes on without them, because a database may refuse any of them.
+// On MySQL and MariaDB a closer that hangs would keep its lock, so it limits the idle time of its connection.
 //
 // Several processes may close at once, because raising never lowers the mark and each process waits by itself. One
 // closer is enough, so the processes take turns by a column of UID_FOLLOW.
 //
 // A round is bound to one connection. If the connection breaks, another round begins, because after a failover the
-// database may have lost the mark. Behind a pooler the steps of a round may still go to two servers, so publishing
-// compares the trigger's mark. For the same reason followers ask for the published mark before each read.
+// database may have lost the mark. Behind a pooler a round may still use two servers, so publishing checks that the
+// trigger's mark is not lower. For the same reason followers ask for the published mark before each read.
 package follow

@@ -36,8 +36,8 @@ func (h *Followed) Mark(t Table, create func() *Mark) *Mark {
 }
 
 // OnInsertError returns a function that recognizes the errors of rows that were too late. It makes them wrap
-// ErrTooLate, counts them, and calls reach with the database's clock, because the table would refuse the next ids as
-// well if the clock of this process is behind.
+// ErrTooLate, counts them, and calls reach, which moves the next ids up to the database's clock. If the clock of this
+// process is behind, the table would otherwise refuse these ids, too.
 func (h *Followed) OnInsertError(reach func(to time.Time)) func(stmt *gorm.Statement, err error) (error, bool) {
 	return func(stmt *gorm.Statement, err error) (error, bool) {
 		at, ok := TooLate(err)

@@ -80,9 +80,9 @@ func (g *guard) refuse(query string) error {
 	return err
 }
 
-// ends matches statements that end a transaction. commits matches statements before which MySQL and MariaDB commit, and
-// a few others, which stays matches. No pattern matches a statement in a procedure, so the caller looks for the
-// savepoint afterwards.
+// The pattern ends is for statements that end a transaction, and the pattern commits for those before which MySQL and
+// MariaDB commit. It also matches a few others: the pattern stays is for these. No pattern matches a statement in a
+// procedure, so the caller looks for the savepoint afterwards.
 var (
 	ends = beginning(`(COMMIT|END|ABORT|(START|PREPARE)\s+TRANSACTION)\b|` +
 		`BEGIN\s*($|[^N\s\w])|BEGIN\s+[^N\s]|` + // not BEGIN NOT ATOMIC

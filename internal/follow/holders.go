@@ -13,8 +13,8 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// A Holder is an open transaction that has inserted rows into a followed table, so the mark cannot pass the begin of
-// the transaction.
+// A Holder is an open transaction that has inserted rows into a followed table, so the mark cannot pass the time when
+// the transaction began.
 type Holder struct {
 	Session     int64     `json:"session,omitempty"`     // number of the connection or process; 0 if prepared
 	Prepared    string    `json:"prepared,omitempty"`    // name of a prepared transaction, on PostgreSQL
@@ -22,7 +22,7 @@ type Holder struct {
 	Client      string    `json:"client,omitempty"`      // address of the client
 	Application string    `json:"application,omitempty"` // application_name, on PostgreSQL
 	State       string    `json:"state,omitempty"`       // such as "idle in transaction", or Sleep
-	Since       time.Time `json:"since,omitzero"`        // begin of the transaction; zero if this user may not see it
+	Since       time.Time `json:"since,omitzero"`        // when the transaction began; zero if unknown
 }
 
 // String names the transaction for people.

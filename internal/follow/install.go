@@ -197,8 +197,8 @@ func (f Flavor) CreateCursors(t Table) string {
 	return strings.Replace(strings.TrimSpace(string(text)), "{{.Cursors}}", f.in(t, CursorTable), 1)
 }
 
-// lockPatience is how long a statement of PostgreSQL that creates or drops a trigger waits for the transactions that use
-// the table, because everybody else queues up behind it.
+// lockPatience is how long a statement of PostgreSQL that creates or drops a trigger waits for the transactions that
+// use the table. It is short, because all other transactions queue up behind the statement.
 const lockPatience = 500 * time.Millisecond
 
 // remedy is part of the message of a refused row, which a program without the plugin shows.
@@ -247,7 +247,7 @@ func (f Flavor) Uninstall(t Table) []string {
 	if f == MariaDB {
 		statements = append(statements, "DROP SEQUENCE IF EXISTS "+f.in(t, n.mark))
 	}
-	if f != SQLite { // by the key, because InnoDB would lock every row that the statement reads
+	if f != SQLite { // by the key, because otherwise InnoDB would lock every row of the table
 		where = fmt.Sprintf(" WHERE ID IN (%d, %d)", n.gate+usedGate, n.gate+idleGate)
 	}
 	return append(statements, "DELETE FROM "+f.in(t, gateTable)+where)

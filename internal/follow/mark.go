@@ -31,7 +31,7 @@ type Mark struct {
 	now    func() time.Time
 	me     string
 	known  atomic.Pointer[statements] // nil until the kind of database is known
-	turn   chan struct{}              // held by the goroutine that visits, because a process does one round at a time
+	turn   chan struct{}              // held during a visit, because a process does one round at a time
 	seen   int64                      // the published mark at the last visit; guarded by turn
 	held   time.Time                  // begin of the round for which noteHeld has logged a line; guarded by turn
 
@@ -273,7 +273,7 @@ func (m *Mark) visit(ctx context.Context, force bool) (state State, err error) {
 	if err != nil {
 		return state, err
 	}
-	seen, unusable := m.seen, error(nil) // unusable is an error after the round, so the connection is closed
+	seen, unusable := m.seen, error(nil) // unusable is an error after the round; together then closes the connection
 	err = m.together(ctx, s, func(ctx context.Context, conn *sqldb.DB) (err error) {
 		if err := m.server.run(ctx, conn, s); err != nil {
 			return err

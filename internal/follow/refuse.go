@@ -255,7 +255,7 @@ func (s settings) clusterRefusal() error {
 		return refused("the server is a node of a Galera cluster (wsrep_on); %s", alone)
 	case s[mode] != "" && !s.isOn(mode) && !seen:
 		return refused("%s is %s, and this account may not see whether the server is in a group; GRANT SELECT ON"+
-			" performance_schema.replication_group_members TO it", mode, s[mode])
+			" performance_schema.replication_group_members TO this account", mode, s[mode])
 	case s[mode] != "" && !s.isOn(mode) && members != "0":
 		return refused("the server is in a replication group with several primaries (%s is %s); %s", mode, s[mode], alone)
 	}

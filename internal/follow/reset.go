@@ -63,7 +63,7 @@ func (s *statements) reset(ctx context.Context, db *sqldb.DB, old *Status) error
 		if err := s.withdraw(ctx, tx, low, math.MaxInt64); err != nil { // locks the row until the end
 			return err
 		}
-		var now int64 // marks of earlier rounds are below it
+		var now int64 // later than the times of earlier rounds
 		if err := tx.Query(ctx, func(r *sql.Rows) error { return r.Scan(&now) }, "SELECT "+s.now()); err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func (s *statements) lower(ctx context.Context, db, tx *sqldb.DB, mark int64) er
 		return s.one(ctx, tx, "WITH lock AS MATERIALIZED (SELECT pg_advisory_xact_lock("+s.advisory(raiseLock)+"))"+
 			" SELECT setval("+sequence+", least("+value+", pg_sequence_last_value("+sequence+"))) FROM lock")
 	case MariaDB:
-		// ALTER would commit tx, so it uses another connection. It waits for open writers, and new ones wait for it.
+		// Not on tx, because ALTER would commit it. ALTER waits for open writers, and new ones wait for ALTER.
 		raised, err := s.raised(ctx, db)
 		if err != nil || raised <= mark {
 			return err

@@ -5,9 +5,9 @@
 //
 // Any number of processes may run a consumer. One of them is the holder, whose name the cursor has, and the others
 // stand by. The holder fetches rows, which it then has in hand, and begins a transaction with a [Change] of the cursor.
-// This UPDATE compares the cursor with what the process has last read or written. If the UPDATE changes no row, another
-// process was faster, or an operator has set the cursor, and the transaction is rolled back. Otherwise the transaction
-// has locked the cursor, so nobody else handles the rows until it ends.
+// The change is an UPDATE that compares the cursor with what the process has last read or written. If the UPDATE
+// changes no row, another process was faster, or an operator has set the cursor, and the transaction is rolled back.
+// Otherwise the transaction has locked the cursor, so nobody else handles the rows until it ends.
 //
 // The name of the holder only decides who works. Because of the comparison each row is handled once, whatever clocks,
 // pauses and lost answers do. A process that does not know whether its COMMIT succeeded reads the cursor again, and
@@ -49,7 +49,7 @@ type Row struct {
 	StuckID    int64  // the row that fails
 	StuckSince int64
 	Conditions string // a hash of the conditions that rows must meet
-	Mark       int64  // the table's mark when rows were last fetched; 0 if it is unknown or not needed; -m to go back to m
+	Mark       int64  // the table's mark when rows were last fetched; 0 if it is unknown or not needed; -m: go back to m
 	Now        int64  // when this was read
 }
 
@@ -66,7 +66,7 @@ type Change struct {
 	Mark    int64 // the new mark; 0 leaves it as it is
 }
 
-// Next returns a change that may follow the change once it has changed the row.
+// Next returns the change that may follow c after c has changed the row.
 func (c Change) Next() Change {
 	return Change{c.NewLast, c.Me, c.NewTerm, c.Me, c.NewLast, c.NewTerm + 1, c.Mark}
 }
@@ -101,7 +101,7 @@ type Step struct {
 // An Outcome is how a transaction of Handle ended.
 type Outcome int
 
-// The outcomes. All but Committed have rolled back, except that with Again a COMMIT may have succeeded, or still may.
+// The outcomes. All but Committed have rolled back, but after Again a COMMIT may have succeeded, or may yet succeed.
 const (
 	Committed Outcome = iota
 	Lost              // the change has changed no row
@@ -125,7 +125,7 @@ type Process struct {
 	through int64
 
 	names   int   // how many other names this process has wanted
-	begun   int64 // RetryAt when this process began to work; not waited for, because its handler may be a new version
+	begun   int64 // RetryAt when this process began to work; ignored, because its handler may be a new version
 	single  int64 // handle one row at a time up to this id
 	again   int   // number of consecutive outcomes Again
 	pending Kind  // Move: set the cursor to target. Fail: the row target has failed. Read: neither
@@ -169,8 +169,8 @@ func (p *Process) Next(now int64, more bool) Step {
 }
 
 // pauses reports whether the next row has failed, and may not be tried again yet. It ignores a RetryAt beyond twice the
-// longest pause, because somebody may have written any time. A RetryAt may be a little beyond the longest pause,
-// because now is an estimate.
+// longest pause, because somebody may have written any number. A RetryAt may be a little beyond the longest pause,
+// because the caller estimates the time.
 func (p *Process) pauses(now int64) bool {
 	return now < p.row.RetryAt && p.row.RetryAt-now <= 2*longest && p.row.RetryAt != p.begun
 }
@@ -278,7 +278,7 @@ func (p *Process) Wrote(s Step, changed bool) {
 }
 
 // Fetched reports the rows that a Fetch has found, in ascending order, and whether its change has changed the cursor.
-// Up to through there are no other rows.
+// through is the id up to which there are no other rows.
 func (p *Process) Fetched(s Step, changed bool, ids []int64, through int64) {
 	if p.Wrote(s, changed); changed {
 		p.ids, p.through = append(p.ids, ids...), through
@@ -310,6 +310,6 @@ func (p *Process) Ended(s Step, o Outcome) Outcome {
 	return o
 }
 
-// Rewind sets the cursor back to the last id below a mark before anything else is handled, because other rows may have
-// come with ids from this mark on.
+// Rewind makes the process set the cursor back to the last id below a mark before it handles more rows, because other
+// rows may have come with ids from this mark on.
 func (p *Process) Rewind(mark int64) { p.pending, p.target, p.mark = Move, mark-1, mark }
