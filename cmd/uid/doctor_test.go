@@ -79,6 +79,8 @@ var sicknesses = []sickness{
 		words: []string{"its 1 slot since", `"o'ld"`, "2018-01-01 00:00:01.000", "its 1 worker id until", "= 'o''ld'"}},
 	{code: admin.CodeSessionDeleted, spoil: exec(`UPDATE "WORKER_SLOT" SET "HOLDER" = 'h'`, `DELETE FROM "WORKER_SESSION"`),
 		words: []string{"slot 1 was deleted", "Restore"}},
+	{code: admin.CodeNodeMissing, spoil: exec(`DELETE FROM "WORKER_NODE"`),
+		words: []string{"no row of this library", "given out 1 worker id:", "backup"}},
 	{code: admin.CodeNodeForeign, spoil: exec(nodeRow + `) VALUES (9000, 'java', '1', 1, '2024-02-29')`), words: []string{"1 row of", "UidGenerator"}},
 	{code: admin.CodeNodeOutside, spoil: exec(nodeRow + `) VALUES (262144, 'java', '1', 1, '2024-02-29'), (0, 'java', '1', 1, '2024-02-29')`),
 		words: []string{"2 rows of", "1 to 262143", "DELETE FROM"}},

@@ -309,7 +309,7 @@ func TestRemove_TablesAsTheyMayBe(t *testing.T) {
 		if d.Name == "sqlite" {
 			r.run(named...).want(t, exitOK, "By hand: SQLite does not number bigs.id, because its type is BIGINT")
 		} else {
-			r.run("remove").want(t, exitOK, "not in WORKER_NODE. Pass --table for each", "would have made: bigs\n")
+			r.run("remove").want(t, exitOK, "WORKER_NODE lacks the tables. Pass --table for each", "the plugin sets: bigs\n")
 		}
 		if d.Name == "postgres" { // a table that had a sequence before the plugin
 			must(t, db.Exec("CREATE SEQUENCE s; ALTER TABLE orders ALTER COLUMN id SET DEFAULT nextval('s')").Error)
@@ -324,6 +324,9 @@ func TestRemove_TablesAsTheyMayBe(t *testing.T) {
 		r.run("remove", "--yes").want(t, exitOK)
 		if !db.Migrator().HasTable("WORKER_NODE") && d.Name != "sqlite" {
 			t.Error("UidGenerator's table was dropped")
+		}
+		if back := shop(t, d.Open(t, nil), "web-2", "the plugin is back"); int64(back[0]) <= id {
+			t.Errorf("the id %d is not above the key %d", back[0], id)
 		}
 	})
 }

@@ -33,6 +33,7 @@ const (
 	CodeRegionShared      = "region-shared"
 	CodeSlotUnheld        = "slot-unheld"
 	CodeSessionDeleted    = "session-deleted"
+	CodeNodeMissing       = "node-missing"
 	CodeNodeForeign       = "node-foreign"
 	CodeNodeOutside       = "node-outside"
 	CodeNodeByHand        = "node-by-hand"
@@ -52,8 +53,8 @@ const (
 var Codes = []string{
 	CodeClock, CodeReadOnly, CodeNoSlotLive, CodeInnoDBFlush, CodeSyncBinlog, CodeFsync, CodeSynchronousCommit,
 	CodeAsyncReplicas, CodeSplitBrain, CodeKeyNumbered, CodeKeyNarrow, CodeKeyAhead, CodeTableRenamed, CodeLayoutEnd,
-	CodeWorkerIDs, CodeRegionShared, CodeSlotUnheld, CodeSessionDeleted, CodeNodeForeign, CodeNodeOutside, CodeNodeByHand,
-	CodeNodeLayout, CodeNodeSlot,
+	CodeWorkerIDs, CodeRegionShared, CodeSlotUnheld, CodeSessionDeleted, CodeNodeMissing, CodeNodeForeign, CodeNodeOutside,
+	CodeNodeByHand, CodeNodeLayout, CodeNodeSlot,
 	CodeFollowTrigger, CodeFollowBroken, CodeFollowStopped, CodeFollowAhead, CodeFollowRefused, // wing: follow
 	CodeConsumerStuck, CodeConsumerStopped, CodeConsumerPaused, // wing: follow
 }

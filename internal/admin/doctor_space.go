@@ -137,9 +137,38 @@ func (d *DB) literal(text string) string {
 	return "'" + text + "'"
 }
 
+// ours is the condition for rows of WORKER_NODE that this library has inserted.
+const ours = `"SLOT" IS NOT NULL AND "SLOT" <> 0`
+
+// checkMissing looks for a WORKER_NODE that has lost all rows of this library.
+func (d *DB) checkMissing(ctx context.Context) (list []Finding, err error) {
+	given, _ := d.given()
+	if given == 0 {
+		return nil, nil
+	}
+	missing := false
+	err = d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&missing) },
+		`SELECT COUNT(*) = 0 FROM (SELECT 1 FROM "WORKER_NODE" WHERE `+ours+` LIMIT 1) "T"`)
+	if !missing {
+		return nil, err
+	}
+	f := Finding{Code: CodeNodeMissing,
+		Text: fmt.Sprintf("WORKER_NODE has no row of this library, although WORKER_REGISTRY has given out %s: somebody has emptied "+
+			"or replaced the table, so ids do not resolve", Count(given, "worker id", "worker ids")),
+		Advice: "Restore the rows from a backup. Running processes go on, and insert rows only for further worker ids."}
+	if d.Registry.Shared {
+		f.Advice = fmt.Sprintf("UidGenerator may give out worker ids of running processes, so end the Java services first. Restore the "+
+			"rows, and run ALTER TABLE WORKER_NODE AUTO_INCREMENT = %d.", d.Registry.NextID)
+	}
+	return []Finding{f}, err
+}
+
 // checkNodes looks for rows of WORKER_NODE whose ids cannot be located.
 func (d *DB) checkNodes(ctx context.Context) (list []Finding, err error) {
-	const ours = `"SLOT" IS NOT NULL AND "SLOT" <> 0`
+	list, err = d.checkMissing(ctx)
+	if err != nil {
+		return list, err
+	}
 	inside := fmt.Sprintf(`"ID" BETWEEN 1 AND %d`, d.Layout.MaxWorkerID())
 	outside, remove := "Delete them if no row has an id with such a worker id.", d.SQL.Translate(`DELETE FROM "WORKER_NODE" WHERE NOT (`+inside+")")
 	if d.Registry.Shared {

@@ -202,9 +202,11 @@ func (d *DB) planFunctions(ctx context.Context, _ []workernode.Table) ([]Removal
 	return []RemovalStep{s}, nil
 }
 
-// planTables drops the four tables. WORKER_NODE stays if UidGenerator uses it. WORKER_REGISTRY is the last, because the
+// planTables drops the four tables. WORKER_NODE stays if UidGenerator uses it, and its rows then have no slot any more, so
+// that the plugin can come back. WORKER_REGISTRY is the last, because the
 // next run reads it.
 func (d *DB) planTables(ctx context.Context, _ []workernode.Table) (steps []RemovalStep, err error) {
+	var statements []string
 	tables := []string{workernode.SessionTable, workernode.SlotTable, workernode.NodeTable, workernode.RegistryTable}
 	foreign, err := d.ForeignNodes(ctx)
 	switch {
@@ -213,11 +215,11 @@ func (d *DB) planTables(ctx context.Context, _ []workernode.Table) (steps []Remo
 		return nil, err
 	case d.Registry.Shared || len(foreign) > 0:
 		tables = slices.Delete(tables, 2, 3)
+		statements = append(statements, d.SQL.Translate(`UPDATE "WORKER_NODE" SET "SLOT" = NULL, "HOST_NAME" = '' WHERE "SLOT" IS NOT NULL`))
 		steps = append(steps, RemovalStep{Left: true,
 			Text: "WORKER_NODE stays, because UidGenerator uses it. Drop it if no Java service uses it. While one " +
 				"runs, its inserts into a numbered table can fail with duplicate keys: see docs/removing.md."})
 	}
-	var statements []string
 	for _, name := range tables {
 		statements = append(statements, d.SQL.Translate(`DROP TABLE IF EXISTS "`+name+`"`))
 	}

@@ -196,6 +196,12 @@ var unnumbered = map[string]string{
 		ORDER BY c.relname`,
 }
 
+// isOwnTable reports whether a table is the plugin's. MySQL may store names in lower case.
+func isOwnTable(name string) bool {
+	name = strings.ToUpper(name)
+	return strings.HasPrefix(name, "WORKER_") || strings.HasPrefix(name, "UID_FOLLOW") || name == "UID_CURSOR"
+}
+
 // planUnknown names tables that are not planned, but whose keys the plugin may fill. WORKER_NODE lacks empty tables.
 func (d *DB) planUnknown(ctx context.Context, planned map[workernode.Table]bool) (steps []RemovalStep, err error) {
 	names, home := d.databases()
@@ -209,7 +215,7 @@ func (d *DB) planUnknown(ctx context.Context, planned map[workernode.Table]bool)
 			var name string
 			err := rows.Scan(&name)
 			entry := workernode.Table{Database: database, Name: name}
-			if !planned[entry] && !strings.HasPrefix(name, "WORKER_") && !strings.HasPrefix(name, "UID_FOLLOW") && name != "UID_CURSOR" {
+			if !planned[entry] && !isOwnTable(name) {
 				tables = append(tables, entry.String())
 			}
 			return err
