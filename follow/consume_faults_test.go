@@ -376,7 +376,7 @@ func TestConsume_TheStateHasTheErrorOfAStuckRowAgain(t *testing.T) {
 		ended <- follow.Consume(ctx, db, "mails", func(*gorm.DB, *ticket) error { return noRoute })
 	}()
 	testkit.Eventually(t, "another error", time.Minute, func() bool { return strings.Contains(fmt.Sprint(consumerOf(db).LastError), "disk I/O") })
-	testkit.Eventually(t, "the error of the row", 30*time.Second, func() bool { return errors.Is(consumerOf(db).LastError, noRoute) })
+	testkit.Eventually(t, "the error of the row", time.Minute, func() bool { return errors.Is(consumerOf(db).LastError, noRoute) })
 	if c := consumerOf(db); c.Failed != 1 || c.Stuck == 0 {
 		t.Errorf("%+v", c)
 	}

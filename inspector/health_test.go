@@ -63,7 +63,7 @@ func TestHealthHandler_SaysWhetherThePluginIsHealthy(t *testing.T) {
 	if status, body := get(t, h, "/ready"); status != http.StatusOK || body != "ok\n" {
 		t.Errorf("%d, %q", status, body)
 	}
-	testkit.Must(t, s.plugin.Close(t.Context()))
+	testkit.MustClose(t, s.plugin)
 	if status, body := get(t, h, "/ready"); status != http.StatusServiceUnavailable || body != "unavailable\n" {
 		t.Errorf("after Close: %d, %q", status, body)
 	}

@@ -361,6 +361,6 @@ func TestHandler_OfAProcessWithoutModels(t *testing.T) {
 	} {
 		shows(t, h, http.StatusOK, page, want)
 	}
-	testkit.Must(t, uidplugin.From(db).Close(t.Context()))
+	testkit.MustClose(t, uidplugin.From(db))
 	shows(t, h, http.StatusOK, "/", "This process holds no slot now")
 }

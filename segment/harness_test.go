@@ -107,7 +107,7 @@ func leaf(tb testing.TB, db *gorm.DB, maxID, step int64) {
 // eventually waits until f is true.
 func eventually(tb testing.TB, what string, f func() bool) {
 	tb.Helper()
-	testkit.Eventually(tb, what, 20*time.Second, f)
+	testkit.Eventually(tb, what, time.Minute, f)
 }
 
 // bubble runs a test in a bubble of synctest.

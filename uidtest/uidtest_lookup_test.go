@@ -164,7 +164,7 @@ func TestPlugins_LookUpAsInProduction(t *testing.T) {
 	t.Parallel()
 
 	production := openLookedUp(t, uidplugin.New(bothModels, uidplugin.WithLogger(nil)), time.Now())
-	defer func() { testkit.Must(t, production.Close(context.Background())) }()
+	defer func() { testkit.MustClose(t, production) }()
 	fixed, sequential := openLookedUp(t, uidtest.Fixed(noon, bothModels), noon), openLookedUp(t, uidtest.Sequential(bothModels), noon)
 	for name, lookup := range lookups {
 		t.Run(name, func(t *testing.T) {

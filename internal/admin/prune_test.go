@@ -26,7 +26,7 @@ func begun(t *testing.T, path string, n, of int) *DB {
 	db := testkit.SQLite{Path: path}.Open(t)
 	p := uidplugin.New(uidplugin.WithLogger(nil), uidplugin.WithRegion(n, of))
 	testkit.Must(t, db.Use(p))
-	testkit.Must(t, p.Close(t.Context()))
+	testkit.MustClose(t, p)
 	return connected(t, db)
 }
 
@@ -326,7 +326,7 @@ func TestPrune_WhileProcessesRun(t *testing.T) {
 			_, err = d.Prune(t.Context(), clock.Now()) // the process holds the slot
 			testkit.Must(t, err)
 		}
-		testkit.Must(t, last.Close(t.Context()))
+		testkit.MustClose(t, last)
 		clock.Add(2 * time.Hour)
 	}
 	latest, err := d.Nodes.Sessions(t.Context(), layout, 0, time.Time{}, 1)

@@ -67,7 +67,7 @@ func TestTransaction_WhatCreatesNoIDTakesNoWorkerID(t *testing.T) {
 			must(t, db.Exec("INSERT INTO parts (id) VALUES (5)").Error)
 			must(t, db.Exec("INSERT INTO customers (id) VALUES (5)").Error)
 			must(t, tt.run(db))
-			must(t, p.Close(t.Context())) // which writes the tables of all worker ids that are in use
+			testkit.MustClose(t, p) // which writes the tables of all worker ids that are in use
 			plugintest.Rows(t, 0, db, "WORKER_NODE", "TABLE_NAME <> ''")
 		})
 	}

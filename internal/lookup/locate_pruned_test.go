@@ -29,7 +29,7 @@ func TestPluginLocate_AfterPruning(t *testing.T) {
 			first = row.ID
 		}
 		last = row.ID
-		must(t, p.Close(t.Context()))
+		testkit.MustClose(t, p)
 		c.Add(time.Hour)
 	}
 	db := plugintest.File(t, path, nil)

@@ -47,7 +47,7 @@ func TestUse_SegmentsNeedNoConnectionAfterIt(t *testing.T) {
 				must(t, db.Transaction(func(tx *gorm.DB) error {
 					return errors.Join(tx.Create(&voucher{}).Error, tx.Create(&[]voucher{{}, {}}).Error)
 				}))
-				must(t, uidplugin.From(db).Close(t.Context()))
+				testkit.MustClose(t, uidplugin.From(db))
 			}
 		})
 	}
@@ -114,7 +114,7 @@ func TestUse_FailsIfASegmentIsNotUsable(t *testing.T) {
 			db := plugintest.Bare(t)
 			plugintest.Migrate(t, db, &voucher{})
 			first := plugintest.Use(t, db, uidplugin.WithModels(&voucher{}), uidplugin.WithSegments(segment.Config{Step: 10}))
-			must(t, first.Close(t.Context()))
+			testkit.MustClose(t, first)
 			must(t, db.Exec(tt.spoil).Error)
 
 			db = plugintest.File(t, plugintest.FileOf(t, db), &gorm.Config{})
@@ -126,7 +126,7 @@ func TestUse_FailsIfASegmentIsNotUsable(t *testing.T) {
 			must(t, db.Exec(tt.fix).Error)
 			must(t, db.Use(p))
 			must(t, db.Create(&voucher{}).Error)
-			must(t, p.Close(t.Context()))
+			testkit.MustClose(t, p)
 			if lines := log.Lines("cannot be opened"); len(lines) > 0 {
 				t.Errorf("the log has the error, too: %q", lines)
 			}
@@ -165,7 +165,7 @@ func TestCreate_InATransactionTellsWhyASegmentIsNotUsable(t *testing.T) {
 
 	db := plugintest.Bare(t)
 	plugintest.Migrate(t, db, &voucher{})
-	must(t, plugintest.Use(t, db, uidplugin.WithModels(&voucher{})).Close(t.Context()))
+	testkit.MustClose(t, plugintest.Use(t, db, uidplugin.WithModels(&voucher{})))
 	must(t, db.Exec("UPDATE leaf_alloc SET step = 0").Error)
 	db = plugintest.File(t, plugintest.FileOf(t, db), &gorm.Config{})
 	plugintest.Use(t, db)
@@ -236,5 +236,5 @@ func TestUse_LogOfASegmentComesAfterIt(t *testing.T) {
 		}), uidplugin.WithModels(&ticket{}))
 	must(t, db.Use(p))
 	must(t, <-logged)
-	must(t, p.Close(t.Context()))
+	testkit.MustClose(t, p)
 }

@@ -285,7 +285,7 @@ func TestNew_GORMsLoggerMayCreateRows(t *testing.T) {
 	testkit.Eventually(t, "a row of the logger, which runs next to", time.Minute, func() bool {
 		return plugintest.Count(t, db, "parts", "name LIKE '%WORKER_SLOT%'") > 0
 	})
-	must(t, p.Close(t.Context()))
+	testkit.MustClose(t, p)
 }
 
 // troubled is a generator that is not well.

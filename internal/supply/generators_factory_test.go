@@ -101,7 +101,7 @@ func TestWithGenerator_ItsFactoryMayAskThePlugin(t *testing.T) {
 		}))
 		plugintest.Migrate(t, db, &mine{})
 		must(t, db.Create(&mine{}).Error)
-		must(t, p.Close(t.Context()))
+		testkit.MustClose(t, p)
 		if asked != 1 {
 			t.Errorf("asked %d times", asked)
 		}

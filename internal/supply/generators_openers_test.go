@@ -46,7 +46,7 @@ func TestClose_EndsTheCallsOfOpeners(t *testing.T) {
 				return nil, plugintest.ErrBroken
 			}))
 		time.Sleep(10 * time.Second)
-		must(t, plugin.Close(t.Context()))
+		testkit.MustClose(t, plugin)
 		before := calls.Load()
 		time.Sleep(time.Hour)
 		if n := calls.Load(); before < 2 || n != before {

@@ -84,7 +84,7 @@ func TestPaired_ReclaimsBothWorkerIDs(t *testing.T) {
 		if !slices.Equal(ids, first) {
 			t.Errorf("process %d has the worker ids %v, and the first had %v", i, ids, first)
 		}
-		must(t, p.Close(t.Context()))
+		testkit.MustClose(t, p)
 		clock.Add(time.Hour)
 	}
 	db := plugintest.File(t, name, nil)

@@ -89,7 +89,7 @@ func TestGenerators_InOneModel(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	}
-	must(t, p.Close(t.Context()))
+	testkit.MustClose(t, p)
 	if !evens["sheets"].Closed.Load() {
 		t.Error("a source was not closed")
 	}

@@ -93,7 +93,7 @@ func TestWithWorkerID_APluginContinuesAboveOneThatWasClosed(t *testing.T) {
 			ledger.Add("parts", int64(id))
 			last = max(int64(id), last)
 		}
-		must(t, p.Close(t.Context()))
+		testkit.MustClose(t, p)
 	}
 }
 
@@ -134,7 +134,7 @@ func TestWithWorkerID_RefusesAPluginWhoseLayoutMakesTheSameIDs(t *testing.T) {
 	}
 	id, err := first.NextID(t.Context(), &plugintest.Part{})
 	must(t, err)
-	must(t, first.Close(t.Context()))
+	testkit.MustClose(t, first)
 	for _, options := range [][]uidplugin.Option{
 		{uidplugin.WithWorkerID(130), with(40, 18, 4, 0)},
 		{uidplugin.WithWorkerID(130), uidplugin.WithLayout(long)},
@@ -145,7 +145,7 @@ func TestWithWorkerID_RefusesAPluginWhoseLayoutMakesTheSameIDs(t *testing.T) {
 		if must(t, err); next>>22 <= id>>22 {
 			t.Errorf("the next layout begins at %d, and the one before ended at %d", next, id)
 		}
-		must(t, p.Close(t.Context()))
+		testkit.MustClose(t, p)
 		id = next
 	}
 }
@@ -167,6 +167,6 @@ func TestWithWorkerID_RefusesAPluginWithOtherOptions(t *testing.T) {
 	refused([]string{"WithWorkerID(121)", fmt.Sprint(backup), "paired"}, uidplugin.WithWorkerID(121), uidplugin.WithDefaultGenerator("paired"))
 	oneOfMany(t, plugintest.Bare(t), uidplugin.WithWorkerID(120), uidplugin.WithLayout(plugintest.Seconds()), uidplugin.WithDefaultGenerator("snowflake")) // other ids
 	oneOfMany(t, plugintest.Bare(t), uidplugin.WithWorkerID(120), uidplugin.WithClock(plugintest.AtNoon), uidplugin.WithDefaultGenerator("snowflake"))
-	must(t, first.Close(t.Context()))
+	testkit.MustClose(t, first)
 	oneOfMany(t, plugintest.Bare(t), uidplugin.WithWorkerID(120), uidplugin.WithDefaultGenerator("snowflake"))
 }

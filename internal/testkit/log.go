@@ -45,10 +45,10 @@ func (l *Log) Lines(text string) (lines []string) {
 	return lines
 }
 
-// SaysOnce reports an error unless the log contains text exactly once. It waits up to 5 s for the text.
+// SaysOnce reports an error unless the log contains text exactly once. It waits up to a minute for the text.
 func (l *Log) SaysOnce(tb testing.TB, text string) {
 	tb.Helper()
-	Eventually(tb, "a log that says "+text, 5*time.Second, func() bool { return strings.Contains(l.String(), text) })
+	Eventually(tb, "a log that says "+text, time.Minute, func() bool { return strings.Contains(l.String(), text) })
 	if n := strings.Count(l.String(), text); n != 1 {
 		tb.Errorf("the log says %q %d times:\n%s", text, n, l)
 	}

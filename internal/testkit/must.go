@@ -3,6 +3,7 @@
 package testkit
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -17,6 +18,22 @@ func Must(tb testing.TB, err error) {
 	tb.Helper()
 	if err != nil {
 		tb.Fatal(err)
+	}
+}
+
+// MustClose closes a plugin or a lease manager. It tries again, because a statement may time out on a busy machine.
+func MustClose(tb testing.TB, p interface {
+	Close(ctx context.Context) error
+}) {
+	tb.Helper()
+	for try := 0; ; try++ {
+		err := p.Close(context.Background())
+		if err == nil {
+			return
+		}
+		if try == 5 {
+			tb.Fatal(err)
+		}
 	}
 }
 

@@ -87,7 +87,7 @@ func (g *Tenant) Drain(t *testing.T) (ids []int64) {
 func (g *Tenant) Renewed(t *testing.T, m *workernode.Manager, c *testkit.Clock) {
 	t.Helper()
 	begin := time.Now()
-	testkit.Eventually(t, "renewal", 10*time.Second, func() bool {
+	testkit.Eventually(t, "renewal", time.Minute, func() bool {
 		m.RequestRenewal()
 		if time.Since(begin) > 500*time.Millisecond { // a busy manager has sent its due statements by then
 			begin = time.Now()

@@ -199,9 +199,9 @@ func (m *MariaDB) Exec(statements ...string) error {
 }
 
 func (m *MariaDB) with(f func(ctx context.Context, db *sql.DB) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	db, err := sql.Open("mysql", MariaDBDSN(m.Address(), "")+"&timeout=2s")
+	db, err := sql.Open("mysql", MariaDBDSN(m.Address(), "")+"&timeout=20s")
 	if err != nil {
 		return err
 	}

@@ -7,16 +7,17 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
 
 // Quiet discards the plugin's log.
 var Quiet = uidplugin.WithLogger(slog.New(slog.DiscardHandler))
 
-// Use registers a plugin and closes it when the test ends.
+// Use registers a plugin and closes it when the test ends. Its timeout is a minute, because a busy machine is no fault.
 func Use(t *testing.T, db *gorm.DB, options ...uidplugin.Option) *uidplugin.Plugin {
 	t.Helper()
-	p := uidplugin.New(append([]uidplugin.Option{Quiet}, options...)...)
+	p := uidplugin.New(append([]uidplugin.Option{Quiet, uidplugin.WithTimeout(time.Minute)}, options...)...)
 	if err := db.Use(p); err != nil {
 		t.Fatal(err)
 	}
@@ -24,28 +25,46 @@ func Use(t *testing.T, db *gorm.DB, options ...uidplugin.Option) *uidplugin.Plug
 	return p
 }
 
-// Close closes a plugin or a lease manager. It retries because a statement may time out on a busy machine.
+// Close is [testkit.MustClose].
 func Close(t *testing.T, p interface {
 	Close(ctx context.Context) error
 }) {
 	t.Helper()
-	for try := 0; ; try++ {
-		err := p.Close(context.Background())
-		if err == nil {
-			return
-		}
-		if try == 5 {
-			t.Fatal(err)
-		}
-	}
+	testkit.MustClose(t, p)
 }
 
-// NextID returns an id for T1, or an error after ten seconds.
+// NextID returns an id for T1, or an error after a minute.
 func NextID(p *uidplugin.Plugin) (int64, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	id, err := p.NextID(ctx, &T1{})
 	return int64(id), err
+}
+
+// MustID returns an id for T1. It tries again for a minute, because a short lease may end while a busy machine stalls.
+func MustID(t *testing.T, p *uidplugin.Plugin) (id int64) {
+	t.Helper()
+	testkit.Eventually(t, "an id", time.Minute, func() bool {
+		var err error
+		id, err = NextID(p)
+		return err == nil
+	})
+	return id
+}
+
+// Refused calls take, which makes an id, until it returns an error that is as wanted. First it uses up the ids that are
+// left. It returns the error.
+func Refused(t *testing.T, what string, take func() error, wanted func(err error) bool) (err error) {
+	t.Helper()
+	testkit.Eventually(t, what, time.Minute, func() bool {
+		for range 100_000 {
+			if err = take(); err != nil {
+				return wanted(err)
+			}
+		}
+		return false
+	})
+	return err
 }
 
 // Resolves checks that ids resolve to a table and to a process, identified by its port.
