@@ -21,22 +21,33 @@ func TestCollectorCollect_ShowsFollowedTables(t *testing.T) {
 	testkit.Must(t, p.AutoMigrate(&order{}, &article{}))
 	testkit.Must(t, follow.Enable(t.Context(), db, &order{}, follow.WithSlack(20*time.Millisecond)))
 	r, old := registered(t, db), order{ID: 1 << 40}
-	testkit.Must(t, db.Create(&order{}).Error)
+	late := create(t, db)
 	for _, err := range follow.Rows[order](t.Context(), db, 0) {
 		testkit.Must(t, err)
 		testkit.IsError(t, db.Create(&old).Error, follow.ErrTooLate)
 		s := gather(t, r)
-		s.is(t, scrape{"followers orders": 1, "too_late_total orders": 1})
+		s.is(t, scrape{"followers orders": 1, "too_late_total orders": 1 + late})
 		if delay, ok := s["follow_delay_seconds orders"]; !ok || delay < 0.02 || delay > 60 {
 			t.Errorf("a delay of %v s (%t)", delay, ok)
 		}
 		break
 	}
 	s := gather(t, r)
-	s.is(t, scrape{"too_late_total orders": 1})
+	s.is(t, scrape{"too_late_total orders": 1 + late})
 	if _, ok := s["follow_delay_seconds orders"]; ok {
 		t.Error("there is a delay without a follower")
 	}
+}
+
+// create creates an order, again if it came too late on a busy machine. It returns how often it did.
+func create(t *testing.T, db *gorm.DB) (late float64) {
+	t.Helper()
+	err := db.Create(&order{}).Error
+	for ; errors.Is(err, follow.ErrTooLate); late++ {
+		err = db.Create(&order{}).Error
+	}
+	testkit.Must(t, err)
+	return late
 }
 
 func TestCollectorCollect_ShowsTheConsumersThatWorkHere(t *testing.T) {
@@ -47,9 +58,9 @@ func TestCollectorCollect_ShowsTheConsumersThatWorkHere(t *testing.T) {
 	testkit.Must(t, follow.Enable(t.Context(), db, &order{}, follow.WithSlack(20*time.Millisecond)))
 	r := registered(t, db)
 	for range 2 {
-		testkit.Must(t, db.Create(&order{}).Error)
+		create(t, db)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	tries := 0
 	err := follow.Consume(ctx, db, "mails", func(*gorm.DB, *order) error {

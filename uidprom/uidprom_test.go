@@ -210,7 +210,7 @@ func TestCollectorCollect_APluginThatIsNotInUse(t *testing.T) {
 			gather(t, r)
 		}
 	})
-	testkit.Must(t, p.Close(t.Context()))
+	testkit.MustClose(t, p)
 	done.Store(true)
 	scrapes.Wait()
 	s := gather(t, r)
@@ -231,16 +231,16 @@ func TestCollectorCollect_TellsThatTheLeaseIsNotRenewed(t *testing.T) {
 	testkit.Must(t, p.AutoMigrate(&order{}))
 	testkit.Must(t, db.Create(&order{}).Error)
 	r := registered(t, db)
-	testkit.Eventually(t, "it is renewed", 10*time.Second, func() bool { return gather(t, r)["slot_renewals_total"] > 1 })
+	testkit.Eventually(t, "it is renewed", time.Minute, func() bool { return gather(t, r)["slot_renewals_total"] > 1 })
 	wire.Shut.Store(true)
-	testkit.Eventually(t, "a scrape tells of it", 10*time.Second, func() bool {
+	testkit.Eventually(t, "a scrape tells of it", time.Minute, func() bool {
 		s := gather(t, r)
 		return s["healthy"] == 0 && s["slot_failures_total"] > 0 && s["slot_failing_seconds"] > 0 &&
 			s["lease_remaining_seconds"] < 0
 	})
 	failures := gather(t, r)["slot_failures_total"]
 	wire.Shut.Store(false)
-	testkit.Eventually(t, "and that it has recovered", 10*time.Second, func() bool {
+	testkit.Eventually(t, "and that it has recovered", time.Minute, func() bool {
 		s := gather(t, r)
 		return s["healthy"] == 1 && s["slot_failing_seconds"] == 0 && s["slot_failures_total"] >= failures
 	})
@@ -318,7 +318,7 @@ func TestCollectorCollect_CountsEveryID(t *testing.T) {
 	if testing.Short() {
 		length = time.Second
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), length)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	made := map[string]*atomic.Int64{}
 	var callers, others sync.WaitGroup
@@ -360,21 +360,25 @@ func TestCollectorCollect_CountsEveryID(t *testing.T) {
 		}
 		wire.Shut.Store(false)
 	})
+	time.Sleep(length)
+	testkit.Eventually(t, "a caller has waited, the worker ids of a table have changed, and there are ids of each", time.Minute, func() bool {
+		for _, n := range made {
+			if n.Load() < 200 {
+				return false
+			}
+		}
+		return (lanes.Load() > 1 || testing.Short()) && gather(t, r)["waits_total cached orders"] > 0
+	})
+	cancel()
 	callers.Wait()
 	others.Wait()
-	testkit.Eventually(t, "the plugin recovers", 20*time.Second, func() bool { return p.Health() == nil })
-	testkit.Must(t, p.Close(t.Context())) // now nothing is missing
+	testkit.Eventually(t, "the plugin recovers", time.Minute, func() bool { return p.Health() == nil })
+	testkit.MustClose(t, p) // now nothing is missing
 	s := gather(t, r)
 	for name, n := range made {
-		if got, least := s["ids_made_total "+name], float64(n.Load()); got < least || got > 1.01*least || got < 200 {
+		if got, least := s["ids_made_total "+name], float64(n.Load()); got < least || got > 1.01*least+100 { // callers whose context has ended got none
 			t.Errorf("%s: callers got %d ids, the metric is %v", name, n.Load(), got)
 		}
 		t.Logf("%s: %d ids, %v counted, %v waits", name, n.Load(), s["ids_made_total "+name], s["waits_total "+name])
-	}
-	if lanes.Load() < 2 && !testing.Short() {
-		t.Errorf("%d lanes: the worker ids of the table did not change", lanes.Load())
-	}
-	if s["waits_total cached orders"] == 0 {
-		t.Error("no caller has waited")
 	}
 }
