@@ -84,7 +84,7 @@ func TestConsumer_HandlesEachEventOnceIfProcessesAreKilled(t *testing.T) {
 		db, err := open(d.Dialector(d.DSN()))
 		testkit.Must(t, err)
 		defer func() { testkit.Must(t, closeAll(db)) }()
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		testkit.Must(t, migrate(ctx, db))
 		testkit.Must(t, follow.Enable(ctx, db, &Event{}, follow.WithSlack(200*time.Millisecond)))
@@ -98,7 +98,7 @@ func TestConsumer_HandlesEachEventOnceIfProcessesAreKilled(t *testing.T) {
 		testkit.Must(t, place(ctx, db, "last", 1))
 		ids := <-followed
 		testkit.Start(t, "worker", task{Database: *d}, nil)
-		testkit.Eventually(t, "the consumers handle the last event", time.Minute, func() bool {
+		testkit.Eventually(t, "the consumers handle the last event", 3*time.Minute, func() bool {
 			handled, err := follow.Handled(ctx, db, &Event{})
 			return err == nil && len(ids) > 0 && handled >= ids[len(ids)-1]
 		})
