@@ -32,7 +32,7 @@ func TestWithLookupOnly_WritesNothing(t *testing.T) {
 	must(t, uidplugin.From(db).AutoMigrate(&lookedUp{}))
 	row := lookedUp{Text: "a"}
 	must(t, db.Create(&row).Error)
-	must(t, uidplugin.From(db).Close(t.Context()))
+	testkit.MustClose(t, uidplugin.From(db))
 
 	reader, err := lookupOnly(t, path, uidplugin.WithModels(&lookedUp{}))
 	must(t, err)
@@ -52,7 +52,7 @@ func TestWithLookupOnly_WritesNothing(t *testing.T) {
 	testkit.IsError(t, reader.Create(&lookedUp{}).Error, uidplugin.ErrOption, "WithLookupOnly")
 	testkit.IsError(t, plugintest.Second(p.NextID(t.Context(), &lookedUp{})), uidplugin.ErrOption, "WithLookupOnly")
 	must(t, p.Health())
-	must(t, p.Close(t.Context()))
+	testkit.MustClose(t, p)
 }
 
 // It begins no id space: a layout that was pinned by a tool would bind the application.
@@ -64,7 +64,7 @@ func TestWithLookupOnly_BeginsNoIDSpace(t *testing.T) {
 	must(t, db.Exec("PRAGMA user_version = 1").Error)
 	testkit.IsError(t, plugintest.Second(lookupOnly(t, path)), workernode.ErrTable, "WORKER_NODE")
 	must(t, db.Use(uidplugin.New()))
-	must(t, uidplugin.From(db).Close(t.Context()))
+	testkit.MustClose(t, uidplugin.From(db))
 	must(t, db.Exec(`DELETE FROM "WORKER_REGISTRY"`).Error)
 	_, err := lookupOnly(t, path)
 	testkit.IsError(t, err, workernode.ErrTable, "WORKER_REGISTRY has no row", "a migration job leave WithLookupOnly out")

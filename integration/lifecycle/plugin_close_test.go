@@ -30,7 +30,7 @@ func TestPluginClose_AfterItNoIDIsMade(t *testing.T) {
 		known := plugintest.Part{}
 		must(t, db.Create(&known).Error)
 		for range 2 {
-			must(t, p.Close(t.Context()))
+			testkit.MustClose(t, p)
 		}
 		for name, create := range map[string]func() error{
 			"known table": func() error { return db.Create(&plugintest.Part{}).Error },
@@ -61,7 +61,7 @@ func TestPluginClose_WhatNeedsNoIDGoesOnAfterClose(t *testing.T) {
 
 	db := plugintest.Open(t)
 	plugintest.Migrate(t, db, &plugintest.Part{}, &plugintest.Ledger{})
-	must(t, uidplugin.From(db).Close(t.Context()))
+	testkit.MustClose(t, uidplugin.From(db))
 	for name, err := range map[string]error{
 		"query":              db.Find(&[]plugintest.Part{}).Error,
 		"delete":             db.Delete(&plugintest.Part{ID: 5}).Error,
@@ -94,7 +94,7 @@ func TestPluginClose_WaitsForTheBackgroundOrItsContext(t *testing.T) {
 	testkit.IsError(t, p.Close(ctx), context.DeadlineExceeded, "uidplugin: close", "worker id")
 
 	close(g.Opened)
-	must(t, p.Close(t.Context()))
+	testkit.MustClose(t, p)
 	if err := <-created; !errors.Is(err, uidplugin.ErrClosed) { // the worker id came too late
 		t.Errorf("the create ended with %v", err)
 	}
@@ -118,7 +118,7 @@ func TestPluginClose_EndsTheWaitForTheClock(t *testing.T) {
 			synctest.Wait()
 			cancel()
 			testkit.IsError(t, <-cancelled, context.Canceled)
-			must(t, p.Close(t.Context()))
+			testkit.MustClose(t, p)
 			testkit.IsError(t, <-closed, uidplugin.ErrClosed)
 		})
 	}
@@ -174,7 +174,7 @@ func TestPluginClose_NothingRunsAfterClose(t *testing.T) {
 			must(t, db.Create(&plugintest.Part{}).Error)
 			must(t, db.Create(&[]plugintest.Counter{{}, {}}).Error)
 		}
-		must(t, p.Close(t.Context()))
+		testkit.MustClose(t, p)
 	})
 }
 

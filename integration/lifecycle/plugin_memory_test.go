@@ -75,6 +75,6 @@ func TestPluginInitialize_TakesAMemoryDatabase(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		must(t, p.Close(t.Context()))
+		testkit.MustClose(t, p)
 	}
 }

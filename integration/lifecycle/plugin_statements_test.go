@@ -186,7 +186,7 @@ func TestPluginInitialize_FailsAtEveryStatementAndCanBeRepeated(t *testing.T) {
 		r := plugintest.Part{}
 		must(t, db.Create(&r).Error)
 		plugintest.IsOurs(t, db, "parts", r.ID)
-		must(t, p.Close(t.Context()))
+		testkit.MustClose(t, p)
 		if failed == "" {
 			break
 		}

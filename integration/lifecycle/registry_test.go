@@ -105,8 +105,8 @@ func TestWithRegistry_TheLastPluginReleasesTheSlot(t *testing.T) {
 	b, second := shard(t, registry, paths[1])
 	create(a)
 	create(b)
-	must(t, first.Close(t.Context()))
-	must(t, first.Close(t.Context())) // a second Close changes nothing
+	testkit.MustClose(t, first)
+	testkit.MustClose(t, first) // a second Close changes nothing
 	if n := held(); n != 1 {
 		t.Errorf("%d slots are held", n)
 	}
@@ -115,9 +115,9 @@ func TestWithRegistry_TheLastPluginReleasesTheSlot(t *testing.T) {
 	again, third := shard(t, registry, paths[0]) // shares the slot of the second
 	create(again)
 	create(b)
-	must(t, second.Close(t.Context()))
+	testkit.MustClose(t, second)
 	create(again)
-	must(t, third.Close(t.Context()))
+	testkit.MustClose(t, third)
 	if n := held(); n != 0 {
 		t.Errorf("%d slots are held after the last Close", n)
 	}
@@ -174,7 +174,7 @@ func TestWithRegistry_HammerOfTenantsThatComeAndGo(t *testing.T) {
 		group.Go(func() {
 			for round := range rounds {
 				db := plugintest.File(t, filepath.Join(dir, name), nil)
-				p := uidplugin.New(uidplugin.WithRegistry(registry), uidplugin.WithLogger(nil), uidplugin.WithModels(&plugintest.Part{}))
+				p := uidplugin.New(uidplugin.WithRegistry(registry), uidplugin.WithLogger(nil), uidplugin.WithModels(&plugintest.Part{}), uidplugin.WithTimeout(time.Minute))
 				if err := db.Use(p); err != nil {
 					t.Error(err)
 					return
@@ -189,9 +189,7 @@ func TestWithRegistry_HammerOfTenantsThatComeAndGo(t *testing.T) {
 				for _, row := range articles {
 					ledger.Add(name, int64(row.ID))
 				}
-				if err := p.Close(t.Context()); err != nil {
-					t.Error(err)
-				}
+				testkit.MustClose(t, p)
 			}
 		})
 	}
@@ -223,14 +221,10 @@ func TestWithRegistry_AConflictNextToTheLastCloseLeaksNothing(t *testing.T) {
 		group.Go(func() {
 			q := uidplugin.New(uidplugin.WithRegistry(registry), uidplugin.WithDisposable(), uidplugin.WithLogger(nil))
 			if err := bad.Use(q); err == nil { // it came after the Close
-				if err := q.Close(t.Context()); err != nil {
-					t.Error(err)
-				}
+				testkit.MustClose(t, q)
 			}
 		})
-		if err := p.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		testkit.MustClose(t, p)
 		group.Wait()
 		if n := plugintest.Count(t, registry, "WORKER_SLOT", `"HOLDER" <> ''`); n != 0 {
 			t.Fatalf("round %d: %d slots are held", round, n)
@@ -251,7 +245,7 @@ func TestWithRegistry_WarnsOfProcessesWithoutIt(t *testing.T) {
 	var log plugintest.Journal
 	plugintest.Use(t, plugintest.File(t, path, nil), log.Option(), uidplugin.WithRegistry(testkit.SQLite{}.Open(t)))
 	saysAll(t, log.String(), "this database's own id space", "stop all processes without WithRegistry")
-	must(t, p.Close(t.Context()))
+	testkit.MustClose(t, p)
 	var quiet plugintest.Journal
 	plugintest.Use(t, plugintest.File(t, path, nil), quiet.Option(), uidplugin.WithRegistry(testkit.SQLite{}.Open(t)))
 	if warnings := quiet.Lines("WARN"); len(warnings) > 0 {
@@ -289,7 +283,7 @@ func TestWithRegistry_TenantsTakeTurnsWithOneWorkerID(t *testing.T) {
 		for _, r := range rows {
 			ledger.Add("parts", r.ID)
 		}
-		must(t, p.Close(t.Context()))
+		testkit.MustClose(t, p)
 		time.Sleep(300 * time.Millisecond)
 	}
 	if n := plugintest.Count(t, registry, "WORKER_NODE", `"TABLE_NAME" = '*'`); n > 3 {
@@ -314,7 +308,7 @@ func TestWithRegistry_WarnsOfDatabasesWithOneName(t *testing.T) {
 	}
 	const warning = "have databases of the same name"
 	a, b := filepath.Join(t.TempDir(), "s.db"), filepath.Join(t.TempDir(), "s.db")
-	must(t, use(a).Close(t.Context()))
+	testkit.MustClose(t, use(a))
 	first := use(a)
 	use(b, uidplugin.WithDatabaseName("other"))
 	if lines := log.Lines(warning); len(lines) != 0 {
@@ -324,7 +318,7 @@ func TestWithRegistry_WarnsOfDatabasesWithOneName(t *testing.T) {
 	if lines := log.Lines(warning); len(lines) != 1 || !strings.Contains(lines[0], "database=s.db") {
 		t.Errorf("two databases of one name: %q", lines)
 	}
-	must(t, first.Close(t.Context()))
+	testkit.MustClose(t, first)
 }
 
 // shard returns a handle on the SQLite database of a path, with the table of part. Its plugin uses a registry.

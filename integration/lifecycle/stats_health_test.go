@@ -132,7 +132,7 @@ func TestPluginHealth_OfARegistryIsNotNilWithoutIDs(t *testing.T) {
 
 			clock := &steppedClock{}
 			db, wire := testkit.OpenWire(t, testkit.Engine{Name: "sqlite"}.New(t))
-			p := plugintest.Use(t, db, uidplugin.WithDefaultGenerator(kind), uidplugin.WithModels(&plugintest.Part{}), uidplugin.WithClock(clock.Now), uidplugin.WithTimeout(10*time.Second),
+			p := plugintest.Use(t, db, uidplugin.WithDefaultGenerator(kind), uidplugin.WithModels(&plugintest.Part{}), uidplugin.WithClock(clock.Now),
 				uidplugin.WithLead(300*time.Millisecond))
 			failed := 0
 			compare := func(when string) {
@@ -146,7 +146,7 @@ func TestPluginHealth_OfARegistryIsNotNilWithoutIDs(t *testing.T) {
 				}
 			}
 			compare("at first")
-			must(t, p.Health())
+			testkit.Eventually(t, "health", time.Minute, func() bool { return p.Health() == nil })
 			clock.set(-50 * day)
 			compare("the clock was set back")
 			clock.set(0)
@@ -209,15 +209,16 @@ func TestPluginHealth_AtTheEndOfTheLayout(t *testing.T) {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				t.Parallel()
 
-				layout := generator.DefaultLayout()
-				layout.TimeBits = 20
-				layout.Epoch = time.Now().Add(5*time.Second - layout.Tick<<layout.TimeBits).Truncate(time.Second)
-				p := plugintest.Use(t, plugintest.Bare(t), option, uidplugin.WithLayout(layout), uidplugin.WithDefaultGenerator(kind))
+				clock, layout := &steppedClock{}, generator.DefaultLayout()
+				layout.TimeBits, layout.SequenceBits = 20, 1 // few ids are left when the clock has passed the end
+				layout.Epoch = time.Now().Add(time.Minute - layout.Tick<<layout.TimeBits).Truncate(time.Second)
+				p := plugintest.Use(t, plugintest.Bare(t), option, uidplugin.WithLayout(layout), uidplugin.WithDefaultGenerator(kind), uidplugin.WithClock(clock.Now))
 				must(t, probe(t, p))
-				must(t, p.Health())
+				testkit.Eventually(t, "health before the end", time.Minute, func() bool { return p.Health() == nil })
+				clock.set(time.Minute)
 				var err error
 				testkit.Eventually(t, "the layout does not end", time.Minute, func() bool {
-					for range 2000 { // the backup of a pair has ids of the past
+					for range 20_000 { // the backup of a pair has ids of the past
 						if err = probe(t, p); err != nil {
 							return true
 						}
