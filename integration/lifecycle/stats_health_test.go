@@ -156,6 +156,7 @@ func TestPluginHealth_OfARegistryIsNotNilWithoutIDs(t *testing.T) {
 			testkit.Eventually(t, "the lease does not end", time.Minute, func() bool {
 				for range 1000 { // a lane that was hardly used has thousands of ids left
 					if probe(t, p) != nil {
+						failed++
 						return true
 					}
 				}
