@@ -111,7 +111,7 @@ func (l *life) assigned(m *workernode.Manager, table string) *harness.Tenant {
 		if err == nil {
 			return harness.Attach(l.T, m, leases[0])
 		}
-		if try == 5 {
+		if try == 12 {
 			l.Fatalf("%v; %+v", err, m.Stats())
 		}
 		l.c.Add(time.Second)
@@ -165,7 +165,7 @@ func (l *life) run() {
 		if err == nil {
 			break
 		}
-		if try == 3 {
+		if try == 12 {
 			l.Fatal(err)
 		}
 	}

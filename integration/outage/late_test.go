@@ -143,9 +143,7 @@ func (l *lateProcess) run(d *testkit.Database, c *testkit.Clock, healthy *gorm.D
 	}
 	if round%2 == 0 {
 		r.Slow.Store(int64(*lateMost / 10))
-		if err := p.Close(t.Context()); err != nil {
-			t.Errorf("close: %v", err)
-		}
+		harness.Close(t, p)
 	} else { // it is killed
 		r.Cut()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -177,7 +175,7 @@ func (l *lateProcess) renewed(c *testkit.Clock, p *uidplugin.Plugin, port string
 			}
 		}
 	}
-	testkit.Eventually(l.T, "renewal of all tables", 30*time.Second, func() bool {
+	testkit.Eventually(l.T, "renewal of all tables", time.Minute, func() bool {
 		s := p.Stats()
 		for _, table := range s.Tables {
 			if !table.Until.After(c.Now()) || !table.Until.Equal(s.Slot.Until) {

