@@ -85,7 +85,7 @@ func (e followed) waitsAtItsGate(t *testing.T, level string, diverted bool) {
 		raise := e.passGates(t, closer, diverted)
 		refused := make(chan error)
 		go func() { refused <- e.insertAfterASnapshot(level, id) }()
-		testkit.Eventually(t, "the writer waits at its gate", 20*time.Second, func() bool {
+		testkit.Eventually(t, "the writer waits at its gate", time.Minute, func() bool {
 			waiting := 0
 			testkit.Must(t, e.db.Raw(map[string]string{
 				"postgres": "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event = 'advisory' AND query LIKE 'INSERT INTO events%' AND query LIKE '%" + fmt.Sprint(id) + "%'",

@@ -58,7 +58,7 @@ func TestMark_LogsOnceThatATableIsHeldUp(t *testing.T) {
 		seen, own := &gormLog{Interface: logger.Discard}, &lines{}
 		db, wire := testkit.OpenWire(t, d)
 		db.Logger = seen
-		conn, err := sqldb.Open(db, 10*time.Second)
+		conn, err := sqldb.Open(db, time.Minute)
 		testkit.Must(t, err)
 		m := follow.NewMark(conn, e.table, generator.DefaultLayout(), time.Now)
 		m.SetLogger(slog.New(slog.NewTextHandler(own, nil)))
@@ -82,16 +82,16 @@ func TestMark_LogsOnceThatATableIsHeldUp(t *testing.T) {
 			}
 			ended <- nil
 		}()
-		testkit.Eventually(t, "the reader has given up twice", 30*time.Second, func() bool { return pieces.Load() >= 2 })
+		testkit.Eventually(t, "the reader has given up twice", time.Minute, func() bool { return pieces.Load() >= 2 })
 		leave()
 		<-ended
 		go func() { _, err := m.Advance(t.Context()); ended <- err }()
-		testkit.Eventually(t, "the reader has given up again", 30*time.Second, func() bool { return pieces.Load() >= 3 })
+		testkit.Eventually(t, "the reader has given up again", time.Minute, func() bool { return pieces.Load() >= 3 })
 		testkit.Must(t, tx.Commit().Error)
 		testkit.Must(t, <-ended)
 		want := regexp.MustCompile(`^time=\S+ level=WARN msg="uidplugin: a followed table is held up: [^"]*" table=events\n` +
 			`time=\S+ level=INFO msg="uidplugin: a followed table is no longer held up" table=events after=\S+\n$`)
-		testkit.Eventually(t, "both lines are there", 10*time.Second, func() bool { return strings.Count(own.String(), "\n") >= 2 })
+		testkit.Eventually(t, "both lines are there", time.Minute, func() bool { return strings.Count(own.String(), "\n") >= 2 })
 		if !want.MatchString(own.String()) {
 			t.Errorf("the log: %s", own)
 		}

@@ -53,7 +53,7 @@ func TestEnable_RefusesTables(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
-		conn, err := sqldb.Open(db, 5*time.Second)
+		conn, err := sqldb.Open(db, time.Minute)
 		testkit.Must(t, err)
 		engine := ""
 		if d.IsMySQL() {
@@ -91,7 +91,7 @@ func TestEnable_CreatesNothingForAMissingTable(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		var log strings.Builder
 		db := d.Open(t, &gorm.Config{Logger: logger.New(stdlog.New(&log, "", 0), logger.Config{LogLevel: logger.Error})})
-		conn, err := sqldb.Open(db, 5*time.Second)
+		conn, err := sqldb.Open(db, time.Minute)
 		testkit.Must(t, err)
 		err = Enable(t.Context(), conn, Table{Name: "missing", Key: "id", Slack: time.Second})
 		if errors.Is(err, ErrRefused) || log.Len() > 0 || db.Migrator().HasTable(markTable) {
@@ -113,12 +113,12 @@ func TestEnable_RefusesATableWhoseTriggerIsOfAnotherSchema(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db, elsewhere := d.Open(t, nil), d.Elsewhere(t)
 		testkit.Must(t, db.Exec("CREATE TABLE events (id BIGINT PRIMARY KEY)").Error)
-		conn, err := sqldb.Open(db, 5*time.Second)
+		conn, err := sqldb.Open(db, time.Minute)
 		testkit.Must(t, err)
 		table := Table{Name: "events", Key: "id", Slack: time.Second}
 		testkit.Must(t, Enable(t.Context(), conn, table))
 		testkit.Must(t, db.Exec("ALTER TABLE events SET SCHEMA "+elsewhere.Current()).Error)
-		there, err := sqldb.Open(elsewhere.Open(t, nil), 5*time.Second)
+		there, err := sqldb.Open(elsewhere.Open(t, nil), time.Minute)
 		testkit.Must(t, err)
 		statement := "DROP TRIGGER " + namesOf("events").trigger + ` ON "` + elsewhere.Current() + `"."events"`
 		testkit.IsError(t, Enable(t.Context(), there, table), ErrRefused, "not in the schema of the table", statement)

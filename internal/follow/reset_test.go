@@ -58,8 +58,7 @@ func TestReset_LowersAMarkInTheFuture(t *testing.T) {
 			t.Errorf("after: %+v, raised to %v", s, at)
 		}
 		testkit.Must(t, e.db.Create(&event{ID: e.id(t, 0)}).Error)
-		published, err := e.mark.Advance(t.Context())
-		testkit.Must(t, err)
+		published := advanced(t, e.mark)
 		if published < s.Raised || published >= mark {
 			t.Errorf("%d was published, after %d", published, s.Raised)
 		}
@@ -88,7 +87,7 @@ func TestReset_EndsRoundsThatHaveBegun(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		e := enable(t, d)
 		db, wire := testkit.OpenWire(t, d)
-		conn, err := sqldb.Open(db, 5*time.Second)
+		conn, err := sqldb.Open(db, time.Minute)
 		testkit.Must(t, err)
 		reset := false
 		wire.Set(func(c *testkit.Crossing) error {
@@ -112,7 +111,7 @@ func TestReset_WaitsTwoSecondsAtATime(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		e := enable(t, d)
 		log := &gormLog{Interface: logger.Discard}
-		conn, err := sqldb.Open(d.Open(t, &gorm.Config{Logger: log}), 10*time.Second)
+		conn, err := sqldb.Open(d.Open(t, &gorm.Config{Logger: log}), time.Minute)
 		testkit.Must(t, err)
 		e.future(t)
 		tx := e.db.Begin()
@@ -120,7 +119,7 @@ func TestReset_WaitsTwoSecondsAtATime(t *testing.T) {
 		testkit.Must(t, tx.Create(&event{ID: e.id(t, -2*time.Hour)}).Error)
 		ended := make(chan error)
 		go func() { ended <- follow.Reset(t.Context(), conn, "events", generator.DefaultLayout(), time.Now) }()
-		testkit.Eventually(t, "the reset gives up once", 20*time.Second, func() bool { return strings.Contains(log.String(), "Error 1205") })
+		testkit.Eventually(t, "the reset gives up once", time.Minute, func() bool { return strings.Contains(log.String(), "Error 1205") })
 		testkit.Must(t, tx.Commit().Error)
 		testkit.Must(t, <-ended)
 	}, "mysql")

@@ -26,7 +26,7 @@ func (e followed) followAll(ctx context.Context) func(func(int64, error) bool) {
 func TestRows_ReportsNoErrorThatWasRepaired(t *testing.T) {
 	t.Parallel()
 	e := enable(t, testkit.Engines()[0].New(t))
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	row := e.id(t, time.Hour)
 	testkit.Must(t, e.db.Exec("DROP TRIGGER uid_follow_events_862417").Error)

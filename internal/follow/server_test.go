@@ -19,7 +19,7 @@ func TestEnable_RefusesDatabasesWithoutTriggers(t *testing.T) {
 	} {
 		db, mock := testkit.Mock(t, testkit.OnMySQL)
 		mock.ExpectQuery("SELECT VERSION()").WillReturnRows(sqlmock.NewRows([]string{"v"}).AddRow(version))
-		conn, err := sqldb.Open(db, time.Second)
+		conn, err := sqldb.Open(db, time.Minute)
 		testkit.Must(t, err)
 		err = Enable(t.Context(), conn, Table{Name: "events", Key: "id", Slack: time.Second})
 		testkit.IsError(t, err, ErrRefused, name, version, "no triggers")
@@ -32,7 +32,7 @@ func TestEnable_RefusesDatabasesWithoutAdvisoryLocks(t *testing.T) {
 	for _, version := range []string{"CockroachDB CCL v24.3.1 (x86_64-pc-linux-gnu)", "PostgreSQL 11.2-YB-2.18.0.0-b0 on x86_64"} {
 		db, mock := testkit.Mock(t, testkit.OnPostgres)
 		mock.ExpectQuery("SELECT version(), pg_is_in_recovery()").WillReturnRows(sqlmock.NewRows([]string{"v", "r"}).AddRow(version, false))
-		conn, err := sqldb.Open(db, time.Second)
+		conn, err := sqldb.Open(db, time.Minute)
 		testkit.Must(t, err)
 		err = Enable(t.Context(), conn, Table{Name: "events", Schema: "public", Key: "id", Slack: time.Second})
 		testkit.IsError(t, err, ErrRefused, version)
@@ -44,7 +44,7 @@ func TestServerCheck_IsRepeated(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db, mock := testkit.Mock(t, testkit.OnMySQL)
-		conn, err := sqldb.Open(db, time.Second)
+		conn, err := sqldb.Open(db, time.Minute)
 		testkit.Must(t, err)
 		s, check := newStatements(MySQL, Table{Name: "events"}), serverCheck{}
 		const variables = "SHOW GLOBAL VARIABLES WHERE Variable_name IN" +

@@ -29,7 +29,7 @@ func enable(t *testing.T, d *testkit.Database) followed {
 	e := followed{db: d.Open(t, nil), table: follow.Table{Name: "events", Key: "id", Slack: time.Second}}
 	testkit.Must(t, e.db.AutoMigrate(&event{}))
 	var err error
-	e.conn, err = sqldb.Open(e.db, 5*time.Second)
+	e.conn, err = sqldb.Open(e.db, time.Minute)
 	testkit.Must(t, err)
 	e.f, err = follow.FlavorOf(t.Context(), e.conn)
 	testkit.Must(t, err)
@@ -57,6 +57,20 @@ func (e followed) status(t *testing.T) follow.Status {
 	return list[0]
 }
 
+// advanced advances a mark. It tries again, because a process that stands still for seconds, as on a busy machine, loses
+// its turn and its connection.
+func advanced(t *testing.T, m *follow.Mark) (published int64) {
+	t.Helper()
+	var err error
+	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(5 * time.Millisecond) {
+		if published, err = m.Advance(t.Context()); err == nil && published > 0 {
+			return published
+		}
+	}
+	t.Fatalf("%d was published, %v", published, err)
+	return 0
+}
+
 // checkUnread checks that all was read. On our MySQL performance_schema is off, so the test in integration/follow starts
 // another server.
 func checkUnread(t *testing.T, s follow.Status) {
@@ -76,7 +90,7 @@ func (e followed) id(t *testing.T, ago time.Duration) int64 {
 func TestList_ShowsTheMarkAndTheTrigger(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		conn, err := sqldb.Open(d.Open(t, nil), 5*time.Second)
+		conn, err := sqldb.Open(d.Open(t, nil), time.Minute)
 		testkit.Must(t, err)
 		if list, err := follow.List(t.Context(), conn, generator.DefaultLayout(), "missing.events"); err != nil || len(list) > 0 {
 			t.Errorf("without UID_FOLLOW: %v, %v", list, err)
@@ -90,10 +104,9 @@ func TestList_ShowsTheMarkAndTheTrigger(t *testing.T) {
 			s.Closing() || s.Trigger != follow.TriggerInstalled || time.Since(s.Now).Abs() > time.Minute {
 			t.Errorf("after Enable: %+v", s)
 		}
-		published, err := e.mark.Advance(t.Context())
-		testkit.Must(t, err)
+		published := advanced(t, e.mark)
 		s = e.status(t)
-		if s.Published != published || s.Raised != published || s.Behind() < time.Second || s.Behind() > time.Minute || s.Ahead() != 0 || !s.Closing() {
+		if s.Published != published || s.Raised != published || s.Behind() < time.Second || s.Behind() > 2*time.Minute || s.Ahead() != 0 || !s.Closing() {
 			t.Errorf("after a round: %+v, behind %v", s, s.Behind())
 		}
 		trigger := triggerOf(t, e)
@@ -171,7 +184,7 @@ func TestList_NamesTheTransactionThatHoldsTheMark(t *testing.T) {
 			if len(h) == 1 && h[0].Session == session && h[0].User == "test" && time.Since(h[0].Since).Abs() < time.Minute {
 				break
 			}
-			if time.Since(begin) > 20*time.Second {
+			if time.Since(begin) > time.Minute {
 				t.Fatalf("session %d: %+v", session, list)
 			}
 		}
