@@ -79,7 +79,7 @@ func TestDBHold_KeepsItsConnectionWhileOthersWait(t *testing.T) {
 func TestDBHold_ReplacesItsConnection(t *testing.T) {
 	t.Parallel()
 
-	d, wire := wired(t)
+	d, wire := wired(t, time.Minute)
 	held, release := d.Hold()
 	defer release()
 	odd := errors.New("odd")

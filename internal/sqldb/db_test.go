@@ -334,11 +334,11 @@ func TestScan_NamesTheRow(t *testing.T) {
 	}
 }
 
-// wired returns a DB on a database with a table t, each statement of which gets a second, and its wire.
-func wired(t *testing.T) (*sqldb.DB, *testkit.Wire) {
+// wired returns a DB on a database with a table t, with a limit of each statement, and its wire.
+func wired(t *testing.T, limit time.Duration) (*sqldb.DB, *testkit.Wire) {
 	t.Helper()
 	db, wire := wiredHandle(t)
-	d, err := sqldb.Open(db, time.Second)
+	d, err := sqldb.Open(db, limit)
 	must(t, err)
 	return d, wire
 }

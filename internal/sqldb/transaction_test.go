@@ -28,7 +28,7 @@ func TestDBTransact_CommitsUnlessThereIsAnError(t *testing.T) {
 	}{
 		{nil, 1}, {sqldb.ErrRollback, 0}, {broken, 0},
 	} {
-		d, _ := wired(t)
+		d, _ := wired(t, time.Minute)
 		err := d.Transact(t.Context(), func(ctx context.Context, tx *sqldb.DB) error {
 			must(t, insertOne(ctx, tx))
 			return tt.err
@@ -44,7 +44,7 @@ func TestDBTogether_TriesAgainOnAnotherConnection(t *testing.T) {
 	t.Parallel()
 
 	for faults, want := range map[int]error{0: nil, 1: nil, 2: nil, 3: driver.ErrBadConn} {
-		d, _ := wired(t)
+		d, _ := wired(t, time.Minute)
 		calls := 0
 		err := d.Together(t.Context(), func(ctx context.Context, conn *sqldb.DB) error {
 			if calls++; calls <= faults {
@@ -56,7 +56,7 @@ func TestDBTogether_TriesAgainOnAnotherConnection(t *testing.T) {
 			t.Errorf("%d faults: %d calls, %v", faults, calls, err)
 		}
 	}
-	d, _ := wired(t)
+	d, _ := wired(t, time.Minute)
 	calls, broken := 0, errors.New("broken")
 	err := d.Together(t.Context(), func(context.Context, *sqldb.DB) error { calls++; return broken })
 	if err != broken || calls != 1 {
@@ -163,7 +163,7 @@ func TestDBTransact_IsLimitedAsAWhole(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {
-		d, wire := wired(t)
+		d, wire := wired(t, time.Second)
 		wire.Set(func(c *testkit.Crossing) error { return errors.Join(c.Sleep(400*time.Millisecond), c.Run()) })
 		begin := time.Now()
 		err := d.Transact(t.Context(), func(ctx context.Context, tx *sqldb.DB) error {
@@ -191,7 +191,7 @@ func TestDBTransact_DoesNotWaitForACommitThatHangs(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {
-		d, wire := wired(t)
+		d, wire := wired(t, time.Second)
 		whole := d.Limited(100*time.Millisecond, 500*time.Millisecond, nil)
 		wire.Set(func(c *testkit.Crossing) error {
 			if c.SQL == "COMMIT" {
@@ -222,7 +222,7 @@ func TestDBTransact_ClosesTheConnectionAfterAnError(t *testing.T) {
 		t.Run(fault, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d, wire := wired(t)
+				d, wire := wired(t, time.Second)
 				first, last := 0, 0
 				odd := errors.New("odd")
 				wire.Set(func(c *testkit.Crossing) error {
@@ -249,7 +249,7 @@ func TestDBTransact_ClosesTheConnectionAfterAnError(t *testing.T) {
 func TestDBTransact_ReplacesConnectionsThatWereClosed(t *testing.T) {
 	t.Parallel()
 
-	d, wire := wired(t)
+	d, wire := wired(t, time.Minute)
 	faults := 0
 	wire.Set(func(c *testkit.Crossing) error {
 		if c.SQL == "BEGIN" && faults < 2 {
@@ -268,7 +268,7 @@ func TestDBTransact_ReplacesConnectionsThatWereClosed(t *testing.T) {
 func TestDBTogether_DoesNotWaitForAStatementThatHangs(t *testing.T) {
 	t.Parallel()
 
-	d, wire := wired(t)
+	d, wire := wired(t, time.Minute)
 	hangs, answer := make(chan struct{}), make(chan struct{})
 	wire.Set(func(c *testkit.Crossing) error {
 		close(hangs)
