@@ -111,7 +111,7 @@ func TestWithSchema_NamesTheTables(t *testing.T) {
 				t.Errorf("%s: %+v, %v", name, found, err)
 			}
 			testkit.Must(t, migrations.CreateFunctions(t.Context(), admin, migrations.In(name)))
-			testkit.Must(t, p.Close(t.Context()))
+			harness.Close(t, p)
 			testkit.Must(t, db.Migrator().DropTable(&letter{}, &ticket{}))
 			space(t, d, name)
 		}
@@ -205,7 +205,7 @@ func TestUse_RefusesTablesInAnotherSpelling(t *testing.T) {
 		testkit.Must(t, db.AutoMigrate(&letter{}))
 		row := letter{}
 		testkit.Must(t, db.Create(&row).Error)
-		testkit.Must(t, uidplugin.From(db).Close(t.Context()))
+		harness.Close(t, uidplugin.From(db))
 		for _, table := range []string{"WORKER_NODE", "WORKER_SLOT", "WORKER_SESSION", "WORKER_REGISTRY"} {
 			testkit.Must(t, db.Migrator().RenameTable(table, strings.ToLower(table)))
 		}
@@ -301,7 +301,7 @@ func TestUse_FindsTablesUnderAnotherName(t *testing.T) {
 		testkit.Must(t, db.Create(&row).Error)
 		before := space(t, d, from)
 		moved := rename(t, d, db, from, to)
-		testkit.Eventually(t, "the process notices", 20*time.Second, func() bool {
+		testkit.Eventually(t, "the process notices", time.Minute, func() bool {
 			err := uidplugin.From(db).Health()
 			return err != nil && strings.Contains(err.Error(), "restart the process") && strings.Contains(err.Error(), from)
 		})

@@ -84,7 +84,7 @@ func TestStatements_NameTheSchema(t *testing.T) {
 		testkit.Must(t, err)
 		testkit.Must(t, a.ResetFollow(ctx, "letters"))
 		testkit.Must(t, follow.Disable(ctx, db, &letter{}))
-		testkit.Eventually(t, "a renewal", 20*time.Second, func() bool { return p.Stats().Slot.Renewals > 2 })
+		testkit.Eventually(t, "a renewal", time.Minute, func() bool { return p.Stats().Slot.Renewals > 2 })
 		testkit.Must(t, p.Close(ctx))
 		ours := 0
 		for _, statement := range wire.Take() {

@@ -271,7 +271,7 @@ func TestSegment_Outage(t *testing.T) {
 		g := openSegment(t, db, segment.Config{Step: 1000, MaxStep: 1})
 		ids := make([]int64, 200)
 		testkit.Must(t, g.Fill(t.Context(), ids))
-		testkit.Eventually(t, "second range", 5*time.Second, func() bool { return g.State().Ranges == 2 })
+		testkit.Eventually(t, "second range", time.Minute, func() bool { return g.State().Ranges == 2 })
 		last := ids[199]
 		away()
 		for range 1800 {
@@ -293,7 +293,7 @@ func TestSegment_Outage(t *testing.T) {
 		}
 		back()
 		begin := time.Now()
-		testkit.Eventually(t, "id after the outage", 5*time.Second, func() bool {
+		testkit.Eventually(t, "id after the outage", time.Minute, func() bool {
 			id, err := g.Next(t.Context())
 			return err == nil && id > last
 		})

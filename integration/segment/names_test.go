@@ -75,7 +75,7 @@ func TestSegment_QualifiedNamesShareTheRow(t *testing.T) {
 		if tags := segmentTags(t, plain); !slices.Equal(tags, want) {
 			t.Errorf("with names of another case the tags are %q, want %q", tags, want)
 		}
-		testkit.Must(t, uidplugin.From(plain).Close(t.Context()))
+		harness.Close(t, uidplugin.From(plain))
 	})
 }
 
@@ -86,7 +86,7 @@ func TestSegment_CaseOfNamesWhereTheServerIgnoresIt(t *testing.T) {
 	m := harness.NewMariaDB(t, harness.MariaDBFolder(t, "case"), "case", "--lower-case-table-names=1")
 	m.Install(t)
 	testkit.Must(t, m.Start())
-	testkit.Must(t, m.Wait(30*time.Second, "SELECT 1", "1"))
+	testkit.Must(t, m.Wait(time.Minute, "SELECT 1", "1"))
 	testkit.Must(t, m.Exec("CREATE DATABASE shop"))
 	all := testkit.NewLedger(t)
 	for _, prefix := range []string{"", "shop.", "SHOP.", "`Shop`."} {

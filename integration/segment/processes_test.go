@@ -193,8 +193,9 @@ func killSegments(t *testing.T, d *testkit.Database, length time.Duration, contr
 	for i := range processes {
 		processes[i] = r.start(t, task)
 	}
-	testkit.Eventually(t, "ids", 20*time.Second, func() bool { return r.ids.Len() > 1000 })
-	for begin := time.Now(); time.Since(begin) < length || r.kills < segmentKillsLeast; {
+	lacking := func(took time.Duration) bool { return control && r.ids.Twice() == 0 && took < time.Minute }
+	testkit.Eventually(t, "ids", time.Minute, func() bool { return r.ids.Len() > 1000 })
+	for begin := time.Now(); time.Since(begin) < length || r.kills < segmentKillsLeast || lacking(time.Since(begin)); {
 		time.Sleep(100*time.Millisecond + rand.N(200*time.Millisecond))
 		i := rand.IntN(len(processes))
 		processes[i].Kill()
