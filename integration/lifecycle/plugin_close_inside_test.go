@@ -76,7 +76,7 @@ func TestPluginClose_WithinACallback(t *testing.T) {
 				closedFor(t, db)
 				if within != nil { // the create held the only connection, or the lock of SQLite
 					saysAll(t, within.Error(), "uidplugin: close", "was not released")
-					must(t, closes(t, p))
+					testkit.MustClose(t, p)
 				}
 				if n := plugintest.Count(t, db, "WORKER_SLOT", `"HOLDER" <> ''`); n != 0 {
 					t.Errorf("%d slots are held", n)
@@ -98,7 +98,7 @@ func TestPluginClose_WhileAutoMigrateRuns(t *testing.T) {
 			wire := &testkit.Wire{}
 			db := wire.Open(t, testkit.SQLite{})
 			p := plugintest.Use(t, db)
-			closed := make(chan error, 1)
+			closed := make(chan struct{})
 			var seen int
 			var mu sync.Mutex
 			wire.Set(func(c *testkit.Crossing) error {
@@ -108,7 +108,7 @@ func TestPluginClose_WhileAutoMigrateRuns(t *testing.T) {
 				mu.Unlock()
 				if now {
 					begun := make(chan struct{})
-					go func() { close(begun); closed <- closes(t, p) }()
+					go func() { close(begun); testkit.MustClose(t, p); close(closed) }()
 					<-begun
 					time.Sleep(20 * time.Millisecond)
 				}
@@ -118,7 +118,7 @@ func TestPluginClose_WhileAutoMigrateRuns(t *testing.T) {
 			if err != nil && !errors.Is(err, uidplugin.ErrClosed) {
 				t.Errorf("AutoMigrate: %v", err)
 			}
-			must(t, <-closed)
+			<-closed
 			wire.Set(nil)
 			plugintest.Migrate(t, db, &plugintest.Part{}, &plugintest.Counter{}) // GORM's own needs no ids
 			closedFor(t, db)
@@ -148,7 +148,7 @@ func TestPluginClose_AtOnceWhileCreatesWait(t *testing.T) {
 	<-g.Arrived
 	var group sync.WaitGroup
 	for range 4 {
-		group.Go(func() { must(t, closes(t, p)) })
+		group.Go(func() { testkit.MustClose(t, p) })
 	}
 	var errs []string
 	for range cap(created) {

@@ -151,9 +151,7 @@ func TestPluginClose_WhileInUse(t *testing.T) {
 	}
 	for range 4 {
 		group.Go(func() {
-			if err := uidplugin.From(db).Close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			testkit.MustClose(t, uidplugin.From(db))
 		})
 	}
 	group.Wait()
