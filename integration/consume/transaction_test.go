@@ -143,6 +143,12 @@ func TestConsume_TheTransactionOfAHandler(t *testing.T) {
 			}
 			return err
 		},
+		"a row left open": func(tx *gorm.DB, o *order) error {
+			if err := insert(tx, o); err != nil {
+				return err
+			}
+			return tx.Raw("SELECT id FROM orders").Row().Err()
+		},
 	} {
 		for _, prepares := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, PrepareStmt: %t", name, prepares), func(t *testing.T) {

@@ -32,9 +32,9 @@ type guard struct {
 	mysql      bool // or MariaDB
 
 	mu     sync.Mutex
-	cause  error     // why statements are refused
-	misuse bool      // the handler has tried to end the transaction
-	rows   *sql.Rows // of the last query
+	cause  error  // why statements are refused
+	misuse bool   // the handler has tried to end the transaction
+	done   func() // closes the rows of the last query; nil before the first one
 }
 
 var _ gorm.Tx = (*guard)(nil)
@@ -168,20 +168,27 @@ func (g *guard) QueryContext(ctx context.Context, query string, args ...any) (*s
 	}
 	rows, err := g.pool(query).QueryContext(ctx, query, args...)
 	if g.observe(err); err == nil {
-		g.mu.Lock()
-		g.rows = rows
-		g.mu.Unlock()
+		g.opened(rows.Close)
 	}
 	return rows, err
 }
 
+// opened remembers how to close the rows of a query. While they are open, a server refuses other queries, so those of
+// the last query suffice.
+func (g *guard) opened(done func() error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.done = func() { _ = done() }
+}
+
 // closeRows closes the rows that the handler may have left open, as COMMIT does. Until then the connection to a server
-// is busy, so the savepoint could not be released.
+// is busy, so the savepoint could not be released. closeRows does not know the rows of statements that the handler has
+// prepared, because package sql does not show them.
 func (g *guard) closeRows() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.rows != nil {
-		_ = g.rows.Close()
+	if g.done != nil {
+		g.done()
 	}
 }
 
@@ -190,7 +197,9 @@ func (g *guard) QueryRowContext(ctx context.Context, query string, args ...any) 
 		return g.tx.QueryRowContext(ended, query, args...)
 	}
 	row := g.pool(query).QueryRowContext(ctx, query, args...)
-	g.observe(row.Err())
+	if g.observe(row.Err()); row.Err() == nil {
+		g.opened(func() error { return row.Scan() }) // Scan closes the row, also if the handler has not called it
+	}
 	return row
 }
 

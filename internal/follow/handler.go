@@ -49,7 +49,7 @@ var errPanic = errors.New("panic")
 
 // errEnded reports that the transaction of a handler was no longer there when it returned.
 var errEnded = errors.New("the handler has returned nil, but its transaction has failed or ended: return the first error of its statements," +
-	" and do not use those that commit or roll back, such as CREATE TABLE")
+	" close their rows, and use none that commits or rolls back, such as CREATE TABLE")
 
 // savepoint is set before each call of a handler. If it is gone afterwards, the transaction has ended meanwhile.
 const savepoint = "SAVEPOINT uid_consume"
@@ -93,8 +93,8 @@ func (c *cursorRow) transact(ctx context.Context, conn *sql.Conn, step consumer.
 			if failed := own.ExecRaw(ctx, "RELEASE "+savepoint); failed != nil {
 				a = attempt{outcome: consumer.Failed, cause: fmt.Errorf("%w: %w", errEnded, failed)}
 				if isBroken(failed) {
-					a = attempt{outcome: consumer.Again, cause: fmt.Errorf("the connection broke while the handler ran, or the"+
-						" server ended it because it got no statement for %v: %w", idleLimit, failed)}
+					a = attempt{outcome: consumer.Again, cause: fmt.Errorf("the connection broke while the handler ran, or has rows of a"+
+						" prepared statement open, or the server ended it after %v without a statement: %w", idleLimit, failed)}
 				}
 			}
 		}
