@@ -131,16 +131,9 @@ func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 			return fmt.Errorf("it has a cursor for %[1]s, which is the same table as %[2]s: let TableName return %[1]s; or end all its processes,"+
 				" and set TABLE_NAME of this row of UID_CURSOR to %[2]s", name, c.key.Table)
 		}
-		t := Table{Schema: s.table.Schema, Name: name}
-		exists, failed := s.flavor.has(ctx, c.db, s.flavor.in(t, bare(name)))
-		if failed == nil && exists { // perhaps as a view, for processes with the old model
-			view, err := s.flavor.isView(ctx, c.db, t)
-			if err != nil {
-				return err
-			}
-			exists = !view
-		}
-		if failed == nil && !exists {
+		if exists, err := s.flavor.isTable(ctx, c.db, Table{Schema: s.table.Schema, Name: name}); err != nil {
+			return fmt.Errorf("look for the table %s, of which it has a cursor: %w", name, err)
+		} else if !exists {
 			return fmt.Errorf("it has a cursor for %[2]s, which is not a table any more: if it was renamed to %[3]s, run uid tables rename %[2]s %[3]s;"+
 				" otherwise uid follow consumers remove %[1]s --table %[2]s", c.key.Consumer, name, c.key.Table)
 		}

@@ -122,19 +122,26 @@ func (f Flavor) has(ctx context.Context, db *sqldb.DB, table string) (bool, erro
 	return err == nil, err
 }
 
-// isView reports whether a view has the name of a table.
-func (f Flavor) isView(ctx context.Context, db *sqldb.DB, t Table) (view bool, err error) {
+// isTable reports whether a table has this name, and not only a view, for example. It looks into the catalog, because a
+// query of the table fails for other reasons, too. On MySQL and MariaDB the catalog hides tables from users without
+// privileges, and isTable then returns an error.
+func (f Flavor) isTable(ctx context.Context, db *sqldb.DB, t Table) (found bool, err error) {
 	name := f.text(bare(t.Name))
-	query := "SELECT COUNT(*) FROM information_schema.VIEWS WHERE TABLE_SCHEMA = " + f.schema(t) + " AND TABLE_NAME = " + name
+	query := "SELECT COUNT(*) > 0 FROM information_schema.TABLES WHERE TABLE_SCHEMA = " + f.schema(t) + " AND TABLE_NAME = " + name +
+		" AND TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')"
 	switch f {
 	case Postgres:
-		query = "SELECT COUNT(*) FROM pg_class WHERE relkind = 'v' AND oid = to_regclass(" + f.text(f.in(t, bare(t.Name))) + ")"
+		query = "SELECT COUNT(*) > 0 FROM pg_class WHERE relkind IN ('r', 'p') AND oid = to_regclass(" + f.text(f.in(t, bare(t.Name))) + ")"
 	case SQLite:
-		query = "SELECT COUNT(*) FROM sqlite_master WHERE type = 'view' AND lower(name) = lower(" + name + ")"
+		query = "SELECT COUNT(*) > 0 FROM " + f.in(t, "sqlite_master") + " WHERE type = 'table' AND lower(name) = lower(" + name + ")"
 	}
-	var n int
-	err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&n) }, query)
-	return n > 0, err
+	err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&found) }, query)
+	if err == nil && !found && (f == MySQL || f == MariaDB) {
+		if _, failed := f.has(ctx, db, f.in(t, bare(t.Name))); failed != nil && notAllowed.MatchString(failed.Error()) {
+			err = fmt.Errorf("this user may not see it, so it may have been renamed; GRANT SELECT ON it: %w", failed)
+		}
+	}
+	return found, err
 }
 
 // Exec runs a statement of [Removal]. It waits like [Disable] for transactions that use the table.
