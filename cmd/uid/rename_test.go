@@ -88,6 +88,16 @@ func TestTablesRename_WithAViewOfTheOldName(t *testing.T) {
 	}, "mariadb", "mysql", "postgres")
 }
 
+func TestTablesRename_WithAMaterializedViewOfTheOldName(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		_, r := shopIn(t, d)
+		exec("ALTER TABLE orders RENAME TO sales", "CREATE MATERIALIZED VIEW orders AS SELECT * FROM sales")(t, d.Open(t, nil))
+		r.doctor().want(t, exitWrong, admin.CodeTableRenamed)
+		r.run("tables", "rename", "orders", "sales", "--yes").want(t, exitOK)
+	}, "postgres")
+}
+
 // The command names other things with the old name: followed tables, and tags of segments.
 func TestTablesRename_NamesFollowingAndSegments(t *testing.T) {
 	t.Parallel()

@@ -113,7 +113,7 @@ func (d *DB) isView(ctx context.Context, t table) (view bool, err error) {
 		WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?`, []any{t.schema, t.bare}
 	switch d.SQL.Dialect() {
 	case postgres:
-		query, args = `SELECT COUNT(*) > 0 FROM pg_class WHERE oid = to_regclass(?) AND relkind = 'v'`, []any{t.quoted}
+		query, args = `SELECT COUNT(*) > 0 FROM pg_class WHERE oid = to_regclass(?) AND relkind IN ('v', 'm')`, []any{t.quoted}
 	case sqlite:
 		query, args = `SELECT COUNT(*) > 0 FROM sqlite_schema WHERE type = 'view' AND name = ?`, []any{t.name}
 	}
