@@ -345,10 +345,31 @@ func TestConsume_AUserWithoutPrivilegesOnTheOldNameGetsNoSecondCursor(t *testing
 	}, servers...)
 }
 
-func consumePurchases(t *testing.T, db *gorm.DB) *running {
+// The cursor is in another database than the table that was renamed.
+func TestConsume_ARenamedTableGetsNoSecondCursorInAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db, into := shop(t, d, nil), testkit.SQLite{}.Open(t)
+		testkit.Must(t, into.AutoMigrate(&effect{}, &total{}))
+		place(t, db, 2, "Ulm")
+		consumer := consumeMails(t, db, follow.Into(into))
+		eventually(t, "the effects came", func() bool { return len(effects(t, into, "mails")) == 2 })
+		consumer.stop(t)
+		testkit.Must(t, db.Migrator().RenameTable("orders", "purchases"))
+		testkit.Must(t, follow.Enable(t.Context(), db, &purchase{}, follow.WithSlack(slack)))
+		consumer = consumePurchases(t, db, follow.Into(into))
+		failsWith(t, db, "set TABLE_NAME of this row of UID_CURSOR to purchases")
+		testkit.Must(t, into.Exec("UPDATE UID_CURSOR SET TABLE_NAME = 'purchases'").Error)
+		testkit.Must(t, db.Create(&purchase{Town: "Ulm"}).Error)
+		eventually(t, "the consumer goes on", func() bool { return len(effects(t, into, "mails")) == 3 })
+		consumer.stop(t)
+	})
+}
+
+func consumePurchases(t *testing.T, db *gorm.DB, options ...follow.ConsumeOption) *running {
 	t.Helper()
 	return start(t, func(ctx context.Context) error {
-		return follow.Consume(ctx, db, "mails", func(tx *gorm.DB, p *purchase) error { return write("mails")(tx, (*order)(p)) })
+		return follow.Consume(ctx, db, "mails", func(tx *gorm.DB, p *purchase) error { return write("mails")(tx, (*order)(p)) }, options...)
 	})
 }
 

@@ -53,7 +53,7 @@ func Consume[T any](ctx context.Context, h *Followed, m *Mark, s ConsumerSetting
 	c := &consuming[T]{ConsumerSettings: s, mark: m, log: log.With("consumer", s.Key.Consumer, "table", s.Key.TableName()),
 		process: consumer.Process{Me: processName(s.Host), Size: s.Size}, failing: map[string]error{},
 		state: &consumerState{state: ConsumerState{ConsumerKey: s.Key}}}
-	c.row = cursorRow{db: s.Cursors.Silent(), key: s.Key, conditions: s.Conditions}
+	c.row = cursorRow{db: s.Cursors.Silent(), key: s.Key, conditions: s.Conditions, mark: m}
 	h.consumers.Store(c.state, nil)
 	defer h.consumers.Delete(c.state)
 	defer c.release()

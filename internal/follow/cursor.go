@@ -20,6 +20,7 @@ type cursorRow struct {
 	db         *sqldb.DB
 	key        ConsumerKey
 	conditions string      // a hash of the conditions of the consumer
+	mark       *Mark       // of the followed table, which may be in another database
 	known      *statements // nil until the table was found
 }
 
@@ -106,18 +107,19 @@ func (c *cursorRow) insert(ctx context.Context, last int64) (inserted bool, err 
 
 // checkRenamed returns an error if the consumer has a cursor for this table under another name, such as a former one.
 // With a second cursor the consumer would handle all rows again. A name is taken for a former one if no table has it
-// any more, even if a view has it. checkRenamed does nothing for follow.Into, whose tables are in another database.
+// any more, even if a view has it.
 func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
-	if c.key.Space != "" {
-		return nil
-	}
 	var tables []string
 	err := c.db.Query(ctx, func(r *sql.Rows) error {
 		var name string
 		err := r.Scan(&name)
 		tables = append(tables, name)
 		return err
-	}, "SELECT "+s.flavor.columns("TABLE_NAME")+" FROM "+s.cursors()+" WHERE "+s.flavor.equal("CONSUMER", "SPACE"), c.key.Consumer, "")
+	}, "SELECT "+s.flavor.columns("TABLE_NAME")+" FROM "+s.cursors()+" WHERE "+s.flavor.equal("CONSUMER", "SPACE"), c.key.Consumer, c.key.Space)
+	if err != nil {
+		return err
+	}
+	followed, err := c.mark.statements(ctx)
 	if err != nil {
 		return err
 	}
@@ -125,17 +127,21 @@ func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 		if name == c.key.Table { // another process was faster
 			continue
 		}
-		if same, err := s.isSame(ctx, c.db, name); err != nil {
+		if same, err := followed.isSame(ctx, c.mark.db, name); err != nil {
 			return err
 		} else if same {
 			return fmt.Errorf("it has a cursor for %[1]s, which is the same table as %[2]s: let TableName return %[1]s; or end all its processes,"+
 				" and set TABLE_NAME of this row of UID_CURSOR to %[2]s", name, c.key.Table)
 		}
-		if exists, err := s.flavor.isTable(ctx, c.db, Table{Schema: s.table.Schema, Name: name}); err != nil {
+		if exists, err := followed.flavor.isTable(ctx, c.mark.db, Table{Schema: followed.table.Schema, Name: name}); err != nil {
 			return fmt.Errorf("look for the table %s, of which it has a cursor: %w", name, err)
 		} else if !exists {
-			return fmt.Errorf("it has a cursor for %[2]s, which is not a table any more: if it was renamed to %[3]s, run uid tables rename %[2]s %[3]s;"+
-				" otherwise uid follow consumers remove %[1]s --table %[2]s", c.key.Consumer, name, c.key.Table)
+			rename := "run uid tables rename " + name + " " + c.key.Table
+			if c.key.Space != "" { // the command does not know this database
+				rename = "set TABLE_NAME of this row of UID_CURSOR to " + c.key.Table
+			}
+			return fmt.Errorf("it has a cursor for %[2]s, which is not a table any more: if it was renamed to %[3]s, %[4]s;"+
+				" otherwise uid follow consumers remove %[1]s --table %[2]s", c.key.Consumer, name, c.key.Table, rename)
 		}
 	}
 	return nil
