@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -143,6 +144,24 @@ func TestConsume_TheTransactionOfAHandler(t *testing.T) {
 			}
 			return err
 		},
+		"rows left open in a nested one that fails": func(tx *gorm.DB, o *order) error {
+			if err := insert(tx, o); err != nil {
+				return err
+			}
+			failed := tx.Transaction(func(tx *gorm.DB) error {
+				if err := tx.Create(&effect{Consumer: "mails", OrderID: -1}).Error; err != nil {
+					return err
+				}
+				if rows, err := tx.Model(&order{}).Rows(); err == nil && rows.Next() {
+					return io.EOF
+				}
+				return errors.New("no rows")
+			})
+			if failed != io.EOF {
+				return failed
+			}
+			return nil
+		},
 		"a row left open": func(tx *gorm.DB, o *order) error {
 			if err := insert(tx, o); err != nil {
 				return err
@@ -175,6 +194,34 @@ func TestConsume_TheTransactionOfAHandler(t *testing.T) {
 			})
 		}
 	}
+}
+
+// SQLite can read rows while other statements run, so a nested transaction that fails does not close them.
+func TestConsume_ANestedTransactionOnSQLiteKeepsTheRowsOutsideOpen(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := shop(t, d, nil)
+		place(t, db, 5, "Ulm")
+		r := start(t, func(ctx context.Context) error {
+			return follow.Consume(ctx, db, "mails", func(tx *gorm.DB, o *order) error {
+				rows, err := tx.Model(&order{}).Rows()
+				if err != nil {
+					return err
+				}
+				defer func() { _ = rows.Close() }()
+				n := 0
+				for ; rows.Next(); n++ {
+					_ = tx.Transaction(func(tx *gorm.DB) error { return tx.Create(&order{ID: o.ID}).Error })
+				}
+				if n != 5 {
+					t.Errorf("%d rows instead of 5", n)
+				}
+				return write("mails")(tx, o)
+			})
+		})
+		finished(t, db, "mails")
+		r.stop(t)
+	}, "sqlite")
 }
 
 // A handler that ends its transaction has failed, and its effects are rolled back unless it has committed them itself.

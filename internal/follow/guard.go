@@ -157,8 +157,14 @@ func (g *guard) ExecContext(ctx context.Context, query string, args ...any) (sql
 	if err := g.refuse(query); err != nil {
 		return nil, err
 	}
+	back := strings.HasPrefix(query, "ROLLBACK")
+	if back && !g.sqlite { // to a savepoint, by GORM after an error in a nested transaction, which may have left rows open
+		g.closeRows()
+	}
 	result, err := g.pool(query).ExecContext(ctx, query, args...)
-	g.observe(err)
+	if g.observe(err); back && err != nil {
+		g.remember(err) // because GORM hides it, and COMMIT would keep what should be undone
+	}
 	return result, err
 }
 
