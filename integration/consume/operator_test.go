@@ -18,6 +18,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
+	gormschema "gorm.io/gorm/schema"
 )
 
 func connect(t *testing.T, db *gorm.DB) *sqldb.DB {
@@ -364,6 +365,29 @@ func TestConsume_ARenamedTableGetsNoSecondCursorInAnotherDatabase(t *testing.T) 
 		eventually(t, "the consumer goes on", func() bool { return len(effects(t, into, "mails")) == 3 })
 		consumer.stop(t)
 	})
+}
+
+// The consumer has a table in each of two schemas, and its cursors are in one database.
+func TestConsume_FollowsTablesOfTwoSchemasIntoAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db, into, schema := shop(t, d, nil), testkit.SQLite{}.Open(t), d.Beside(t)
+		testkit.Must(t, into.AutoMigrate(&effect{}, &total{}))
+		place(t, db, 2, "Ulm")
+		consumer := consumeMails(t, db, follow.Into(into))
+		eventually(t, "the effects came", func() bool { return len(effects(t, into, "mails")) == 2 })
+		consumer.stop(t)
+		there := d.Open(t, &gorm.Config{NamingStrategy: &gormschema.NamingStrategy{TablePrefix: schema + "."}})
+		testkit.Must(t, there.Use(uidplugin.New(uidplugin.WithLogger(slog.New(slog.DiscardHandler)))))
+		t.Cleanup(func() { _ = uidplugin.From(there).Close(context.Background()) })
+		like := map[bool]string{true: " LIKE orders", false: " (LIKE orders INCLUDING ALL)"}[d.IsMySQL()]
+		testkit.Must(t, db.Exec("CREATE TABLE "+schema+".orders"+like).Error)
+		testkit.Must(t, follow.Enable(t.Context(), there, &order{}, follow.WithSlack(slack)))
+		place(t, there, 1, "Bonn")
+		consumer = consumeMails(t, there, follow.Into(into))
+		eventually(t, "the effect came", func() bool { return len(effects(t, into, "mails")) == 3 })
+		consumer.stop(t)
+	}, servers...)
 }
 
 func consumePurchases(t *testing.T, db *gorm.DB, options ...follow.ConsumeOption) *running {

@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"database/sql"
@@ -127,13 +128,19 @@ func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 		if name == c.key.Table { // another process was faster
 			continue
 		}
+		t := Table{Schema: followed.table.Schema, Name: name}
+		if c.key.Space != "" { // otherwise UID_CURSOR names only tables of its own schema
+			if t, _, err = followed.flavor.located(ctx, c.mark.db, Table{Name: name}); err != nil {
+				return err
+			}
+		}
 		if same, err := followed.isSame(ctx, c.mark.db, name); err != nil {
 			return err
-		} else if same {
+		} else if same && (c.key.Space == "" || t.schema() == followed.table.schema()) {
 			return fmt.Errorf("it has a cursor for %[1]s, which is the same table as %[2]s: let TableName return %[1]s; or end all its processes,"+
 				" and set TABLE_NAME of this row of UID_CURSOR to %[2]s", name, c.key.Table)
 		}
-		if exists, err := followed.flavor.isTable(ctx, c.mark.db, Table{Schema: followed.table.Schema, Name: name}); err != nil {
+		if exists, err := followed.flavor.isTable(ctx, c.mark.db, t); err != nil {
 			return fmt.Errorf("look for the table %s, of which it has a cursor: %w", name, err)
 		} else if !exists {
 			rename := "run uid tables rename " + name + " " + c.key.Table
@@ -147,8 +154,7 @@ func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 	return nil
 }
 
-// isSame reports whether a name in UID_CURSOR is another name of the table. The schema is the same, because UID_CURSOR
-// names only tables of its own schema.
+// isSame reports whether a name in UID_CURSOR is another name of the table, if both are in the same schema.
 func (s *statements) isSame(ctx context.Context, db *sqldb.DB, name string) (same bool, err error) {
 	a, b := bare(name), bare(s.table.Name)
 	switch {
@@ -159,6 +165,14 @@ func (s *statements) isSame(ctx context.Context, db *sqldb.DB, name string) (sam
 		return same, err
 	}
 	return s.flavor == SQLite, nil
+}
+
+// schema returns the schema of a table that was located.
+func (t Table) schema() string {
+	if i := strings.LastIndexByte(t.Name, '.'); i >= 0 {
+		return t.Name[:i]
+	}
+	return cmp.Or(t.Schema, "main") // of SQLite
 }
 
 // change sends the UPDATE of a step through db. It reports whether the row of UID_CURSOR had the values that the step
