@@ -57,7 +57,7 @@ func (s *shared) inspect(ctx context.Context, db *gorm.DB, models []any) {
 	}
 	columns, err := inspect.ColumnsOfModels(ctx, s.tables, s.catalog, db, models)
 	if err != nil {
-		s.Log.Warn("uidplugin: the tables of the models could not be inspected; gaps stay disabled, even if the database numbers a key",
+		s.Log.Warn("uidplugin: the tables of the models could not be inspected; ids get no gaps, even if the database numbers a key",
 			"error", err)
 		return
 	}

@@ -24,7 +24,7 @@ func (g *Cached) closeWindow() {
 	}
 }
 
-// note accounts for the positions of the open window w that were handed out: all those below the position taken.
+// note accounts for the positions of the open window w that were handed out: all those below taken.
 func (g *Cached) note(w *window, taken uint64) {
 	if taken > w.next {
 		if taken-w.next >= hardlyAny {
@@ -44,8 +44,8 @@ func (g *Cached) account() {
 	}
 }
 
-// Made returns how many ids were handed out, from 0. Ids that a Fill got before it failed count. Ids that were skipped
-// because the clock moved on do not count. After Close the number is complete. It never falls, and Made never waits.
+// Made returns how many ids were handed out, from 0. It counts ids that a Fill got before it
+// failed, but no ids that were skipped because the clock moved on. After Close the number is complete. It never falls, and Made never waits.
 //
 // Made may count a few ids too many. A call that finds its window used up, or just closed, takes its ids from the next
 // window. The ids that it claimed in vain from the old window may count, too.

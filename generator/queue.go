@@ -46,7 +46,7 @@ type queue struct {
 	open    bool  // window has not been closed
 	visited bool  // the clock visits this generator
 	idle    uint8 // visits in a row that found hardly any id taken
-	quick   uint8 // consecutive readings of the clock, each soon after the one before; at most hurried
+	quick   uint8 // consecutive readings of the clock, each soon after the last; counts up to hurried
 }
 
 // An outcome is the result of an attempt to take ids. The zero outcome means that the ids were taken.
@@ -159,7 +159,7 @@ func (g *queue) renew(accept func()) error {
 	return nil
 }
 
-// refillLeaseWait lets callers wait once for a lease that is newer than the one that was just accepted.
+// refillLeaseWait lets callers wait leaseWait again, for a lease that is newer than the one that was just accepted.
 func (g *queue) refillLeaseWait() {
 	g.leaseWait = leaseWait
 	g.refills++
@@ -173,8 +173,8 @@ func (g *queue) Suspend(cause error) {
 	g.wake()
 }
 
-// Waits returns how many calls have waited, from 0: for the clock, for a tick, at the borrowing limit, or for the lease
-// to be renewed. Calls behind one that waits have waited, too. A call counts once, even if its context has ended. The
+// Waits counts, from 0, the calls that have waited for the clock, for a tick, at the borrowing limit, or for a renewal of
+// the lease. A call that queues behind another counts, too. A call counts once, even if its context has ended. The
 // number never goes down, and Waits itself never waits.
 func (g *queue) Waits() int64 { return g.waits.Load() }
 

@@ -12,8 +12,8 @@ import (
 )
 
 // A slotHolder acquires, renews and releases the slot of this process. Package lease decides. Each method sends one
-// statement or transaction and records the outcome. Only the Manager's goroutine uses a slotHolder, and Close after the
-// goroutine has ended, so no lock is needed.
+// statement or transaction and records the outcome. No lock is needed, because only the Manager's goroutine uses a
+// slotHolder, and Close once the goroutine has ended.
 type slotHolder struct {
 	store   *statements
 	params  lease.Params
@@ -102,7 +102,7 @@ func (h *slotHolder) noteRenewal(c lease.Change) {
 	h.noteAck()
 }
 
-// noteAck records that any statement about the slot was acknowledged, and schedules the next.
+// noteAck notes that a statement about the slot was acknowledged, and schedules the next renewal.
 func (h *slotHolder) noteAck() {
 	h.refused, h.timeouts = 0, 0
 	h.lastAck = time.Now()
@@ -132,7 +132,7 @@ func (h *slotHolder) refuse(ctx context.Context, name string) error {
 	case !found:
 		return fmt.Errorf("workernode: %s: slot %d no longer has a row in %s", name, slot, SlotTable)
 	}
-	return fmt.Errorf("workernode: %s: %d consecutive statements changed no row, and the database reports no error: slot %d has VERSION %d, FENCE %d and HOLDER %s; something else changes %s, or undoes the change",
+	return fmt.Errorf("workernode: %s: %d consecutive statements changed no row, and the database reports no error: slot %d has VERSION %d, FENCE %d and HOLDER %s; something else changes %s, or undoes our change",
 		name, lease.MaxRefused+1, slot, r.Version, r.Fence, printable(r.Holder), SlotTable)
 }
 

@@ -95,7 +95,7 @@ func TestManager_ReportsATriggerThatUndoesChanges(t *testing.T) {
 	}
 	each(t, map[string]undone{
 		"ignored": {`CREATE TRIGGER "UNDO" BEFORE UPDATE ON "WORKER_SLOT" BEGIN SELECT RAISE(IGNORE); END`,
-			[]string{"changed no row", "slot 1", "VERSION", "undoes the change"}},
+			[]string{"changed no row", "slot 1", "VERSION", "undoes our change"}},
 		"restored": {`CREATE TRIGGER "UNDO" AFTER UPDATE ON "WORKER_SLOT" WHEN OLD."VERSION" < 1000000 BEGIN UPDATE "WORKER_SLOT" SET "VERSION" = "OLD"."VERSION" + 2000000, "FENCE" = "OLD"."FENCE" WHERE "ID" = "OLD"."ID"; END`,
 			[]string{"did not keep FENCE"}},
 		"refused": {`CREATE TRIGGER "UNDO" BEFORE UPDATE ON "WORKER_SLOT" BEGIN SELECT RAISE(ABORT, 'not while I watch'); END`,

@@ -88,8 +88,8 @@ func (r *workerRows) due(l *lease.Slot) bool {
 
 // reread reads the rows of the slot's worker ids. It reports false, perhaps without an error, if it has to be repeated.
 func (r *workerRows) reread(ctx context.Context, l *lease.Slot, me string) (nodes []*Node, ok bool, err error) {
-	// The same SELECT compares VERSION of the slot. VERSION has changed if these worker ids were committed late, and is
-	// old on a server that has replaced another.
+	// The same SELECT compares VERSION of the slot. A statement that was committed late has changed it, and a server
+	// that has replaced another may have an old one.
 	nodes, ok, err = r.store.db.nodesAt(ctx, l.ID, me, l.AckedVersion)
 	if err == nil {
 		_, err = r.store.db.floor(ctx, r.store.space)

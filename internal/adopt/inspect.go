@@ -69,7 +69,7 @@ func (n *Numbering) countsAmongIDs(ctx context.Context, column inspect.Column) b
 	}
 	last, err := inspect.LastNumber(ctx, n.sql, n.quote(column.Table), column.Name)
 	if err != nil {
-		n.Log.Warn("uidplugin: the sequence of this column could not be read; gaps stay disabled, even if it was set to an id",
+		n.Log.Warn("uidplugin: the sequence of this column could not be read; ids get no gaps, even if it was set to an id",
 			"table", column.Table, "column", column.Name, "error", err)
 	}
 	return last > n.Layout.TickAt(n.Now())<<(n.Layout.WorkerBits+n.Layout.SequenceBits)/1000

@@ -56,7 +56,7 @@ func (f *filling) rows(rows reflect.Value, s *schema.Schema) error {
 	return nil
 }
 
-// next returns an id for a row, a struct or a map, and notes it.
+// next returns an id for row, which is a struct or a map, and notes it.
 func (f *filling) next(row reflect.Value) (int64, error) {
 	id, err := f.field.Source.Next(f.ctx, f.notReady)
 	if err != nil {

@@ -97,7 +97,7 @@ func (p *postgres) read(ctx context.Context, t *table) error {
 		"SELECT max("+p.identifier(t.key[0].name)+") FROM "+p.quote(t))
 }
 
-// isBy compares without quotes, which PostgreSQL writes only around unusual names.
+// isBy ignores quotes in t.by, because PostgreSQL quotes only unusual names.
 func (p *postgres) isBy(t *table) bool {
 	return len(t.key) == 1 && strings.ReplaceAll(t.by, `"`, "") == "RANGE ("+strings.ReplaceAll(t.key[0].name, `"`, "")+")"
 }
@@ -140,7 +140,7 @@ func (p *postgres) drop(t *table, a part, s *Step) {
 		how = " CONCURRENTLY" // not in a transaction
 	}
 	s.SQL = []string{"ALTER TABLE " + p.quote(t) + " DETACH PARTITION " + a.quoted + how, "DROP TABLE " + a.quoted}
-	s.Notes = []string{"If the DROP fails, repeat only the DROP, because it is not printed again."}
+	s.Notes = []string{"Keep the DROP until it has succeeded, because it is not printed again."}
 }
 
 //go:embed convert.sql
@@ -166,8 +166,8 @@ func (p *postgres) convert(ctx context.Context, t *table, s *Step) error {
 		return err
 	}
 	if len(do["refuse"]) > 0 {
-		return fmt.Errorf("the conversion would leave these with the old rows: %s; drop them first, and create them again"+
-			" after it if the partitioned table can have them", strings.Join(do["refuse"], ", "))
+		return fmt.Errorf("the partitioned table would not get these: %s; drop them first, and afterwards create those again"+
+			" that it can have", strings.Join(do["refuse"], ", "))
 	}
 	table, old, key := p.quote(t), p.partition(t, s), p.identifier(t.key[0].name)
 	checked := p.identifier(s.Partition + "_check")
@@ -193,7 +193,7 @@ func (p *postgres) convert(ctx context.Context, t *table, s *Step) error {
 	s.Notes = []string{"Finish before " + s.End.Format(time.DateTime) +
 		" UTC, because the CHECK constraint refuses rows from then on."}
 	if len(do["validate"]) > 0 {
-		s.Notes = append(s.Notes, "If the last VALIDATE fails, repeat only the VALIDATE, because it is not printed again.")
+		s.Notes = append(s.Notes, "Keep each last VALIDATE until it has succeeded, because it is not printed again.")
 	}
 	if len(do["follow"]) > 0 {
 		s.Notes = append(s.Notes, `The table is followed. Afterwards call follow.Enable again, or "uid follow enable".`)
