@@ -109,6 +109,7 @@ func cost(t *testing.T, m *harness.MariaDB, processes, tables int) {
 	}
 	renewed := renewals()
 	time.Sleep(*costFor)
+	testkit.Eventually(t, "renewals", time.Minute, func() bool { return renewals() > renewed })
 	after, took := costs(t, m), time.Since(begin)
 	renewed = renewals() - renewed
 	quit()
@@ -123,10 +124,10 @@ func cost(t *testing.T, m *harness.MariaDB, processes, tables int) {
 	if refused > 0 {
 		t.Errorf("%d ids were refused", refused)
 	}
-	// A renewal is due after 7/24 to 8/24 of the lead.
-	most := float64(processes) * (took.Seconds()/(workernode.DefaultLead.Seconds()*7/24) + 1)
+	// A renewal is due after 7/24 to 8/24 of the lead. A busy machine repeats some whose answer came too late.
+	most := 2 * float64(processes) * (took.Seconds()/(workernode.DefaultLead.Seconds()*7/24) + 1)
 	changed := float64(after["Handler_update"] - before["Handler_update"])
-	if changed > most || changed > float64(renewed)+float64(processes) || renewed == 0 {
+	if changed > most || changed > 2*float64(renewed)+2*float64(processes) {
 		t.Errorf("%d processes x %d tables: %.0f changed rows in %v for %d renewals, want one for each and %.0f at most",
 			processes, tables, changed, took, renewed, most)
 	}

@@ -33,13 +33,13 @@ func TestLanes_ComeUnderLoad(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
 		p := harness.Use(t, db) // makes the tables
-		wdb, err := workernode.Open(db, 10*time.Second)
+		wdb, err := workernode.Open(db, time.Minute)
 		testkit.Must(t, err)
 		layout := generator.DefaultLayout()
 		m, err := workernode.NewManager(t.Context(), wdb, layout, workernode.Host{Name: "import", Port: "1",
 			Application: "import"}, workernode.Config{})
 		testkit.Must(t, err)
-		defer func() { testkit.Must(t, m.Close(context.Background())) }()
+		defer harness.Close(t, m)
 		leases, err := m.Assign(t.Context(), []workernode.Table{{Name: "parcels"}}, nil)
 		testkit.Must(t, err)
 		g, err := generator.NewCached(generator.CachedConfig{Layout: layout, Lease: leases[0].Leases()[0],
@@ -78,7 +78,8 @@ func TestLanes_ComeWithAnImport(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := d.Open(t, nil)
 		testkit.Must(t, db.AutoMigrate(&Parcel{}))
-		p := harness.Use(t, db, uidplugin.WithModels(&Parcel{}))
+		slow := testkit.NewRunningClock(time.Now(), 0.1) // so that the ids of a batch are ahead of it on a slow machine, too
+		p := harness.Use(t, db, uidplugin.WithModels(&Parcel{}), uidplugin.WithClock(slow.Now))
 		lanes := func() int { return len(p.Stats().Tables[0].WorkerIDs) }
 		testkit.Must(t, db.Create(make([]Parcel, 600)).Error)
 		for range 50 {
@@ -88,7 +89,7 @@ func TestLanes_ComeWithAnImport(t *testing.T) {
 			t.Errorf("%d worker ids before the import", n)
 		}
 		testkit.Must(t, db.CreateInBatches(make([]Parcel, 20_000), 1000).Error)
-		testkit.Eventually(t, "16 worker ids", 10*time.Second, func() bool { return lanes() == generator.MaxLanes })
+		testkit.Eventually(t, "16 worker ids", time.Minute, func() bool { return lanes() == generator.MaxLanes })
 	})
 }
 

@@ -7,17 +7,22 @@ import (
 	"time"
 
 	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/internal/config"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 )
 
-// Quiet discards the plugin's log.
-var Quiet = uidplugin.WithLogger(slog.New(slog.DiscardHandler))
+// Quiet discards the plugin's log, and sets its timeout to a minute, because a busy machine is no fault. A later option
+// may set another one.
+var Quiet uidplugin.Option = func(c *config.Config) {
+	uidplugin.WithLogger(slog.New(slog.DiscardHandler))(c)
+	uidplugin.WithTimeout(time.Minute)(c)
+}
 
-// Use registers a plugin and closes it when the test ends. Its timeout is a minute, because a busy machine is no fault.
+// Use registers a plugin and closes it when the test ends.
 func Use(t *testing.T, db *gorm.DB, options ...uidplugin.Option) *uidplugin.Plugin {
 	t.Helper()
-	p := uidplugin.New(append([]uidplugin.Option{Quiet, uidplugin.WithTimeout(time.Minute)}, options...)...)
+	p := uidplugin.New(append([]uidplugin.Option{Quiet}, options...)...)
 	if err := db.Use(p); err != nil {
 		t.Fatal(err)
 	}
