@@ -65,12 +65,12 @@ func (c *chaos) running(s *chaosSlot) bool {
 	select {
 	case <-s.ended:
 	default:
-		if s.told.IsZero() || !s.stopped.IsZero() || time.Since(s.told) < 20*time.Second {
+		if s.told.IsZero() || !s.stopped.IsZero() || time.Since(s.told) < 2*time.Minute {
 			return true
 		}
 		_ = s.cmd.Process.Signal(syscall.SIGQUIT)
 		<-s.ended
-		c.Errorf("%s did not end within 20 s of SIGTERM", filepath.Base(s.files))
+		c.Errorf("%s did not end within two minutes of SIGTERM", filepath.Base(s.files))
 		s.killed = false
 	}
 	var said strings.Builder

@@ -152,7 +152,7 @@ func (g galera) halved(survivor int, away time.Duration) {
 		}
 	}
 	begin := time.Now()
-	testkit.Must(g.T, s.Wait(20*time.Second, galeraPart, "non-Primary"))
+	testkit.Must(g.T, s.Wait(time.Minute, galeraPart, "non-Primary"))
 	g.Logf("%v: all nodes but %s are killed, and it has no quorum", g.since(), s.Name)
 	if err := s.Exec("UPDATE uid.WORKER_SLOT SET FENCE = FENCE + 1 WHERE ID = 1"); err == nil {
 		g.Error("a node without quorum takes statements")
@@ -160,7 +160,7 @@ func (g galera) halved(survivor int, away time.Duration) {
 	time.Sleep(away - time.Since(begin))
 	testkit.Must(g.T, s.Exec("SET GLOBAL wsrep_provider_options = 'pc.bootstrap=YES'"))
 	g.cleared(survivor, "without quorum, is told that it is the cluster")
-	testkit.Must(g.T, s.Wait(20*time.Second, galeraPart, "Primary"))
+	testkit.Must(g.T, s.Wait(time.Minute, galeraPart, "Primary"))
 	g.synced(survivor)
 	time.Sleep(time.Second)
 	for _, i := range dead {

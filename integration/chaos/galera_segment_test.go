@@ -67,7 +67,7 @@ func TestSegmentGalera(t *testing.T) {
 	g.killed(2)
 	g.killed(0)
 	time.Sleep(3 * time.Second)
-	testkit.Eventually(t, "recovery of all generators", 30*time.Second, func() bool {
+	testkit.Eventually(t, "recovery of all generators", time.Minute, func() bool {
 		return !slices.ContainsFunc(all, func(s *segment.Generator) bool { return s.State().LastError != nil })
 	})
 	close(stop)

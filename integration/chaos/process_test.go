@@ -147,13 +147,14 @@ func (c *chaosProcess) run() (err error) {
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
 	c.readClock()
-	if got := c.now(); got.Unix()-time.Now().Unix() < c.offset.Load()-1 || time.Since(got).Abs() > time.Second {
+	before := time.Now()
+	if got := c.now(); got.Unix()-before.Unix() < c.offset.Load() || got.Before(before) || time.Since(got) < 0 {
 		return errors.New("chaos: a time.Time does not look as it did: see chaosProcess.now")
 	}
 	c.stalls = make([]chaosStall, c.Tables+1)
 	go c.watch()
 	time.Sleep(10 * time.Millisecond)
-	before := runtime.NumGoroutine()
+	goroutines := runtime.NumGoroutine()
 	go func() { // not counted: SIGTERM may have come already
 		<-term
 		close(c.quit)
@@ -182,20 +183,20 @@ func (c *chaosProcess) run() (err error) {
 	makers.Wait()
 	c.snapshot()
 	// A transaction whose answer is late ends in the background, and Close does not wait for it.
-	for try := 0; pool.Stats().InUse > 0 && try < 200; try++ {
+	for try := 0; pool.Stats().InUse > 0 && try < 6000; try++ {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if n := pool.Stats().InUse; n > 0 {
-		c.event("fault", fmt.Sprintf("%d connections are in use 2 s after Close", n))
+		c.event("fault", fmt.Sprintf("%d connections are in use a minute after Close", n))
 	}
 	if err := pool.Close(); err != nil {
 		c.event("fault", err)
 	}
-	for try := 0; runtime.NumGoroutine() > before; try++ {
-		if try == 200 {
+	for try := 0; runtime.NumGoroutine() > goroutines; try++ {
+		if try == 6000 {
 			var stacks strings.Builder
 			_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1)
-			c.event("fault", fmt.Sprintf("%d goroutines are left after Close: %q", runtime.NumGoroutine()-before,
+			c.event("fault", fmt.Sprintf("%d goroutines are left after Close: %q", runtime.NumGoroutine()-goroutines,
 				stacks.String()))
 			break
 		}

@@ -169,9 +169,7 @@ func (c *promotionProcess) end(t *testing.T) {
 	close(c.quit)
 	c.group.Wait()
 	c.leases = c.maker.stats()
-	if err := c.maker.close(context.Background()); err != nil {
-		t.Errorf("%s: %v", c.name, err)
-	}
+	harness.Close(t, c.maker.plugin)
 	if pool, err := c.maker.db.DB(); err == nil {
 		_ = pool.Close()
 	}
