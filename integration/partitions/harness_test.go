@@ -91,7 +91,7 @@ func monthly(ahead, keep int, now time.Time) partition.Request {
 // steps returns the changes.
 func (s *shop) steps(r partition.Request) ([]partition.Step, error) {
 	s.Helper()
-	conn, err := sqldb.Open(s.db, 10*time.Second)
+	conn, err := sqldb.Open(s.db, time.Minute)
 	testkit.Must(s, err)
 	return partition.Steps(s.Context(), conn, s.p.Layout(), r)
 }

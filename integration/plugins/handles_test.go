@@ -150,7 +150,7 @@ func TestUse_ConfigurationsOpenedAgain(t *testing.T) {
 				oneWorkerEach(t, first, "customers", "orders")
 				untouched(t, second)
 
-				must(t, uidplugin.From(db).Close(context.Background()))
+				testkit.MustClose(t, uidplugin.From(db))
 				for _, handle := range []*gorm.DB{db, other} {
 					testkit.IsError(t, handle.Create(&Customer{}).Error, uidplugin.ErrClosed)
 				}

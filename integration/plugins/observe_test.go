@@ -108,7 +108,7 @@ func TestObserve_OpenTelemetrySpans(t *testing.T) {
 			oneWorkerEach(t, d, "customers", "orders")
 
 			// An id that cannot be made is an error of the span, too.
-			must(t, uidplugin.From(db).Close(context.Background()))
+			testkit.MustClose(t, uidplugin.From(db))
 			testkit.IsError(t, db.Create(&Customer{}).Error, uidplugin.ErrClosed)
 			ended := recorder.Ended()
 			if last := ended[len(ended)-1]; len(ended) != len(want)+1 || last.Status().Code != codes.Error || !strings.Contains(last.Status().Description, "closed") {
