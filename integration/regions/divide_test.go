@@ -148,7 +148,7 @@ func TestRegions_FollowTheirOwnRows(t *testing.T) {
 	create()
 	caughtUp(t, a, b)
 	for n, db := range handles {
-		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		got := map[int64]bool{}
 		for row, err := range follow.Rows[note](ctx, db, 0) {
 			if err != nil {
