@@ -43,7 +43,7 @@ const slack = 20 * time.Millisecond
 func shop(t *testing.T, d *testkit.Database, config *gorm.Config, options ...uidplugin.Option) *gorm.DB {
 	t.Helper()
 	db := d.Open(t, config)
-	testkit.Must(t, db.Use(uidplugin.New(append([]uidplugin.Option{uidplugin.WithLogger(slog.New(slog.DiscardHandler))}, options...)...)))
+	testkit.Must(t, db.Use(uidplugin.New(append([]uidplugin.Option{uidplugin.WithLogger(slog.New(slog.DiscardHandler)), uidplugin.WithTimeout(time.Minute)}, options...)...)))
 	t.Cleanup(func() { _ = uidplugin.From(db).Close(context.Background()) })
 	testkit.Must(t, uidplugin.From(db).AutoMigrate(&order{}, &effect{}, &total{}))
 	testkit.Must(t, follow.Enable(t.Context(), db, &order{}, follow.WithSlack(slack)))

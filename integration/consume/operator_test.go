@@ -23,7 +23,7 @@ import (
 
 func connect(t *testing.T, db *gorm.DB) *sqldb.DB {
 	t.Helper()
-	conn, err := sqldb.Open(db, 10*time.Second)
+	conn, err := sqldb.Open(db, time.Minute)
 	testkit.Must(t, err)
 	return conn
 }

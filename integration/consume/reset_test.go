@@ -24,7 +24,7 @@ func TestConsume_ACursorOfNowWaitsForTheMark(t *testing.T) {
 
 		now, err := engine.MarkAt(generator.DefaultLayout(), time.Now().Add(2*time.Second))
 		testkit.Must(t, err)
-		conn, err := sqldb.Open(db, 5*time.Second)
+		conn, err := sqldb.Open(db, time.Minute)
 		testkit.Must(t, err)
 		testkit.Must(t, engine.ResetConsumer(t.Context(), conn, engine.ConsumerKey{Consumer: "mails", Table: "orders"}, now))
 		late := start(t, func(ctx context.Context) error {
