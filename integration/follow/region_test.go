@@ -56,7 +56,7 @@ func TestFollow_LeavesOutRowsOfOtherRegions(t *testing.T) {
 	letters = append(letters, letter{ID: unknown}, letter{ID: idOf(t, 1001, 20*time.Minute)})
 	testkit.Must(t, db.CreateInBatches(letters, 100).Error)
 	own := letter{Town: "Ely"}
-	testkit.Must(t, db.Create(&own).Error)
+	add(t, db, &own)
 	wire.Take()
 	var got []uidplugin.ID
 	for _, l := range collect[letter](t, db, 0, 3) {
@@ -95,7 +95,7 @@ func TestConsume_IntoLogsOnceThatARowAfterOneOfAnotherRegionCannotBeRead(t *test
 	into, wire := testkit.OpenWire(t, testkit.Engines()[0].New(t))
 	unreadable := letter{Town: "torn"}
 	testkit.Must(t, db.Create(&letter{ID: idOf(t, 901, time.Hour)}).Error)
-	testkit.Must(t, db.Create(&unreadable).Error)
+	add(t, db, &unreadable)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var reads atomic.Int64

@@ -19,7 +19,7 @@ func passMark(t *testing.T, db *gorm.DB, model any) {
 	t.Helper()
 	id, err := uidplugin.From(db).NextID(t.Context(), model)
 	testkit.Must(t, err)
-	testkit.Eventually(t, "the mark passes", 10*time.Second, func() bool {
+	testkit.Eventually(t, "the mark passes", time.Minute, func() bool {
 		settled, err := follow.Settled(t.Context(), db, model)
 		testkit.Must(t, err)
 		return settled > id
@@ -75,7 +75,7 @@ func TestTooLate_TheSecondTrySucceeds(t *testing.T) {
 				if !try.clear() {
 					t.Error("the refused create has left ids")
 				}
-				testkit.Must(t, try.create(db))
+				inTime(t, func() error { return try.create(db) })
 				if try.clear() {
 					t.Error("the second try has set no id")
 				}
@@ -111,7 +111,7 @@ func TestTooLate_ATransactionIsRepeated(t *testing.T) {
 		db := behind(t, d, 20*time.Second)
 		work := func(tx *gorm.DB) error { return tx.Create(&letter{Town: "Ely", Stamps: []stamp{{Price: 1}}}).Error }
 		testkit.IsError(t, db.Transaction(work), follow.ErrTooLate, "in a new transaction")
-		testkit.Must(t, db.Transaction(work))
+		inTime(t, func() error { return db.Transaction(work) })
 	})
 }
 
@@ -122,7 +122,11 @@ func TestTooLate_OtherErrorsKeepKeys(t *testing.T) {
 	testkit.Must(t, db.Exec("CREATE UNIQUE INDEX one_town ON letters (town)").Error)
 	add(t, db, &letter{Town: "uid_follow: too late"})
 	again := letter{Town: "uid_follow: too late"}
-	if err := db.Create(&again).Error; err == nil || errors.Is(err, follow.ErrTooLate) || again.ID == 0 {
+	err := db.Create(&again).Error
+	for again.ID == 0 && errors.Is(err, follow.ErrTooLate) { // on a busy machine it may indeed be too late
+		err = db.Create(&again).Error
+	}
+	if err == nil || errors.Is(err, follow.ErrTooLate) || again.ID == 0 {
 		t.Errorf("%v, %+v", err, again)
 	}
 }
@@ -136,7 +140,7 @@ func TestTooLate_ClearsTheKeysOfAllRowsThatAnUpdateSaves(t *testing.T) {
 		old, err := uidplugin.From(db).NextID(t.Context(), &stamp{})
 		testkit.Must(t, err)
 		first := letter{Town: "Ely"}
-		testkit.Must(t, db.Create(&first).Error)
+		add(t, db, &first)
 		passMark(t, db, &stamp{})
 		for name, save := range map[string]func(row *letter) error{
 			"Save": func(row *letter) error { return db.Save(row).Error },

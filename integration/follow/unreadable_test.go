@@ -28,7 +28,7 @@ func TestFollow_NamesTheRowThatCannotBeRead(t *testing.T) {
 		testkit.Must(t, uidplugin.From(db).AutoMigrate(&crate{}))
 		testkit.Must(t, follow.Enable(t.Context(), db, &crate{}))
 		crates := make([]crate, 20)
-		testkit.Must(t, db.Create(&crates).Error)
+		add(t, db, &crates)
 		var want, got []uidplugin.ID
 		for _, p := range crates {
 			want = append(want, p.ID)
