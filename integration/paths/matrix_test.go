@@ -346,7 +346,7 @@ func (l *lane[K]) run(t *testing.T, p path[K], db *gorm.DB, reference bool) (o o
 	pool, err := db.DB()
 	testkit.Must(t, err)
 	// What ends a transaction with its context does so in the background, and a renewal may be under way.
-	patience := 10 * time.Second
+	patience := time.Minute
 	if o.panicked { // its connection is left open for sure
 		patience = 200 * time.Millisecond
 	}
@@ -358,7 +358,7 @@ func (l *lane[K]) run(t *testing.T, p path[K], db *gorm.DB, reference bool) (o o
 		c.check(false, "a connection was left open")
 	}
 	cancel()
-	for deadline := time.Now().Add(10 * time.Second); pool.Stats().InUse > 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); pool.Stats().InUse > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: a connection was left open for good (%v)", p.name, o.err)
 		}
