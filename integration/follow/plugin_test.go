@@ -171,11 +171,7 @@ func TestSettled_FollowsTheClock(t *testing.T) {
 		db := office(t, d)
 		l := letter{}
 		add(t, db, &l)
-		testkit.Eventually(t, "the mark passes the row", time.Minute, func() bool {
-			settled, err := follow.Settled(t.Context(), db, &letter{})
-			testkit.Must(t, err)
-			return settled > l.ID
-		})
+		testkit.Eventually(t, "the mark passes the row", time.Minute, func() bool { return settled(t, db, &letter{}) > l.ID })
 	})
 }
 
