@@ -234,9 +234,9 @@ func (g *cluster) report(c *chaos) {
 	g.stalls(c)
 }
 
-// grants makes all nodes allocate numbers from one row for 3 s, and longer on a busy machine: by reading and writing it in a transaction, and by
-// the compare-and-set of the lease protocol. Reading and writing allocates numbers twice, although all nodes are
-// healthy.
+// grants makes all nodes allocate numbers from one row for 3 s, and longer on a busy machine: by reading and writing it in
+// a transaction, and by the compare-and-set of the lease protocol. Reading and writing allocates numbers twice, although
+// all nodes are healthy.
 func (g *cluster) grants() {
 	testkit.Must(g.T, g.nodes[0].Exec("CREATE TABLE control.grants (id INT PRIMARY KEY, fence BIGINT NOT NULL)", "INSERT INTO control.grants VALUES (1, 0), (2, 0)"))
 	var mu sync.Mutex

@@ -86,8 +86,7 @@ func TestLeases_AtAnyIsolation(t *testing.T) {
 						db, err := d.Connect(nil, param)
 						if err == nil {
 							t.Cleanup(func() { _ = testkit.Close(db) })
-							plugins[i] = uidplugin.New(harness.Quiet, uidplugin.WithClock(c.Now), uidplugin.WithModels(&harness.T1{}),
-								uidplugin.WithTimeout(time.Minute))
+							plugins[i] = uidplugin.New(harness.Quiet, uidplugin.WithClock(c.Now), uidplugin.WithModels(&harness.T1{}))
 							err = db.Use(plugins[i])
 						}
 						for k := 0; err == nil && k < 50; k++ {

@@ -30,7 +30,7 @@ func TestRestart_FewStatementsForManyTables(t *testing.T) {
 			d := d.New(t)
 			for round, few := 0, false; !few && round < 6; round++ {
 				db, wire := testkit.OpenWire(t, d)
-				p := uidplugin.New(harness.Quiet, uidplugin.WithModels(harness.Thousand()[:tables]...), uidplugin.WithClock(c.Now), uidplugin.WithTimeout(time.Minute))
+				p := uidplugin.New(harness.Quiet, uidplugin.WithModels(harness.Thousand()[:tables]...), uidplugin.WithClock(c.Now))
 				testkit.Must(t, db.Use(p))
 				_, err := p.NextID(t.Context(), &harness.Numbered[harness.D0, harness.D0, harness.D0]{})
 				testkit.Must(t, err)
@@ -60,7 +60,7 @@ func TestStart_AThousandModels(t *testing.T) {
 		models := harness.Thousand()
 		start := func(n int, c *testkit.Clock, d *testkit.Database) int64 {
 			db, wire := testkit.OpenWire(t, d)
-			p := uidplugin.New(harness.Quiet, uidplugin.WithModels(models[:n]...), uidplugin.WithClock(c.Now), uidplugin.WithTimeout(time.Minute))
+			p := uidplugin.New(harness.Quiet, uidplugin.WithModels(models[:n]...), uidplugin.WithClock(c.Now))
 			testkit.Must(t, db.Use(p))
 			sent := int64(len(wire.Take()))
 			if got := len(p.Stats().Tables); got != n {
@@ -125,7 +125,7 @@ func hangsAt(t *testing.T, d *testkit.Database, n int) bool {
 		}
 		return err
 	})
-	p, used := uidplugin.New(harness.Quiet, models, uidplugin.WithTimeout(time.Minute)), make(chan error, 1)
+	p, used := uidplugin.New(harness.Quiet, models), make(chan error, 1)
 	go func() { used <- db.Use(p) }()
 	reached := false
 	select {
@@ -134,7 +134,7 @@ func hangsAt(t *testing.T, d *testkit.Database, n int) bool {
 		used <- nil
 	case <-hangs:
 		reached = true
-		other := uidplugin.New(harness.Quiet, models, uidplugin.WithTimeout(time.Minute))
+		other := uidplugin.New(harness.Quiet, models)
 		if err := d.Open(t, nil).Use(other); err != nil {
 			t.Errorf("statement %d hangs: %v", n, err)
 		}
@@ -158,7 +158,7 @@ func TestStart_WithASlowDatabase(t *testing.T) {
 			time.Sleep(300 * time.Millisecond)
 			return c.Run()
 		})
-		p := harness.Use(t, db, uidplugin.WithModels(&harness.T1{}), uidplugin.WithTimeout(time.Minute))
+		p := harness.Use(t, db, uidplugin.WithModels(&harness.T1{}))
 		for range 3 {
 			harness.MustID(t, p)
 		}
@@ -195,7 +195,7 @@ func TestStart_FirstProcessesLogNoErrors(t *testing.T) {
 			for range processes {
 				db := own.Open(t, &gorm.Config{Logger: errorsOnly{logger.New(log.New(statements, "", 0), logger.Config{LogLevel: logger.Error})}})
 				starts.Go(func() {
-					p := uidplugin.New(harness.Quiet, uidplugin.WithTimeout(time.Minute), uidplugin.WithModels(&harness.T1{}, &numbered{}))
+					p := uidplugin.New(harness.Quiet, uidplugin.WithModels(&harness.T1{}, &numbered{}))
 					if err := db.Use(p); err != nil {
 						t.Error(err)
 						return

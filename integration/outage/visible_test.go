@@ -224,7 +224,7 @@ func TestVisible_DeadlockIsTriedAgain(t *testing.T) {
 		db, wire := testkit.OpenWire(t, d)
 		testkit.Must(t, db.AutoMigrate(&harness.T1{}, &harness.T2{}))
 		j := &testkit.Log{}
-		p := harness.Use(t, db, uidplugin.WithLogger(j.Logger()), uidplugin.WithModels(&harness.T1{}), uidplugin.WithTimeout(time.Minute))
+		p := harness.Use(t, db, uidplugin.WithLogger(j.Logger()), uidplugin.WithModels(&harness.T1{}))
 		other := d.Open(t, nil)
 		q := func(s string) string {
 			if d.IsMySQL() {

@@ -58,7 +58,7 @@ type writerTask struct {
 const lead = time.Second
 
 func (t writerTask) options() []uidplugin.Option {
-	options := []uidplugin.Option{harness.Quiet, uidplugin.WithLead(lead), uidplugin.WithTimeout(time.Minute), uidplugin.WithModels(models...),
+	options := []uidplugin.Option{harness.Quiet, uidplugin.WithLead(lead), uidplugin.WithModels(models...),
 		uidplugin.WithHost(workernode.Host{Application: "regions", Name: "host", Port: t.Port})}
 	if t.Region != [2]int{} {
 		options = append(options, uidplugin.WithRegion(t.Region[0], t.Region[1]))

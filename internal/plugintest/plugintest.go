@@ -66,8 +66,8 @@ func Open(tb testing.TB, options ...uidplugin.Option) *gorm.DB {
 	return db
 }
 
-// Use gives db a quiet plugin. Its timeout is a minute, because a busy machine is no fault. A plugin with a fixed worker id is alone (see [Alone]), because other tests use the same
-// numbers.
+// Use gives db a quiet plugin. Its timeout is a minute, because a busy machine is no fault. A plugin with a fixed worker
+// id is alone (see [Alone]), because other tests use the same numbers.
 func Use(tb testing.TB, db *gorm.DB, options ...uidplugin.Option) *uidplugin.Plugin {
 	tb.Helper()
 	p := uidplugin.New(append([]uidplugin.Option{uidplugin.WithLogger(nil), uidplugin.WithTimeout(time.Minute), Alone}, options...)...)
