@@ -164,7 +164,7 @@ func TestConsumers_ARunningOneObeys(t *testing.T) {
 		r, db := runner{t: t, dsn: dsn(d)}, d.Open(t, nil)
 		plugintest.Use(t, db, uidplugin.WithModels(&order{}), uidplugin.WithHost(workernode.Host{Name: "web-7", Port: "8080"}))
 		must(t, public.Enable(t.Context(), db, &order{}, public.WithSlack(20*time.Millisecond)))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		handled, ended := make(chan uidplugin.ID, 100), make(chan error, 1)
 		go func() {
@@ -190,7 +190,11 @@ func TestConsumers_ARunningOneObeys(t *testing.T) {
 		})
 		r.run("follow", "consumers", "pause", "mails").want(t, exitOK, "paused")
 		o := order{Text: "third"}
-		must(t, db.Create(&o).Error)
+		err := db.Create(&o).Error
+		for errors.Is(err, public.ErrTooLate) { // on a busy machine
+			err = db.Create(&o).Error
+		}
+		must(t, err)
 		r.run("follow", "consumers", "reset", "mails", "--to", ids[0].String(), "--yes").want(t, exitOK)
 		select {
 		case id := <-handled:

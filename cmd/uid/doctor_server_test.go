@@ -203,7 +203,7 @@ func (p *patient) diagnosed(t *testing.T, codes ...string) (list []admin.Finding
 			t.Logf("the doctor says, with exit code %d:\n%s%s", last.code, last.out, last.err)
 		}
 	}()
-	testkit.Eventually(t, fmt.Sprintf("findings %q", codes), 20*time.Second, func() bool {
+	testkit.Eventually(t, fmt.Sprintf("findings %q", codes), time.Minute, func() bool {
 		last, list = p.doctor.run("doctor", "--json"), nil
 		var got []string
 		for line := range strings.Lines(last.out) {

@@ -214,7 +214,7 @@ func TestDoctor_LeavesKeysAloneThatAreNoIDs(t *testing.T) {
 		p := plugintest.Use(t, db)
 		must(t, p.AutoMigrate(&ticket{}))
 		must(t, db.Create(&ticket{}).Error)
-		must(t, p.Close(t.Context()))
+		testkit.MustClose(t, p)
 		runner{t: t, dsn: dsn(d)}.doctor().want(t, exitOK)
 	})
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -46,7 +45,7 @@ func shopWith(t testing.TB, db *gorm.DB, options []uidplugin.Option, texts ...st
 		must(t, db.Create(&o).Error)
 		ids = append(ids, o.ID)
 	}
-	must(t, p.Close(context.Background()))
+	testkit.MustClose(t, p)
 	return ids
 }
 

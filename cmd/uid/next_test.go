@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -86,7 +85,7 @@ func TestNext_RefusesTablesWithKeysOfASegment(t *testing.T) {
 		p := plugintest.Use(t, db)
 		must(t, p.AutoMigrate(&job{}))
 		must(t, db.Create(&job{}).Error)
-		must(t, p.Close(context.Background()))
+		testkit.MustClose(t, p)
 		exec("CREATE TABLE old (id BIGINT PRIMARY KEY)", "CREATE TABLE fresh (id BIGINT PRIMARY KEY)",
 			"INSERT INTO old VALUES (41)")(t, db)
 		r := runner{t: t, dsn: dsn(d)}

@@ -223,7 +223,7 @@ func TestRegionSplit_WhileAProcessRuns(t *testing.T) {
 		if parts.WorkerID != 1030 {
 			t.Errorf("worker id %d", parts.WorkerID)
 		}
-		must(t, p.Close(t.Context()))
+		testkit.MustClose(t, p)
 	})
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"strings"
@@ -93,7 +92,7 @@ func useEverything(t *testing.T, d *testkit.Database) {
 			must(t, db.Create(row).Error)
 		}
 	}
-	must(t, p.Close(context.Background()))
+	testkit.MustClose(t, p)
 	if d.Name == "sqlite" {
 		return
 	}
@@ -219,7 +218,7 @@ func TestRemove_NamesTheSchema(t *testing.T) {
 		must(t, migrations.CreateFunctions(t.Context(), db, migrations.In(schema)))
 		must(t, db.Create(&event{}).Error)
 		must(t, db.Create(&invoice{}).Error)
-		must(t, p.Close(t.Context()))
+		testkit.MustClose(t, p)
 
 		r := runner{t: t, dsn: dsn(d)}
 		quoted := `"` + schema + `".`
@@ -245,7 +244,7 @@ func TestRemove_RefusesWhileProcessesRun(t *testing.T) {
 		r.run("remove", "--yes").want(t, exitFailed, "processes with the plugin run: shop on web-1, port 8080 (live); end them first")
 		r.run("remove").want(t, exitOK, "warning: do not run the statements yet", "web-1", "WORKER_REGISTRY")
 		must(t, db.Create(&order{}).Error)
-		must(t, p.Close(t.Context()))
+		testkit.MustClose(t, p)
 		r.run("remove", "--yes").want(t, exitOK)
 	})
 }

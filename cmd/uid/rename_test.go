@@ -22,7 +22,7 @@ type sale struct {
 func sales(t *testing.T, db *gorm.DB, id uidplugin.ID, options ...uidplugin.Option) (string, error) {
 	t.Helper()
 	p := plugintest.Use(t, db, append(options, uidplugin.WithModels(&sale{}))...)
-	defer func() { must(t, p.Close(t.Context())) }()
+	defer func() { testkit.MustClose(t, p) }()
 	must(t, db.Create(&sale{Text: "new"}).Error)
 	row, err := p.Find(t.Context(), id)
 	if s, ok := row.(*sale); ok {
@@ -73,7 +73,7 @@ func TestTablesRename_WithAViewOfTheOldName(t *testing.T) {
 		old := plugintest.Use(t, db)
 		o := order{Text: "by the view"}
 		must(t, db.Create(&o).Error)
-		must(t, old.Close(t.Context()))
+		testkit.MustClose(t, old)
 
 		if _, err := sales(t, d.Open(t, nil), o.ID); err == nil || errors.Is(err, uidplugin.ErrNoSuchID) {
 			t.Errorf("before: %v", err)

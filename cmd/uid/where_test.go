@@ -138,7 +138,7 @@ func TestWhere_FindsRowsThatFindFinds(t *testing.T) {
 		p := plugintest.Use(t, db, uidplugin.WithModels(&order{}))
 		o := order{Text: "with"}
 		must(t, db.Create(&o).Error)
-		must(t, p.Close(t.Context()))
+		testkit.MustClose(t, p)
 		must(t, db.Exec("INSERT INTO orders (text) VALUES ('old')"+strings.Repeat(", ('old')", 59)).Error)
 		r := runner{t: t, dsn: dsn(d)}
 		for _, n := range []uidplugin.ID{1, 15, 16, 40, 60} {
@@ -236,7 +236,7 @@ func TestRowReader_FindsTheColumnOfTheID(t *testing.T) {
 		} {
 			must(t, db.Exec(s).Error)
 		}
-		a := &app{dsn: dsn(d), timeout: 10 * time.Second, now: time.Now, env: func(string) string { return "" }}
+		a := &app{dsn: dsn(d), timeout: time.Minute, now: time.Now, env: func(string) string { return "" }}
 		open, err := a.open(t.Context(), reads)
 		must(t, err)
 		defer open.close()
