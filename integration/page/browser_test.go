@@ -46,7 +46,7 @@ func open(t *testing.T) *tab {
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
 		chromedp.DisableGPU, chromedp.Flag("hide-scrollbars", true), chromedp.WSURLReadTimeout(time.Minute))
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)
 	ctx, cancelAllocator := chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(cancelAllocator) // waits until the browser has ended
@@ -144,4 +144,4 @@ func (b *tab) lookUp(id string) {
 }
 
 // testTimeout bounds what a test waits for.
-const testTimeout = 10 * time.Second
+const testTimeout = time.Minute

@@ -131,7 +131,7 @@ func processes(t *testing.T, d *testkit.Database) (ids []string) {
 		select {
 		case id := <-line:
 			ids = append(ids, id)
-		case <-time.After(30 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatal("a process created no row")
 		}
 	}
