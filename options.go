@@ -29,8 +29,7 @@ func newConfig(options []Option) *config.Config {
 
 // WithLayout sets the layout of ids. The default is [generator.DefaultLayout]. db.Use refuses an invalid Layout, such
 // as the zero value, with [generator.ErrLayout]. The first process pins its layout in the database, and processes with
-// another layout are refused. A process with a low number of [WithWorkerID] pins none, so give all processes the same
-// layout.
+// another layout are refused. A process with [WithWorkerID] may pin no layout, so give all processes the same one.
 func WithLayout(l generator.Layout) Option { return func(cfg *config.Config) { cfg.Layout = l } }
 
 // WithModels lists the models whose keys the plugin sets, as pointers to structs. The default is none. Repeated calls
@@ -76,14 +75,15 @@ func WithLead(d time.Duration) Option { return func(cfg *config.Config) { cfg.Le
 //
 // Processes without the option may use the same database. Their worker ids begin above
 // [generator.Layout.MaxFixedWorkerID], so with a number up to this limit the plugin needs no table. db.Use only reads
-// WORKER_REGISTRY and WORKER_NODE, if they exist, and fails with [ErrOption] if the number is not free, as next to
-// UidGenerator, which numbers WORKER_NODE from 1 on. A higher number, or any number with the generator "paired", needs
-// the four tables: db.Use takes the number from the registry, which then gives out only higher numbers. It fails with
-// ErrOption if the registry has already given out worker ids. To change to the registry, or back, see docs/layouts.md.
+// WORKER_REGISTRY and WORKER_NODE, if they exist, and fails with [ErrOption] if the number is not free. Next to
+// UidGenerator only 0 is free, because UidGenerator numbers the rows of WORKER_NODE from 1 on. A higher number, or
+// any number with the generator "paired", needs the four tables: db.Use takes the number from the registry, which
+// then gives out only higher numbers. It fails with ErrOption if the registry has already given out worker ids. To
+// change to the registry, or back, see docs/layouts.md.
 //
 // A process may use the worker id of a previous one immediately, even after a crash, if both have the same clock and
 // the same [WithLead]. Ids are stamped at most [WithLead] ahead, and the new process begins where the previous one must
-// have ended. So its first id waits for the next tick, and at first it makes only the ids of one tick in each tick.
+// have ended. So its first id waits for the next tick. At first it makes at most the ids of one tick in each tick.
 // [WithClock] voids this guarantee. So does a clock that was set ahead and back again; the log reports that.
 //
 // Plugins of one process may have the same number. They share a generator, and must have the same [WithLead],

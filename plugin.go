@@ -81,7 +81,7 @@ type Plugin struct {
 
 var _ gorm.Plugin = (*Plugin)(nil)
 
-// shared is the part that a plugin and the Plugins that [From] returns for it share.
+// shared is the state of a plugin. All Plugins that [From] returns for the plugin share it.
 type shared struct {
 	*config.Config
 
@@ -301,7 +301,7 @@ func (p *Plugin) Layout() generator.Layout {
 // Close waits for background work, but not beyond the end of ctx. An error means that the slot was not released; it
 // becomes free a minute later anyway. On a handle without the plugin Close returns nil.
 //
-// Call Close when the program ends, before closing the pool. You may call it again, and while the plugin is in use.
+// Call Close when the program ends, before closing the pool. You may call it twice, or while the plugin is in use.
 func (p *Plugin) Close(ctx context.Context) error {
 	s, err := p.initialized()
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 )
 
 // Range returns the smallest and largest id of the layout whose time t has from <= t < to. With them queries can find
-// rows by creation time, by the index of their key. Both times are rounded down to the start of their tick, because ids
-// contain only ticks. So a row created right after the time from is found. Adjacent spans do not overlap. The error is
-// the same as for [generator.Layout.Range]. A span within one tick is an error, too, because no id has a time in it.
+// rows by creation time, using the index of the key. Both times are rounded down to the start of a tick, because
+// ids contain only ticks. So a row created right after the time from is found. Adjacent spans do not overlap. The
+// error is that of [generator.Layout.Range]. A span within one tick is an error, because rounding makes it empty.
 //
 // An id's tick is usually its creation time to within milliseconds. It can be up to Lead later, 10 s by default. So if
 // the span ends at the present, new rows may have ids above its last id. The tick is earlier only if a lease ran out

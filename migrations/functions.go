@@ -39,8 +39,8 @@ func FunctionStatements(ctx context.Context, db *gorm.DB, options ...Option) (st
 
 // FunctionStatementsFor returns the script of [FunctionStatements] without a database. Pass the name of GORM's dialect
 // (mysql, postgres or sqlite) and the layout of the registry. schema is the unquoted schema of the tables on
-// PostgreSQL; empty means public. Other dialects ignore it. The error wraps [errors.ErrUnsupported] for another
-// dialect, and [generator.ErrLayout] for an invalid layout.
+// PostgreSQL; empty means public. MySQL and SQLite ignore it. The error wraps [errors.ErrUnsupported] for a
+// dialect other than these three, and [generator.ErrLayout] for an invalid layout.
 func FunctionStatementsFor(dialect, schema string, l generator.Layout) (string, error) {
 	return functions.StatementsFor(dialect, schema, l)
 }

@@ -6,7 +6,7 @@
 //
 // A generator counts positions: consecutive integers, one for each id that it could make, in ascending order of the
 // ids. [Computed] knows two of them. The cursor is the next position to hand out (UidGenerator's cursor). The tail is
-// the first position that must not be handed out yet (UidGenerator's tail). UidGenerator calls moving the tail padding.
+// the first position that must not be handed out yet (UidGenerator's tail, which is moved by its "padding").
 //
 // The size of a Computed does not depend on how many ids it holds, because it stores nothing else. Two takers cannot
 // get one position, because nothing is read after a position was claimed.

@@ -33,9 +33,9 @@
 //
 // # Guarantees
 //
-//   - Ids are unique as long as max_id never goes back. The database must not lose acknowledged commits, as after
-//     restoring a backup, or after the crash of a server that writes lazily. A process that notices such a loss logs
-//     it, and continues above its own ids.
+//   - Ids are unique as long as max_id never goes back. The database must not lose acknowledged commits, as it
+//     does when a backup is restored, or when a server that writes lazily crashes. A process that notices such a
+//     loss logs it, and continues above its own ids.
 //   - The ids of one process strictly ascend. Ids of several processes do not, because each has its own range: a row
 //     created later may have the smaller id.
 //   - A process that ends loses at most two ranges, and each lost answer loses one range.

@@ -98,8 +98,8 @@ type Generator struct {
 	config   Config
 
 	// mark is the id at which the next range should be fetched. During a fetch it is the constant unfetched. The caller
-	// that takes this id, or a later one, replaces the mark and sends to wake. So each mark causes one signal, and the
-	// send never blocks.
+	// that takes the marked id, or a larger one, sets unfetched and sends to wake. So each mark causes one signal,
+	// and the send never blocks.
 	mark atomic.Int64
 	wake chan struct{}
 
@@ -323,8 +323,8 @@ func (g *Generator) Made() int64 { return g.buffered.Made() }
 func (g *Generator) Waits() int64 { return g.buffered.Waits() }
 
 // Health returns nil unless the last fetch failed. The error contains the start of the outage and the number of
-// remaining ids, and wraps the database's error. Health recovers with the next fetch, which needs no caller. It never
-// waits for the database.
+// remaining ids, and wraps the database's error. Health returns nil again after the next successful fetch, which
+// needs no caller. It never waits for the database.
 func (g *Generator) Health() error {
 	s := g.State()
 	if s.LastError == nil || s.FailingSince.IsZero() { // a fetch has just succeeded

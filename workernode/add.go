@@ -86,7 +86,7 @@ func (m *Manager) usedUp(ctx context.Context, cause error, tables []Table) error
 	return nil
 }
 
-// explain adds a remedy, and the tables with the most worker ids, to an ErrExhausted of tables that lack worker ids.
+// explain adds a remedy, and the names of the tables with the most worker ids, to err, which wraps ErrExhausted.
 func (m *Manager) explain(ctx context.Context, err error, tables []Table) error {
 	owners, e := m.store.owners(ctx)
 	if e != nil {

@@ -72,7 +72,7 @@ type clock struct {
 	layout generator.Layout
 	base   time.Time // the first reading
 
-	gained atomic.Int64 // how far the wall clock was followed ahead since base, in nanoseconds
+	gained atomic.Int64 // how far this clock was set ahead since base, in nanoseconds
 	latest atomic.Int64 // latest reading since base, in nanoseconds; used only without monotonic readings
 }
 

@@ -41,7 +41,7 @@ type Slot struct {
 // 10 s with the default lead.
 func (s Slot) State(now time.Time) string {
 	const missing = 45 * time.Second // because an idle process sends a statement every 30 s
-	granted := s.Fence.Sub(s.Seen)   // by the last statement; negative if an idle process sent it, after FENCE
+	granted := s.Fence.Sub(s.Seen)   // how long the last statement granted; negative if an idle process sent it
 	silent := now.Sub(s.Seen)
 	switch overdue := silent > max(granted-granted/3, missing) || granted >= 0 && !s.Fence.After(now); {
 	case s.Remote:

@@ -53,7 +53,7 @@ func writeJSON(w io.Writer, v any) error {
 }
 
 // maxCell is the largest number of characters of a cell. There is a limit because a column is as wide as its longest
-// cell. A value of maxText characters fits, with the length that cellText adds.
+// cell. A value of maxText characters fits, together with the "(n characters)" that cellText adds.
 const maxCell = maxText + 40
 
 // A grid writes rows with aligned columns. It cleans cells, and truncates long ones.

@@ -19,7 +19,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// make test sets UID_TEST_HOSTILE_FOR. With 20 s or more (the long form), tests start and kill servers of their own.
+// "make test" sets UID_TEST_HOSTILE_FOR. From 20 s on (the long form), tests start and kill servers of their own.
 var hostileFor = flag.Duration("hostile.for", hostileDefault(), "how long writers of hostile tests write; 20s or more is their long form")
 
 func hostileDefault() time.Duration {
@@ -112,7 +112,7 @@ func (h *Hostile) LogCounts() {
 	}
 }
 
-// Last waits until the end of the test. As long as lacking returns a missing event, it waits longer, for busy machines.
+// Last waits until the end of the test, and longer while lacking returns a missing event: a machine may be busy.
 func (h *Hostile) Last(lacking func() string) {
 	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		if took := time.Since(begun); took > h.Length && (took > 3*h.Length+2*time.Minute || lacking() == "") {
@@ -121,8 +121,8 @@ func (h *Hostile) Last(lacking func() string) {
 	}
 }
 
-// Keep runs processes of a role, one after the other, until the context ends. After each time that life returns, Keep
-// calls disturb. If disturb has ended the process, Keep starts the next one.
+// Keep runs processes of a role, one after the other, until the context ends. Again and again it calls life, waits
+// for the duration that life returns, and calls disturb. If that has ended the process, Keep starts the next one.
 func (h *Hostile) Keep(ctx context.Context, role string, task func() any, line func(string),
 	life func() time.Duration, disturb func(*testkit.Process) (ended bool)) {
 	for ctx.Err() == nil {
@@ -148,8 +148,8 @@ func (h *Hostile) Keep(ctx context.Context, role string, task func() any, line f
 	}
 }
 
-// Disturb slows connections until the context ends, and resets them unless other reports that it has done something
-// instead. In the long form it also kills the server at times, and then calls killed.
+// Disturb slows connections until the context ends. About every second it calls other, and resets connections if
+// that returns false. In the long form it also kills the server at times, and then calls killed.
 func (h *Hostile) Disturb(ctx context.Context, slow time.Duration, other func() (instead bool), killed func()) {
 	every := min(h.Length/2, time.Minute)
 	for restart := time.Now().Add(every); Sleep(ctx, 500*time.Millisecond+rand.N(time.Second)); {
@@ -183,7 +183,7 @@ func Sleep(ctx context.Context, length time.Duration) bool {
 }
 
 // Child returns a context that ends with the input of a child process, and a handle once the server is reachable. If the
-// input ends before, the test is over, and so is the process.
+// input ends before, the test is over, so Child ends the process.
 func Child(connect func() (*gorm.DB, error)) (context.Context, *gorm.DB, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := testkit.InputEnded()

@@ -157,7 +157,7 @@ func StartOf(now, floor int64) int64 { return max(now-1, floor) }
 // maxVersion is the largest VERSION that this package accepts in a row.
 const maxVersion = 1 << 62
 
-// nextVersion reserves a version above expected that no earlier statement of this process has used.
+// nextVersion reserves a version that no earlier statement of this process has used, and that is above expected.
 func (l *Slot) nextVersion(expected int64) int64 {
 	l.Used = max(l.Used, expected) + 1
 	return l.Used
@@ -196,8 +196,8 @@ func (c *Change) SetFirst(now, floor int64) bool {
 
 // RenewChange returns the change that moves the fence on. It also goes first in a transaction that adds worker ids. If
 // the clock has passed the last grant since [Slot.Next] looked, the change grants nothing, and a new session follows
-// above FENCE. So this change sets FENCE as if it had come in time, because a FENCE Lead ahead of now would leave that
-// session no tick.
+// above FENCE. In that case the change sets FENCE as if it had come in time. A FENCE that is Lead ahead of now
+// would leave that session no tick.
 func (l *Slot) RenewChange(p Params, now int64, me string) Change {
 	return Change{
 		Slot: l.ID, Holder: me, Version: l.Version, Fence: l.Fence,
