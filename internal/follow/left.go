@@ -13,7 +13,7 @@ import (
 // with the table, but still calls the function in the former schema.
 type Left struct {
 	Schema  string
-	Trigger string // the table that has the trigger; empty if it was dropped
+	Trigger string // the table that has the trigger; empty if the trigger was dropped
 	Remedy  string // the statements that remove what stays
 }
 

@@ -15,7 +15,7 @@ import (
 // ErrRefused is the reason why a table cannot be followed.
 var ErrRefused = errors.New("the table cannot be followed")
 
-// The limits of a slack. It must also be at least a tick.
+// The limits of a slack. A slack must also be at least a tick.
 const (
 	MinSlack = 20 * time.Millisecond
 	MaxSlack = time.Hour

@@ -62,10 +62,10 @@ type Plan struct {
 // turn is how long a closer may close without another claim.
 const turn = 5 * time.Second
 
-// decide returns the plan of the process with the name me. The process sent the query of the state at the time asked,
-// and had the answer at the time answered, by its own clock. The mark follows the database's clock, but only while both
-// clocks agree within the slack, because a clock that runs an hour ahead would close the next hour. While no row can be
-// published, rounds take place only every few seconds.
+// decide returns the plan of the process with the name me. asked and answered are when the process sent the query
+// of the state and had the answer, by its own clock. The mark follows the database's clock, but only while both
+// clocks agree within the slack, because a clock that runs an hour ahead would close the next hour. While no row
+// can be published, rounds take place only every few seconds.
 func decide(s State, layout generator.Layout, me string, asked, answered time.Time) (Plan, error) {
 	if err := s.check(); err != nil {
 		return Plan{}, err
@@ -123,7 +123,7 @@ func (s State) Pause(layout generator.Layout, busy bool) time.Duration {
 	return pause
 }
 
-// minApart is a difference of clocks that never stops the closing, because clocks of two machines are never equal.
+// minApart is a difference of clocks that is always allowed, because clocks of two machines are never equal.
 const minApart = 250 * time.Millisecond
 
 // check returns an error if the trigger is not the one that was installed.

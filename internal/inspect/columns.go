@@ -221,8 +221,8 @@ func ColumnsFor(ctx context.Context, d *sqldb.DB, table string, names map[string
 }
 
 // visible returns the columns of a SELECT on this connection of MySQL. The SELECT is FOR UPDATE, because it then waits
-// for the same lock as the caller's next statement. With a weaker lock that statement and an ALTER TABLE that copies
-// the table would wait for each other. The SELECT has no time limit of its own, because that statement has none.
+// for the same lock as the caller's next statement. With a weaker lock, the caller's statement and an ALTER TABLE
+// that copies the table would wait for each other. Like that statement, the SELECT has no time limit of its own.
 func visible(ctx context.Context, d *sqldb.DB, table string) (columns []Column, err error) {
 	mode := ""
 	if err := d.Silent().Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&mode) }, "SELECT @@sql_mode"); err != nil {
@@ -260,7 +260,7 @@ func (c Column) PlainStatement(dialect, table string) string {
 	return c.modify(table, c.bigint())
 }
 
-// NumberedStatement returns a statement with which MySQL numbers a column.
+// NumberedStatement returns a statement that makes MySQL number a column.
 func (c Column) NumberedStatement(table string) string {
 	c.Auto, c.Default = true, ""
 	return c.modify(table, c.Type)

@@ -38,8 +38,8 @@ func (f *Finder) where(ctx context.Context, p *catalog.Plan, condition clause.Ex
 		}
 		return db
 	}
-	// Clauses begins a statement, because Session alone would copy back conditions that a session with NewDB has
-	// dropped.
+	// Call Clauses to begin a statement, because Session alone would copy back conditions that a session with
+	// NewDB has dropped.
 	db := f.db.Clauses().Session(&gorm.Session{Context: ctx})
 	if !scopesKnown {
 		_ = db.AddError(fmt.Errorf("%w: this version of GORM keeps scopes where they cannot be seen, so conditions of the handle could be lost;"+
@@ -56,8 +56,8 @@ func (loc *Locator) Where(ctx context.Context, db *gorm.DB, p *catalog.Plan, con
 	return f.where(ctx, p, condition, more...)
 }
 
-// inTurn returns a scope that runs scopes one after the other. Each scope waits until none is pending, because scopes
-// may add scopes, which GORM runs in another round.
+// inTurn returns a scope that runs scopes one after the other. Each scope waits until no added one is pending,
+// because scopes may add scopes, which GORM runs in another round.
 func inTurn(scopes ...func(*gorm.DB) *gorm.DB) func(*gorm.DB) *gorm.DB {
 	return func(db *gorm.DB) *gorm.DB {
 		for i, scope := range scopes {
@@ -107,8 +107,8 @@ func restricted(key, scope clause.Expression) clause.ClauseBuilder {
 	}
 }
 
-// withQueryClauses adds the query clauses of the model's field types to conditions. It does so before
-// the conditions are joined, because a soft delete puts conditions with an Or in parentheses.
+// withQueryClauses adds the query clauses of the model's field types to conditions. It does so before the
+// conditions are joined, because a soft delete puts parentheses around conditions that contain an Or.
 func withQueryClauses(stmt *gorm.Statement, conditions clause.Expression) clause.Expression {
 	clauses := stmt.Clauses
 	defer func() { stmt.Clauses = clauses }()

@@ -62,7 +62,7 @@ func (f *Finder) scopes(p *catalog.Plan, into *clause.Expression) []func(*gorm.D
 // innerJoin matches SQL that begins with an inner join.
 var innerJoin = regexp.MustCompile(`(?i)^\s*(INNER\s+)?JOIN\s`)
 
-// joinsFrom looks at the joins of a statement that begin at the index first. It reports whether one is an inner join,
+// joinsFrom looks at stmt.Joins[first:], the joins that a scope has added. It reports whether one is an inner join,
 // because other joins keep all rows. It also returns the name of a join whose association was joined before, or "". A
 // join of A.B also joins A.
 func joinsFrom(stmt *gorm.Statement, first int) (inner bool, repeated string) {

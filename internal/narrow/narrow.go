@@ -3,8 +3,8 @@
 // It checks every 64-bit field, because each may be a foreign key.
 //
 // Columns are read when the model is listed, or at the first create or update. If all columns hold 64 bits, later
-// statements only load a pointer. Otherwise the values are compared. Before a statement is refused the columns are read
-// again, because somebody may have widened one.
+// statements only load a pointer. Otherwise the values are compared. Before the package refuses a statement, it
+// reads the columns again, because somebody may have widened one.
 //
 // Nothing else depends on this package: callbacks.go in the root calls it.
 package narrow

@@ -12,7 +12,7 @@ type Parcel struct {
 	City    string
 }
 
-// A Slogan can exist already, under another key.
+// A Slogan has a unique text, so a row with the text may already exist under another key.
 type Slogan struct {
 	ID   int64  `gorm:"primaryKey;autoIncrement:false;uid"`
 	Text string `gorm:"size:50;uniqueIndex"`

@@ -44,7 +44,7 @@ func (d *DB) Columns(ctx context.Context, table string) (columns []Column, err e
 	return columns, err
 }
 
-// Types returns the columns of a table that this connection sees. The SELECT ends with locking, and has no time limit.
+// Types returns a table's columns as this connection sees them. It adds locking to the SELECT, and sets no limit.
 func (d *DB) Types(ctx context.Context, table, locking string) (columns []Column, err error) {
 	rows, err := d.pool.QueryContext(ctx, `SELECT * FROM `+table+` WHERE 1 = 0`+locking)
 	for try := 0; try < 20 && isOutdatedPlan(err); try++ { // the next connection may have prepared it, too

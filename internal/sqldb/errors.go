@@ -22,8 +22,8 @@ func (d *DB) IsDuplicate(err error) bool {
 	return errors.Is(err, gorm.ErrDuplicatedKey)
 }
 
-// IsTransient reports whether err is a conflict with another process, so a retry may succeed: a deadlock, a lock wait
-// timeout, a serialization failure. It reads the codes from messages and methods instead of importing drivers.
+// IsTransient reports whether a retry may succeed, because err is a conflict with another process: a deadlock, a
+// lock wait timeout, a serialization failure. It reads codes from messages and methods instead of importing drivers.
 func IsTransient(err error) bool {
 	if err == nil {
 		return false

@@ -98,9 +98,9 @@ type Tx struct {
 	idle   chan struct{} // closed while neither COMMIT nor ROLLBACK is running
 }
 
-// Begin begins a transaction, and fails if BEGIN takes longer than limit. The end of ctx does not end the transaction,
-// because database/sql would then roll back at any time, even while we close the connection. After an error, close the
-// connection, because BEGIN may still be running. options may be nil.
+// Begin begins a transaction, and fails if BEGIN takes longer than limit. The end of ctx does not end the
+// transaction. Otherwise database/sql could roll back at any time, even while we close the connection. After an
+// error, close the connection, because BEGIN may still be running. options may be nil.
 func Begin(ctx context.Context, pool gorm.ConnPool, limit time.Duration, options *sql.TxOptions) (*Tx, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -155,7 +155,7 @@ func (t *Tx) whenIdle(f func()) {
 	}
 }
 
-// end waits for f until ctx ends, for at most limit, because drivers may wait for minutes if there is no answer.
+// end runs f, and waits for it only until ctx ends, because drivers may wait minutes for an answer.
 func (t *Tx) end(ctx context.Context, limit time.Duration, name string, f func() error) (err error) {
 	ended := make(chan error, 1)
 	t.idle = make(chan struct{})

@@ -8,8 +8,8 @@ import (
 // A Clock shows the time that a test sets. It may be used concurrently.
 type Clock struct {
 	mu    sync.Mutex
-	shown time.Time // the time that this clock showed at the instant since
-	since time.Time // an instant of the real clock
+	shown time.Time // what this clock showed when the real clock showed since
+	since time.Time // a time of the real clock
 	speed float64
 }
 

@@ -44,8 +44,8 @@ func (t *Tracker) readRows(
 			query.selectFields(clause.Expr{SQL: strconv.Itoa(n)}, fields, where...)
 			continue
 		}
-		// At REPEATABLE READ a plain SELECT would miss rows younger than the transaction. The INSERT saw and locked
-		// them, and so does FOR UPDATE.
+		// At REPEATABLE READ a plain SELECT would miss rows younger than the transaction. FOR UPDATE sees and
+		// locks them, as the INSERT did.
 		_ = query.WriteByte('(')
 		query.selectFields(clause.Expr{SQL: strconv.Itoa(n)}, fields, where...)
 		_, _ = query.WriteString(" FOR UPDATE)")
@@ -112,7 +112,7 @@ func isNull(v any) bool {
 	return false
 }
 
-// run calls found for each row, with the first column as text and the other n as ids.
+// run passes each row to found: the first column as text, and the other n columns as ids.
 func (q query) run(n int, found func(first string, values []int64)) (err error) {
 	rows, err := q.ConnPool.QueryContext(q.Context, q.SQL.String(), q.Vars...)
 	if err != nil {

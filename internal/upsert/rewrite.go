@@ -141,7 +141,7 @@ func (t *Tracker) updatedByAll(stmt *gorm.Statement) (fields []*schema.Field) {
 }
 
 // preserveIDs makes an UpdateAll keep the ids of existing rows instead of writing ids that were made for new rows. Ids
-// set by the application are written. The result is a copy of changed, or of the statement's schema if changed is nil.
+// set by the application are written. It returns a copy of changed or, if that is nil, of the statement's schema.
 func (t *Tracker) preserveIDs(stmt *gorm.Statement, m *model.Model, changed *schema.Schema) *schema.Schema {
 	copied := model.CopyForInsert(cmp.Or(changed, stmt.Schema))
 	for i, f := range t.fields {

@@ -22,9 +22,9 @@ import (
 
 // A comparison describes how to compare a column with a value that was sent.
 type comparison struct {
-	column    string // its type, as the database writes it; "" compares the value itself
+	column    string // the column's type, as the database writes it; "" compares the value itself
 	collation string // of the index on SQLite, which may differ from the column's
-	prefix    int    // on MySQL, the characters of the column that are in the index; 0 means all
+	prefix    int    // on MySQL, how many characters of the column are in the index; 0 means all
 }
 
 // comparisons has a comparison for each column of the keys.
@@ -68,7 +68,7 @@ func (t *Tracker) readComparisons(stmt *gorm.Statement, keys [][]*schema.Field) 
 	return c, nil
 }
 
-// each runs a query on the connection of the statement, and calls found for each row by the names of its columns.
+// each runs a query on the connection of the statement, and passes each row to found, by the names of its columns.
 func each(stmt *gorm.Statement, found func(map[string]sql.NullString), text string, vars ...any) (err error) {
 	q := newQuery(stmt)
 	clause.Expr{SQL: text, Vars: vars}.Build(q)
@@ -231,8 +231,8 @@ func (c comparison) start(value any) (string, bool) {
 // mysqlType matches a column type, such as decimal(10,2) unsigned.
 var mysqlType = regexp.MustCompile(`^(\w+)(?:\((\d+)(?:,(\d+))?\))?`)
 
-// stored returns the SQL for what a column of MySQL stores of the parameter "?", because MySQL has no cast to the type
-// of a column.
+// stored returns SQL that turns the parameter "?" into the value that a column of MySQL would store. MySQL has no
+// cast to the type of a column.
 func (c comparison) stored(value any) string {
 	m := mysqlType.FindStringSubmatch(c.column)
 	if m == nil {
