@@ -8,7 +8,7 @@ import (
 	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
-// This file decides the lease manager's next statement, and serves requests from worker ids that the slot already has.
+// This file decides the lease manager's next statement, and serves requests for which the slot has worker ids.
 
 // An agenda is what is due at one moment.
 type agenda struct {
@@ -18,7 +18,7 @@ type agenda struct {
 	wait    time.Duration // until the next look
 }
 
-// lookAndServe looks at generators and requests. It serves requests from the slot's worker ids where possible, decides
+// lookAndServe looks at generators and requests. It serves the requests for which the slot has worker ids, decides
 // which generators get more lanes, and returns the work that needs a statement.
 func (m *Manager) lookAndServe() *agenda {
 	now := m.clock.now()

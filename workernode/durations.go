@@ -46,7 +46,7 @@ func ticks(layout generator.Layout, d time.Duration) int64 {
 func paramsOf(layout generator.Layout, lead time.Duration, leadTicks int64, dialect string) lease.Params {
 	// If commits were lost, ticks up to Lead ahead may have been stamped without a trace in the row. So a free slot is
 	// not reclaimed for Lead plus the clock difference. SQLite's file does not fail over, so the clock difference is
-	// enough there. With Lead, there 10 minutes, each restarted process would take another slot.
+	// enough there. Waiting for Lead, by default 10 minutes, would make each restarted process take another slot.
 	settle := ticks(layout, lead+skew) + 1
 	if dialect == "sqlite" {
 		settle = ticks(layout, skew)

@@ -180,8 +180,8 @@ func (d *DB) largest(ctx context.Context, layout generator.Layout, region Region
 }
 
 // reread reads the registry again before a process takes a number. region is the registry's region as the process last
-// read it, because the registry may have been divided since. The error wraps [errSpace] if the registry belongs to
-// another id space, and [ErrRegion] if its region cannot come from a division of region.
+// read it; the registry may have been divided since. The error wraps [errSpace] if the registry belongs to another
+// id space, and [ErrRegion] if its region cannot come from a division of region.
 func (d *DB) reread(ctx context.Context, space string, region Region) (r Registry, err error) {
 	r, ok, err := d.registry(ctx)
 	switch {

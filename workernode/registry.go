@@ -15,8 +15,8 @@ import (
 // registryName is the key of the only row of WORKER_REGISTRY.
 const registryName = "default"
 
-// SchemaVersion is SCHEMA_VERSION of the tables that this program creates: the release that last changed them, as major
-// * 1000 + minor. Within a major version, changes only add columns with defaults, so that older programs continue.
+// SchemaVersion is SCHEMA_VERSION of the tables that this program creates: the release that last changed them, as
+// major * 1000 + minor. Within a major version, changes only add columns with defaults, so older programs continue.
 const SchemaVersion = 1
 
 // A Registry is the row of WORKER_REGISTRY: one id space.
@@ -99,9 +99,9 @@ func (r Registry) check(layout generator.Layout, region Region) error {
 	return cmp.Or(r.Region.check(), r.CheckRegion(region), refuseRegion(r.Region, r.Shared))
 }
 
-// CheckRegion returns an error that wraps [ErrRegion] unless the registry has the region, or a part of it after a
-// further division, because processes restart before they get the new number of regions. The zero Region stands for
-// any.
+// CheckRegion returns an error that wraps [ErrRegion] unless the registry has the region, or a part of it. It has a
+// part after a further division; processes may restart before their options have the new number of regions. The
+// zero Region stands for any.
 func (r Registry) CheckRegion(region Region) error {
 	if region == (Region{}) || r.Region.DividedFrom(region) {
 		return nil

@@ -33,7 +33,7 @@ type Session struct {
 	Launched    time.Time `json:"launched,omitzero"` // start of the process, by its clock
 	From        time.Time `json:"from,omitzero"`     // no id of the session has an earlier time
 	Until       time.Time `json:"until,omitzero"`    // start of the slot's next session; zero if none followed
-	Last        time.Time `json:"last,omitzero"`     // no id of the session has a later time: up to Lead after the process ended; zero in a Location
+	Last        time.Time `json:"last,omitzero"`     // no id of the session has a later time; it may be up to Lead after the end of the process; zero in a Location
 }
 
 // Pruned reports whether "uid sessions prune" removed the session, so the process is unknown. In a list such a session

@@ -54,8 +54,8 @@ func (s *statements) candidatesOfApplication(ctx context.Context, p lease.Params
 	return s.candidates(ctx, p, now, `"APPLICATION" = ?`, s.host.Application)
 }
 
-// candidatesWithTables returns reclaimable slots, of any application, that own worker ids for any of tables. Pass at
-// least one table. It ignores the tables beyond maxCandidates.
+// candidatesWithTables returns reclaimable slots, of any application, that own worker ids for one of the tables.
+// Pass at least one table. It ignores the tables beyond maxCandidates.
 func (s *statements) candidatesWithTables(ctx context.Context, p lease.Params, now int64, tables []Table) ([]lease.Row,
 	error) {
 	tables = tables[:min(len(tables), maxCandidates)]
