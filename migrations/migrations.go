@@ -229,7 +229,7 @@ func fileOf(db *sqldb.DB) string {
 // timeout limits a statement whose context does not end earlier.
 const timeout = time.Minute
 
-// A refusal is the error of [table.before], which does not allow a change.
+// A refusal is the error that [table.before] returns if it does not allow a change.
 type refusal struct{ error }
 
 // attempts limits how often a failed change is retried. Processes that migrate at once make each other fail, but each

@@ -34,8 +34,8 @@ const blockChars = 26
 // Keys are the secrets of an application, the newest first. They are immutable and safe for concurrent use. The zero
 // Keys is empty, so it cannot make a codec. Formatting writes only the number of keys, so logs do not leak them.
 type Keys struct {
-	// We hide the secrets in a function because package fmt prints unexported fields of other structs without calling
-	// their methods.
+	// The secrets are in a function, because package fmt does not call Format of a Keys in an unexported field of
+	// another struct. It would print the secrets.
 	secrets func() [][KeySize]byte
 }
 

@@ -33,7 +33,7 @@
 //
 // Pass the newest key first. Encode uses the first key, and Decode tries all of them, so texts of an older key stay
 // valid as long as you pass it. To rotate, deploy the new key to all processes as the last one, and then as the first.
-// Each key gives an id another text. So a rotation changes new texts, and old ones remain accepted.
+// An id has a different text with each key. So a rotation changes new texts, and old ones remain accepted.
 //
 // # Format
 //
@@ -125,7 +125,7 @@ func (c *codecs) codec(prefix string) (codec *Codec, known bool, err error) {
 }
 
 // Parse reads the text of an [ID] of T, such as a path or cursor that a user sends. Use the result in conditions
-// instead of the text, because MySQL compares a text with a number as 0: id > 'ord_...' matches every row.
+// instead of the text, because MySQL treats such a text as the number 0: id > 'ord_...' matches every row.
 //
 //	after, err := publicid.Parse[Order](r.FormValue("after"))
 //	if err != nil {

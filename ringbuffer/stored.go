@@ -69,8 +69,8 @@ func (r *Stored) Put(first int64, n int) bool {
 	return true
 }
 
-// Take takes up to want ids of the oldest run, at least 1. It returns the first of them and their number; 0 means that
-// the ring is empty.
+// Take takes ids of the oldest run, up to want of them; a want below 1 counts as 1. It returns the first id
+// and the number of ids. If the number is 0, the ring is empty.
 func (r *Stored) Take(want int) (first int64, n int) {
 	for {
 		c := r.look(want)

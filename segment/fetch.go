@@ -148,7 +148,7 @@ func (g *Generator) try(ctx context.Context) (run generator.Run, err error) {
 // size returns the size of the next range for a row with the step base.
 func (g *Generator) size(base int64) int64 {
 	switch {
-	case base != g.base || g.ranges < 2: // the second range is the first to have a duration
+	case base != g.base || g.ranges < 2: // how long a range lasts is known from the second range on
 		return base
 	case g.lasted < 0: // the clock was set back
 		return g.step

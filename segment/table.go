@@ -157,7 +157,7 @@ var (
 )
 
 // join inserts the row of the tag if it is missing; otherwise it returns the existing row. It refuses a new tag unless
-// r.maxID is above used.
+// r.maxID is above used, the largest number of the column.
 func (t *table) join(ctx context.Context, r row, used int64, description string) (existing row, inserted bool, err error) {
 	var refused error // error of the last insert
 	for try, begin := 0, time.Now(); ; try++ {
@@ -183,7 +183,7 @@ func (t *table) join(ctx context.Context, r row, used int64, description string)
 	}
 }
 
-// isNew returns the error for a new tag whose column has numbers up to used.
+// isNew returns the error for a new tag whose column already has numbers; used is the largest.
 func (t *table) isNew(ctx context.Context, exists bool, used, step int64) error {
 	statement := fmt.Sprintf("INSERT INTO %s (biz_tag, max_id, step) VALUES (%s, %d, %d)", t.quoted(), t.literal(), used+1, step)
 	if exists {
@@ -249,8 +249,8 @@ func (t *table) read(ctx context.Context, locking string) (r row, ok bool, err e
 	case err != nil:
 		return r, false, fmt.Errorf("segment: read the tag %q in %s: %w", t.tag, t, err)
 	case !autocommit:
-		// The row would wait for a COMMIT that never comes while the process uses the range. When the connection
-		// closes, another process would fetch the same range.
+		// The process would use a range that is never committed. When the connection closes, another process would
+		// fetch the same range.
 		return r, false, fmt.Errorf("%w: autocommit is off on the connections of this pool, so no range would be kept: turn it on (in the DSN or the server's init_connect)", ErrConfig)
 	case narrow != "":
 		// MySQL without strict mode would store the largest number that fits, so ranges would overlap.

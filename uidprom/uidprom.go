@@ -56,7 +56,7 @@
 //
 // The lease of an idle process ends, so its remaining seconds become negative. This is normal while
 // uidplugin_slot_failing_seconds is 0. We measure remaining seconds by the plugin's clock instead of the server's,
-// because a lease lasts for seconds, and the two clocks may differ by as much.
+// because a lease lasts for seconds, and the two clocks may also differ by seconds.
 package uidprom
 
 import (

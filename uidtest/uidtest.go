@@ -3,8 +3,8 @@
 //
 //	if err := db.Use(uidtest.Sequential()); err != nil { ... }
 //
-// Both register the real plugin, which [uidplugin.From] returns, with other ids. Tags, associations, batches, upserts,
-// hooks and AutoMigrate work as in production.
+// Both register the real plugin, which then makes these ids. [uidplugin.From] returns it. Tags, associations,
+// batches, upserts, hooks and AutoMigrate work as in production.
 //
 // The plugin does not use tables, worker ids or background work, and db.Use and Close do not send statements. So it
 // works with a mock of the database, such as sqlmock.
@@ -201,8 +201,8 @@ type sequence struct {
 // Name implements [gorm.Plugin]. It must differ from the name of the real plugin, because both are registered.
 func (s *sequence) Name() string { return "uidtest" }
 
-// Initialize implements [gorm.Plugin]. It registers watch after the callbacks of the real plugin, so that watch runs
-// before them. GORM calls Initialize again for copies of the configuration, for example with dbresolver.
+// Initialize implements [gorm.Plugin]. It registers watch last, because GORM then runs it first, before the real
+// plugin's callbacks. GORM calls Initialize again for copies of the configuration, for example with dbresolver.
 func (s *sequence) Initialize(db *gorm.DB) error {
 	register := db.Use
 	if db.Plugins[s.ids.Name()] == gorm.Plugin(s.ids) {
@@ -291,7 +291,7 @@ func (c *counter) generatorOf(table string) generator.Generator {
 }
 
 // owner returns the table for which a position was taken. If only one table uses the counter, it also owns positions
-// not taken yet, because a test may insert rows with ids of an earlier run.
+// not taken yet, because a test may insert rows with ids from an earlier run of the tests.
 func (c *counter) owner(position int64) (table string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

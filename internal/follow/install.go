@@ -17,7 +17,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// The tables of followed tables. gateTable exists on MySQL, MariaDB and SQLite.
+// The names of this package's own tables. gateTable exists on MySQL, MariaDB and SQLite.
 const (
 	markTable   = "UID_FOLLOW"
 	gateTable   = "UID_FOLLOW_GATE"

@@ -95,7 +95,7 @@ func StatusOf(ctx context.Context, db *sqldb.DB, layout generator.Layout, table 
 		if s.Refused = refuse(ctx, db.Quiet(), f, t); s.Refused == nil {
 			s.Refused = refuseReplica(ctx, db.Quiet(), f)
 		}
-		if !errors.Is(s.Refused, ErrRefused) { // the context has ended, or this user may not see it
+		if !errors.Is(s.Refused, ErrRefused) { // nil, or the context has ended, or a setting cannot be read
 			s.Refused, err = nil, ctx.Err()
 		}
 	}

@@ -107,7 +107,7 @@ func (s *statements) triggersOfPostgres() string {
 		" AND tgfoid = to_regproc(" + f.text(prefix) + " || quote_ident(tgname)))"
 }
 
-// qualified is an expression for the name of the trigger t's table, which means the same table with each search path.
+// qualified is an expression for the table name of the trigger t. It has a schema, so every search path will do.
 const qualified = "(SELECT format('%I.%I', nspname, relname) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE c.oid = tgrelid)"
 
 // notCloned leaves out the triggers that PostgreSQL makes for the partitions of a table with a trigger. Before version

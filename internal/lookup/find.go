@@ -86,7 +86,7 @@ func (f *Finder) findNumbered(ctx context.Context, ids []int64, found map[int64]
 		}
 	})
 	errs = append(errs, withoutFailures(failed)...)
-	// Look for the keys alone first, because the handle's conditions are usually not meant for these tables.
+	// Look for the keys first, without the handle's conditions, which are usually not meant for these tables.
 	keys := &Finder{db: f.db.Session(&gorm.Session{NewDB: true, SkipHooks: true}).Unscoped(), loc: loc}
 	for _, table := range slices.Sorted(maps.Keys(byTable)) {
 		rows := map[int64]any{}

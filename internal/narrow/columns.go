@@ -24,7 +24,7 @@ type table struct {
 // tableColumns holds the known columns of a table.
 type tableColumns struct {
 	ids     map[string]idColumn     // by column name
-	numbers map[string]numberColumn // those of ids with number set, by name in lower case
+	numbers map[string]numberColumn // those of ids whose number is true, by name in lower case
 	places  map[string]*limits      // by the name in the statement, because db.Table can name another table
 }
 
@@ -42,12 +42,12 @@ type limits struct {
 	again time.Time // from this time on, a value that does not fit makes the plugin read them again
 }
 
-// rereads is the least time between two reads of a table's columns after values that do not fit, because creates may
-// fail often.
+// rereads is the shortest time between two reads of a table's columns because of values that do not fit. Such values
+// may come often.
 const rereads = time.Second
 
-// recheck bounds the age of limits that may change unnoticed: of unknown tables, and on servers that cut off values
-// instead of refusing them.
+// recheck bounds the age of limits that may change unnoticed: those of unknown tables, and those on servers that cut
+// off values instead of refusing them.
 const recheck = 10 * time.Second
 
 // expired reports whether limits must be read. With dbresolver any statement may be for another database, and the pool
@@ -56,7 +56,7 @@ func (g *Guard) expired(l *limits) bool {
 	if l == nil || l.until.IsZero() {
 		return l == nil
 	}
-	// Look for dbresolver's callback, because another db.Use may be writing to the map of plugins.
+	// Look at the callbacks instead of at db.Plugins, because another db.Use may be writing to this map.
 	return time.Now().After(l.until) || g.db.Callback().Create().Get("gorm:db_resolver") != nil
 }
 
@@ -78,7 +78,7 @@ func (g *Guard) tableFor(s *schema.Schema) *table {
 	return t
 }
 
-// noteColumns notes the columns of a schema's table that may hold ids, and foreign keys to them.
+// noteColumns notes the columns of a schema's table that may hold ids, and the foreign keys to uid fields.
 func (g *Guard) noteColumns(s *schema.Schema) {
 	for _, name := range s.DBNames {
 		if f := s.FieldsByDBName[name]; model.HasTag(f) || model.IsKeyType(f) {
@@ -174,7 +174,7 @@ func (g *Guard) learn(t *table, known *tableColumns, place string, columns []ins
 	return found
 }
 
-// keep stores the limits of a table unless known is outdated.
+// keep stores the limits of a table, unless t.known was replaced after the caller had loaded it.
 func (g *Guard) keep(t *table, known *tableColumns, place string, found *limits) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

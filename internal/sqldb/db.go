@@ -230,7 +230,7 @@ func late(err error, limit time.Duration) error {
 	return err
 }
 
-// token matches what [DB.Translate] looks at, or skips: comments, texts and names in quotes, and values.
+// token matches what [DB.Translate] looks at, or skips: comments, texts and names in quotes, and placeholders.
 var token = regexp.MustCompile(`--[^\n]*|'[^']*'|"[^"]*"|` + "`[^`]*`" + `|\?`)
 
 // ours matches the names in double quotes that are translated.

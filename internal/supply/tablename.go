@@ -132,7 +132,7 @@ func (n naming) table(name string) string {
 	return strings.Join(parts, ".")
 }
 
-// split returns the parts of a name, unquoted, as GORM writes it in statements.
+// split splits a name as GORM writes it in statements. It returns the parts without quotes.
 func (n naming) split(name string) (parts []string, ok bool) {
 	quote := `"`
 	switch n.dialector.Name() {
