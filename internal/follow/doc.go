@@ -66,5 +66,5 @@
 //
 // A round is bound to one connection. If the connection breaks, another round begins, because after a failover the
 // database may have lost the mark. Behind a pooler a round may still use two servers, so publishing checks that the
-// trigger's mark is not lower. For the same reason followers ask for the published mark before each read.
+// trigger's mark is high enough. For the same reason followers ask for the published mark before each read.
 package follow

@@ -80,9 +80,9 @@ func (g *guard) refuse(query string) error {
 	return err
 }
 
-// The pattern ends is for statements that end a transaction, and the pattern commits for those before which MySQL and
-// MariaDB commit. It also matches a few others: the pattern stays is for these. No pattern matches a statement in a
-// procedure, so the caller looks for the savepoint afterwards.
+// The pattern "ends" matches statements that end a transaction. The pattern "commits" matches those before which
+// MySQL and MariaDB commit, and a few others, which "stays" matches. No pattern matches a statement in a procedure,
+// so the caller looks for the savepoint afterwards.
 var (
 	ends = beginning(`(COMMIT|END|ABORT|(START|PREPARE)\s+TRANSACTION)\b|` +
 		`BEGIN\s*($|[^N\s\w])|BEGIN\s+[^N\s]|` + // not BEGIN NOT ATOMIC
@@ -158,7 +158,7 @@ func (g *guard) ExecContext(ctx context.Context, query string, args ...any) (sql
 		return nil, err
 	}
 	back := strings.HasPrefix(query, "ROLLBACK")
-	if back && !g.sqlite { // to a savepoint, by GORM after an error in a nested transaction, which may have left rows open
+	if back && !g.sqlite { // GORM sends it after an error in a nested transaction, which may have left rows open
 		g.closeRows()
 	}
 	result, err := g.pool(query).ExecContext(ctx, query, args...)

@@ -229,7 +229,7 @@ func (s *statements) alone(ctx context.Context, db *sqldb.DB, f func(ctx context
 	})
 }
 
-// impatiently runs f on a connection of MySQL. There statements wait for locks of tables only for a second, the
+// impatiently runs f on a connection of MySQL whose statements wait for locks of tables only for a second, the
 // minimum, and have the sql_mode of [sqldb.DB.Define]. After an error the connection has to be closed.
 func impatiently(ctx context.Context, conn *sqldb.DB, f func(ctx context.Context, db *sqldb.DB) error) error {
 	err := conn.ExecRaw(ctx, setInstall)

@@ -14,8 +14,8 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// Reset lowers the mark of the trigger to "now minus slack", by the database's clock, and the published mark to the id
-// before. now is the clock of this process, which must agree with the database's.
+// Reset lowers the mark of the trigger to "now minus slack", by the database's clock, and the published mark to one
+// less. now is the clock of this process, which must agree with the database's.
 //
 // It is for a mark in the future, with which the table refuses all new rows. A follower that has read rows above the
 // new mark misses rows that come later with lower ids, unless it goes back.

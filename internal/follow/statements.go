@@ -34,8 +34,8 @@ func (s *statements) now() string {
 	return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000" // in local time one hour of each year comes twice
 }
 
-// exact is the beginning of a statement with the subquery found. On MariaDB sql_mode decides whether CREATED is rounded
-// or cut off.
+// exact is the beginning of each statement that has the subquery of found, because on MariaDB sql_mode decides
+// whether CREATED is rounded or cut off.
 func (s *statements) exact() string {
 	if s.flavor != MariaDB {
 		return ""
@@ -333,7 +333,7 @@ func granted(ctx context.Context, err error) (bool, error) {
 	return err == nil, err
 }
 
-// isEnded reports whether the database has ended a statement that took too long by one of its settings:
+// isEnded reports whether the database has ended a statement because it took longer than a setting allows:
 // statement_timeout of PostgreSQL, max_statement_time of MariaDB, or max_execution_time of MySQL.
 func isEnded(err error) bool {
 	var state interface{ SQLState() string }
