@@ -16,7 +16,7 @@ type overview struct {
 	Rates   []rate          `json:"rates"` // since an earlier page
 	Space   space           `json:"space"`
 	Tables  []table         `json:"-"` // of Process, with rates
-	Ahead   time.Duration   `json:"-"` // of the lease
+	Ahead   time.Duration   `json:"-"` // how long the lease still lasts
 
 	Followed []follow.TableStats `json:"followed,omitempty"` // in this process; wing: follow
 }

@@ -46,7 +46,7 @@ type frame struct {
 	Health  health
 	Now     time.Time
 	Refresh int    // seconds until a reload; 0 for none
-	Again   string // address of this page with a reload; without, if it has one
+	Again   string // address of this page with reloads, or without them if it has them now
 	JSON    string // address of this page as JSON
 	Problem *problem
 	Data    any

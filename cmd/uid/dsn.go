@@ -68,7 +68,7 @@ func isFile(path string) bool {
 	return err == nil && !info.IsDir()
 }
 
-// dialector returns GORM's dialector after connecting. timeout is per statement. SQLite rejects changes if use only
+// dialector returns GORM's dialector after connecting. timeout is per statement. SQLite rejects changes if use is
 // reads.
 func (s source) dialector(ctx context.Context, use usage, timeout time.Duration) (gorm.Dialector, error) {
 	switch s.dialect {
@@ -97,8 +97,8 @@ const (
 // fileName matches names of files with an extension. Errors may quote them, because they cannot contain a password.
 var fileName = regexp.MustCompile(`^[^@=;:]{1,200}\.[a-z0-9]{1,8}$`)
 
-// sqliteURI returns the URI of an existing file, because SQLite would create a missing one. SQLite rejects changes if
-// use only reads.
+// sqliteURI returns the URI of an existing file, because SQLite would create a missing one. SQLite rejects changes
+// if use is reads.
 func sqliteURI(path string, use usage) (string, error) {
 	path = strings.TrimPrefix(path, "file:")
 	path, query, _ := strings.Cut(path, "?")
@@ -146,7 +146,7 @@ var (
 	keywordPassword = regexp.MustCompile(`(?i)\bpassword\s*=\s*('(?:[^'\\]|\\.)*'|[^\s&]+)`)
 )
 
-// redact removes the data source name and its password from a text, because some errors of drivers contain them.
+// redact hides the password of the data source name in a text, because some errors of drivers contain it.
 func redact(text, dsn string) string {
 	if dsn == "" {
 		return text

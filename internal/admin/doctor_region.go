@@ -114,9 +114,9 @@ type numbersAhead struct {
 func (a numbersAhead) any() bool { return len(a.workers)+len(a.slots) > 0 }
 
 // findAhead returns the numbers in d's tables that the registry in original has not given out yet. It reads the
-// counters after the rows, because a process takes a number before it inserts a row. Rows that another region has
-// replicated cause no false alarm: it gave out numbers of original's region only before a division, and the counters of
-// that region began above these numbers.
+// counters after the rows, because a process takes a number before it inserts a row. Rows that are replicated from
+// another region cause no false alarm: that region gave out numbers of original's region only before a division,
+// and original's counters began above these numbers.
 func (d *DB) findAhead(ctx context.Context, original *DB) (a numbersAhead, err error) {
 	r := original.Registry.Region
 	gives := fmt.Sprintf(`("REGION" = %d OR %s = %d)`, r.N, d.SQL.Mod(`"N"."ID"`, r.Of), r.N)

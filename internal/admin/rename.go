@@ -107,7 +107,7 @@ func (d *DB) renamedTable(ctx context.Context, name string) (entry workernode.Ta
 	return entry, home, nil
 }
 
-// isView reports whether a name is a view. People create such views for programs that use the old name of a table.
+// isView reports whether t is a view, because people create views for programs that use the old name of a table.
 func (d *DB) isView(ctx context.Context, t table) (view bool, err error) {
 	query, args := `SELECT COUNT(*) > 0 FROM information_schema.views
 		WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?`, []any{t.schema, t.bare}

@@ -13,8 +13,8 @@ import (
 const MaxPage = 10_000
 
 // Sessions returns up to limit sessions of one slot, or of all slots if slot is 0, and whether there are more. The
-// filter's time selects by the beginning of a session. The list may be longer, because sessions that began at the same
-// instant stay together.
+// filter's time selects sessions by when they began. The list may be longer than limit, because sessions that began
+// at the same instant stay together.
 func (d *DB) Sessions(
 	ctx context.Context, slot int64, f Filter, limit int,
 ) (list []workernode.Session, more bool, err error) {

@@ -25,8 +25,8 @@ type TableUse struct {
 	Foreign   bool      `json:"foreign,omitzero"` // rows of another program, such as UidGenerator
 }
 
-// Tables returns up to limit tables that may have ids in the filter's time, sorted by name. It begins after the table
-// last, or with the first table if last is nil. It reads all worker ids and counts them itself, because MariaDB takes a
+// Tables returns up to limit tables that may have ids in the filter's time, sorted by name. If last is not nil, it
+// begins with the table that follows last. It reads all worker ids and counts them itself, because MariaDB takes a
 // minute, and temporary files, to count the distinct slots of a million worker ids.
 func (d *DB) Tables(ctx context.Context, f Filter, last *workernode.Table, limit int) ([]TableUse, error) {
 	type key struct {
@@ -112,8 +112,8 @@ func (t TableUse) Name() string {
 
 func (t TableUse) of() workernode.Table { return workernode.Table{Database: t.Database, Name: t.Table} }
 
-// named returns the database of a table. People name the table as in the model, or as DATABASE.TABLE. Without the name
-// of a database, the table may also be in another database, if only one of them has it.
+// named returns the database of a table. People name the table as in the model, or as DATABASE.TABLE. If name has
+// no database, the table is in d, or else in the only other database that has it.
 func (d *DB) named(ctx context.Context, name string) (database string, home *DB, table string) {
 	for database, home := range d.Others {
 		if table, ok := strings.CutPrefix(name, database+"."); ok {
