@@ -18,8 +18,8 @@ import (
 //   - beforeInsert and afterInsert surround the INSERT, before the associations that need the key.
 //   - prepare gets worker ids before an UPDATE, because the UPDATE can create associated rows in its transaction.
 //   - beforeUpdate directly precedes the UPDATE: by then all values are set, and the connection is known.
-//   - settle is last ("*"), because it also clears keys of associated rows, which GORM has saved by then. An UPDATE has
-//     it too, because it also saves associations.
+//   - settle is last ("*"), because it also clears keys of associated rows, which GORM has saved by then. Updates
+//     have it too, because an UPDATE may also save associated rows.
 //   - disown comes first in other writes, because these may be copies of the statement of a create or an update.
 //   - afterExec follows each Exec, because the application's own INSERTs and migrations use Exec.
 //
@@ -53,11 +53,11 @@ func (s *shared) wireWings(loc *lookup.Locator) {
 // fill sets the keys of a create.
 func (s *shared) fill(db *gorm.DB) { s.filler.Fill(db) }
 
-// refill again sets the keys that hooks have zeroed.
+// refill sets keys again after hooks have zeroed them.
 func (s *shared) refill(db *gorm.DB) { s.filler.Refill(db) }
 
-// beforeInsert prepares the statement. When GORM writes the statement, filler adds the ids that Select has left out,
-// and then narrow compares all ids with their columns. The order here is the reverse one, as for model.BeforeBuild.
+// beforeInsert prepares the statement. When GORM writes it, filler adds the ids that Select has left out, and then
+// narrow compares all ids with their columns. Here narrow is first, because model.BeforeBuild reverses the order.
 func (s *shared) beforeInsert(db *gorm.DB) {
 	s.narrow.BeforeInsert(db) // narrow columns
 	s.filler.BeforeInsert(db)
@@ -74,7 +74,7 @@ func (s *shared) settle(db *gorm.DB) {
 // prepare gets worker ids for the associated rows of an update.
 func (s *shared) prepare(db *gorm.DB) { s.filler.Prepare(db) }
 
-// beforeUpdate leaves ids out of the UPDATE that the application does not know.
+// beforeUpdate keeps ids that the application does not know out of the UPDATE.
 func (s *shared) beforeUpdate(db *gorm.DB) {
 	s.narrow.BeforeUpdate(db) // narrow columns
 	s.filler.BeforeUpdate(db)

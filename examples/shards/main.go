@@ -151,7 +151,7 @@ func database(dialector gorm.Dialector) (*gorm.DB, error) {
 	return gorm.Open(dialector, &gorm.Config{Logger: logger.Discard}) // errors are returned as well
 }
 
-// close closes the plugins first, because that releases the slot, and then the pools.
+// close closes the plugins before the pools, because the plugins need the pools to release their slot.
 func (s *shop) close() (err error) {
 	all := append([]*gorm.DB{}, s.registry)
 	for _, db := range s.shards {

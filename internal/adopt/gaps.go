@@ -9,8 +9,8 @@ import (
 	"github.com/uidplugin/uidplugin/internal/supply"
 )
 
-// MySQL and MariaDB number a row without a key with the largest key plus one. So does a sequence of PostgreSQL that was
-// set to the largest key. While other programs insert such rows, we should leave them the numbers after each id: a gap.
+// MySQL and MariaDB give a row without a key the largest key plus one. So does a sequence of PostgreSQL that was set
+// to the largest key. While other programs insert such rows, we should leave them the numbers after each id: a gap.
 //
 // If a gap has all sequences of a tick, a worker id makes one id in each tick. The numbers after that gap belong to the
 // next worker id, which may serve another table and stamp the same tick. So for a larger gap, consecutive worker ids
@@ -22,8 +22,8 @@ const (
 	leastWithGaps = 100                    // ids a second for each worker id; slow layouts get a smaller gap, or none
 	neighbours    = 4                      // most worker ids in a gap
 	largestGap    = 4096                   // each gap costs as many ids of the generator
-	slowFill      = 100 * time.Millisecond // after a longer wait for ids, a gap covers only one worker id for a second
-	gapTries      = 1_000                  // fills in a row without an id that begins a gap, until we accept every id
+	slowFill      = 100 * time.Millisecond // for a second after a longer wait, a gap covers only one worker id
+	gapTries      = 1_000                  // after so many fills without an id that begins a gap, we accept all ids
 )
 
 // gapOf returns the gap of a layout: the distance from an id to the next possible id. It is a power of two from 1 to
@@ -49,7 +49,7 @@ type filter struct {
 	passed atomic.Int64
 }
 
-// leaveGaps makes the future ids of src leave the gap of the layout. It may be called at any time and concurrently.
+// leaveGaps makes src leave the layout's gap after each future id. It may be called at any time and concurrently.
 func (n *Numbering) leaveGaps(src *supply.Source) {
 	if gap := gapOf(n.Layout); gap > 1 {
 		src.SetFilter(&filter{layout: n.Layout, gap: gap})

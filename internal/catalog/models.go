@@ -96,8 +96,8 @@ func (c *Catalog) ListedFor(table string) *Plan {
 	return c.listed[table]
 }
 
-// NameFor returns the name of the model of a table: the name of a model that this process has used, or else the name
-// from which GORM would make the table's.
+// NameFor returns the name of the model of a table: the name of a model that this process has used, or else the
+// name from which GORM would make the name of the table.
 func (c *Catalog) NameFor(table string) string {
 	for s := range *c.plans.Load() {
 		if s.Table == table && s.Name != "" {

@@ -32,11 +32,11 @@ type Core struct {
 	*lookup.Locator
 
 	// OnInsertError gets the error of each create, update and Exec. It returns the error for the caller, and reports
-	// whether the database has refused the id of a row; then the keys that the create has set are cleared. nil keeps all
-	// errors. Set it before the handle is used.
+	// whether the database has refused the id of a row; then the keys that the create has set are cleared. If
+	// OnInsertError is nil, errors stay as they are. Set it before the handle is used.
 	OnInsertError func(stmt *gorm.Statement, err error) (_ error, refused bool)
 
-	// Collect makes creates on a handle note the rows that they give ids, and clear sets these ids to 0.
+	// Collect returns a handle whose creates note the rows to which they give ids. clear sets these ids to 0.
 	Collect func(tx *gorm.DB) (_ *gorm.DB, clear func()) // wing: follow
 
 	home   *sqldb.DB // knows the schema of tables that are named without one; nil with a fixed worker id
@@ -74,8 +74,8 @@ func Value[T any](c *Core) *T {
 	return v.(*T)
 }
 
-// Statements returns a DB for statements that take at most the timeout of the plugin, or minimum if that is longer. It
-// looks up tables that are named without a schema where the plugin does. It fails if db is a transaction.
+// Statements returns a DB for statements that take at most the timeout of the plugin, or minimum if that is longer.
+// For a table that is named without a schema, the DB looks where the plugin looks. It fails if db is a transaction.
 func (c *Core) Statements(db *gorm.DB, minimum time.Duration) (*sqldb.DB, error) {
 	statements, err := sqldb.Open(db, max(c.Timeout, minimum))
 	if err == nil && c.home != nil {

@@ -31,7 +31,7 @@ func (c *Core) Model(db *gorm.DB, value any) (*Model, error) {
 // New returns a pointer to a new row.
 func (m *Model) New() any { return m.plan.NewRow() }
 
-// ID returns the id of a row, a pointer to a struct of the model.
+// ID returns the id of row, which is a pointer to a struct of the model.
 func (m *Model) ID(row any) int64 {
 	return model.Row{Struct: reflect.ValueOf(row).Elem()}.ID(context.Background(), m.Key.Field)
 }
@@ -41,8 +41,8 @@ func (m *Model) Column() clause.Column {
 	return clause.Column{Table: clause.CurrentTable, Name: m.Key.DBName}
 }
 
-// Where returns db restricted to rows that meet a condition on the key. It adds the clauses in more after it has
-// checked that db has only clauses that FindAs allows.
+// Where returns db restricted to rows that meet a condition on the key. It first checks that db has only clauses
+// that FindAs allows, and then adds the clauses of the parameter more.
 func (m *Model) Where(ctx context.Context, db *gorm.DB, condition clause.Expression, more ...clause.Interface) *gorm.DB {
 	return m.core.Where(ctx, db, m.plan, condition, more...)
 }

@@ -27,11 +27,11 @@ func New(models *catalog.Catalog, ids *supply.Supply) *Filler {
 // Fill sets the uid fields that are zero.
 func (f *Filler) Fill(db *gorm.DB) {
 	forget(db.Statement)
-	inherit(db.Statement) // before hooks copy this statement, so that copies are recognized
+	inherit(db.Statement) // early, so that copies that hooks make of this statement are recognized
 	f.fillZeros(db)
 }
 
-// Refill again sets the fields that hooks of the model have zeroed.
+// Refill sets fields again after hooks of the model have zeroed them.
 func (f *Filler) Refill(db *gorm.DB) {
 	if s := db.Statement.Schema; s != nil && !db.Statement.SkipHooks && (s.BeforeCreate || s.BeforeSave) {
 		f.fillZeros(db)

@@ -87,7 +87,7 @@ func notesOf(stmt *gorm.Statement) *notes {
 	return n
 }
 
-// inherit begins the notes of a create that saves associated rows, or runs in a transaction of [Filler.Collect].
+// inherit begins the notes of a create of associated rows, or of a create on a handle of [Filler.Collect].
 func inherit(stmt *gorm.Statement) {
 	if v, ok := stmt.Settings.Load(sharedKey{}); ok {
 		n, parent := notesOf(stmt), v.(*notes)
@@ -141,7 +141,7 @@ func forget(stmt *gorm.Statement) {
 	}
 }
 
-// Collect makes the creates on the returned handle note the rows that they give ids, and clear sets these ids to 0.
+// Collect returns a handle whose creates note the rows to which they give ids. clear sets these ids to 0.
 func (f *Filler) Collect(tx *gorm.DB) (_ *gorm.DB, clear func()) {
 	n := &notes{shared: true, whole: true}
 	tx = tx.Session(&gorm.Session{Context: tx.Statement.Context}) // with settings of its own

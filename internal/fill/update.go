@@ -11,8 +11,8 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// Prepare refuses associations that lose ids. If the UPDATE saves associated rows, which may be new, it gets worker
-// ids, and notes the keys that these rows are given.
+// Prepare refuses associations that lose ids. If the UPDATE saves associated rows, which may be new, Prepare gets
+// worker ids for them, and begins notes of the keys that they are given.
 func (f *Filler) Prepare(db *gorm.DB) {
 	forget(db.Statement)
 	if db.Error != nil || db.Statement.Schema == nil {

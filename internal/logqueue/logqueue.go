@@ -81,7 +81,7 @@ func protected(call func()) {
 	call()
 }
 
-// Flush waits for all calls, for the end of ctx, or for limit.
+// Flush waits until all calls have returned, but not longer than limit or beyond the end of ctx.
 func (q *Queue) Flush(ctx context.Context, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -57,8 +57,8 @@ func MustID(t *testing.T, p *uidplugin.Plugin) (id int64) {
 	return id
 }
 
-// Refused calls take, which makes an id, until it returns an error that is as wanted. First it uses up the ids that are
-// left. It returns the error.
+// Refused calls take, a function that makes an id, until take returns an error that is as wanted, and returns this
+// error. The first calls use up the ids that are left.
 func Refused(t *testing.T, what string, take func() error, wanted func(err error) bool) (err error) {
 	t.Helper()
 	testkit.Eventually(t, what, time.Minute, func() bool {
