@@ -32,10 +32,10 @@ import (
 	"gorm.io/gorm"
 )
 
-// Enable installs the trigger that [Rows] needs in the table of a model, with the tables UID_FOLLOW, UID_FOLLOW_GATE and
-// UID_CURSOR, and on PostgreSQL and MariaDB a sequence. From then on the table refuses rows whose ids are older than the slack; see
-// [WithSlack] and [ErrTooLate]. Call it once, as in a migration, or at each start: on an enabled table it only updates
-// the slack.
+// Enable installs the trigger that [Rows] needs in the table of a model, with the tables UID_FOLLOW, UID_FOLLOW_GATE
+// and UID_CURSOR, and on PostgreSQL and MariaDB a sequence. From then on the table refuses rows whose ids are older
+// than the slack; see [WithSlack] and [ErrTooLate]. Call it once, as in a migration, or at each start: on an enabled
+// table it only updates the slack.
 //
 // Call Enable again after a tool such as gh-ost has replaced the table by a new one, because the trigger stays with the
 // old table. Enable then drops that trigger.
@@ -171,7 +171,7 @@ func Rows[T any](ctx context.Context, db *gorm.DB, cursor uidplugin.ID, options 
 // chunk is the number of rows that Rows reads at a time.
 const chunk = 500
 
-// timeout is the minimal time for a statement, because statements that wait for transactions take two seconds.
+// timeout is the shortest limit for statements, because some of them wait two seconds for transactions.
 const timeout = 10 * time.Second
 
 // A table is a table that can be followed.

@@ -12,7 +12,7 @@ type state struct {
 const (
 	good = "good"
 	late = "late"
-	bad  = "bad" // only for a health
+	bad  = "bad" // only for the type health
 )
 
 var classes = map[string]string{"live": good, "idle": good, "overdue": late, "expired": late}

@@ -68,8 +68,8 @@ func isFile(path string) bool {
 	return err == nil && !info.IsDir()
 }
 
-// dialector returns GORM's dialector after connecting. timeout is per statement. SQLite rejects changes if use is
-// reads.
+// dialector returns GORM's dialector after connecting. timeout is per statement. SQLite rejects changes if the
+// command only reads.
 func (s source) dialector(ctx context.Context, use usage, timeout time.Duration) (gorm.Dialector, error) {
 	switch s.dialect {
 	case mysqlDialect:
@@ -98,7 +98,7 @@ const (
 var fileName = regexp.MustCompile(`^[^@=;:]{1,200}\.[a-z0-9]{1,8}$`)
 
 // sqliteURI returns the URI of an existing file, because SQLite would create a missing one. SQLite rejects changes
-// if use is reads.
+// if the command only reads.
 func sqliteURI(path string, use usage) (string, error) {
 	path = strings.TrimPrefix(path, "file:")
 	path, query, _ := strings.Cut(path, "?")

@@ -44,7 +44,7 @@ func (d *DB) Prunable(ctx context.Context, before time.Time) (p Pruning, err err
 	return p, nil
 }
 
-// Prune forgets which processes had old sessions. Earlier ids then resolve to their table and time, not to a process. A
+// Prune forgets which processes had old sessions. Their ids then resolve to a table and a time, not to a process. A
 // number that nobody made may resolve as well, because the table no longer shows whether a process held the slot at the
 // time in the number.
 //

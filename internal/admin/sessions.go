@@ -78,7 +78,7 @@ func (d *DB) sessionsBefore(
 	}
 }
 
-// SessionsAt returns the sessions that may have made ids at a time, by slot.
+// SessionsAt returns the sessions that may have made ids at the time t, ordered by slot.
 func (d *DB) SessionsAt(ctx context.Context, t time.Time) (list []workernode.Session, err error) {
 	tick := d.Layout.TickAt(t)
 	if tick < 0 || tick > d.Layout.MaxTick() {

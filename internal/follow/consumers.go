@@ -54,7 +54,7 @@ type CursorStatus struct {
 	Unread  error // why the rows could not be counted
 }
 
-// Held reports whether a process works.
+// Held reports whether a process holds the cursor.
 func (c *CursorStatus) Held() bool { return c.Holder != "" && (c.locked || c.Now.Before(c.Until)) }
 
 // MaxWaiting limits the rows that are counted behind a cursor.

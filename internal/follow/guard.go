@@ -92,7 +92,7 @@ var (
 	stays = beginning(`(CREATE(\s+OR\s+REPLACE)?|DROP)\s+TEMPORARY\s+TABLES?\b|DROP\s+PREPARE\s`)
 )
 
-// beginning returns a pattern that matches statements that begin with words, after spaces and comments.
+// beginning returns a pattern for statements that begin with the pattern words, after spaces and comments.
 func beginning(words string) *regexp.Regexp {
 	return regexp.MustCompile(`(?is)^(\s|;|(--|#)[^\n]*\n|/\*([^*]|\*+[^*/])*\*+/)*(` + words + `)`)
 }

@@ -51,7 +51,7 @@ func (h Holder) String() string {
 	return text.String()
 }
 
-// maxHolders limits a list of holders, because every open writer is one.
+// maxHolders limits a list of holders, because every open writer is a holder.
 const maxHolders = 20
 
 // holders returns the open transactions that hold a gate, the oldest first. MariaDB only shows the transactions for

@@ -79,8 +79,8 @@ func (s *statements) mark() string {
 	return "(SELECT MIN(MARK) FROM " + s.gates() + fmt.Sprintf(" WHERE ID IN (%d, %d) HAVING COUNT(*) = 2)", s.names.gate+usedGate, s.names.gate+idleGate)
 }
 
-// next is a subquery for the lowest id that is not below the published mark, in a query of UID_FOLLOW as m. It leaves
-// out unsigned keys that are larger than any id.
+// next is a subquery for the lowest id that is not below the published mark. The outer query calls UID_FOLLOW m.
+// next leaves out unsigned keys that are larger than any id.
 func (s *statements) next() string {
 	key := "t." + s.flavor.quote(s.table.Key)
 	return "(SELECT " + key + " FROM " + s.flavor.in(s.table, bare(s.table.Name)) + " t WHERE " + key + " >= m." + s.flavor.quote("PUBLISHED") +

@@ -37,8 +37,8 @@ func NewUser(t *testing.T, d *testkit.Database) *User {
 	return u
 }
 
-// Grant grants rights on tables. Without tables it grants them on the whole database, but on PostgreSQL only on the tables
-// that exist now.
+// Grant grants rights on tables. Without tables it grants them on the whole database, but on PostgreSQL only on the
+// tables that exist now.
 func (u *User) Grant(rights string, tables ...string) {
 	u.t.Helper()
 	u.change("GRANT", rights, "TO", tables)

@@ -25,7 +25,7 @@ type (
 		ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
 	}
 	mixedB mixedA
-	mixedC mixedA // unlisted: in a transaction, commit 50a12e8 uses worker ids without a table
+	mixedC mixedA // unlisted: in a transaction, the program of git commit 50a12e8 uses worker ids without a table
 )
 
 func (mixedA) TableName() string { return "mixed_a" }
