@@ -62,7 +62,7 @@ func (p *Plugin) FindAll(ctx context.Context, ids []ID, options ...FindOption) (
 //
 // The error has an [IDError] for each id without a row. It wraps [ErrNoSuchID], and either [gorm.ErrRecordNotFound] or,
 // if several rows have the id in their key, [ErrNotKey]. So callers that expect missing rows should ignore errors that
-// are ErrNoSuchID. The id 0 is always missing. With other errors no rows are returned. These come from the
+// are ErrNoSuchID. The id 0 is always missing. All other errors are returned without rows. They come from the
 // database, or wrap [ErrNotRegistered], [ErrNoField], [ErrField], [ErrNotKey] or [ErrClause].
 func FindAs[T any](ctx context.Context, db *gorm.DB, ids ...ID) ([]*T, error) {
 	loc, err := From(db).located()

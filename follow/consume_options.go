@@ -47,10 +47,10 @@ func From(after uidplugin.ID) ConsumeOption {
 // different names.
 //
 // If only the database of the rows loses commits, as after a failover, rows could be missed. Consume then returns an
-// error, or with [WithRewind] goes back to the mark that the database had after the loss. A process that begins to work
-// later notices the loss, too, because the cursor has the mark with which rows were last read. But the table remembers
-// only its latest marks: those of about 15 seconds with new rows, or of less with a slack below 500 ms. If others have
-// followed the table for longer since the loss, an operator should set the cursor back.
+// error, or with [WithRewind] goes back to the mark that the database had after the loss. A process that takes over
+// later also notices the loss, because the cursor has the mark with which rows were last read. But the table remembers
+// only the marks of about the last 15 seconds in which rows came, or of a shorter time if the slack is below 500 ms. If
+// others have followed the table for longer since the loss, an operator should set the cursor back.
 func Into(effects *gorm.DB) ConsumeOption {
 	return consumeOption(func(o *consumeOptions) { o.effects, o.into = effects, true })
 }

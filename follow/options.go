@@ -22,7 +22,7 @@ func WithSlack(d time.Duration) EnableOption {
 	return func(o *enableOptions) { o.slack = d }
 }
 
-// slackOf returns the slack that the options set in a layout with this tick.
+// slackOf returns the slack that the options set, for a layout with this tick.
 func slackOf(tick time.Duration, options []EnableOption) (time.Duration, error) {
 	var o enableOptions
 	for _, option := range options {

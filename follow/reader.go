@@ -33,7 +33,7 @@ func (t *table) highest(ctx context.Context, db *gorm.DB) (next int64, err error
 type reader[T any] struct {
 	*table
 	handle  *gorm.DB
-	locked  bool // [WithRowLocks]: read with locks, to wait for prepared transactions whose gate InnoDB has forgotten
+	locked  bool // [WithRowLocks]: read with locks that wait for prepared transactions
 	regions *engine.Regions
 	foreign sync.Once // for the log
 	bad     int64     // the last row that could not be read
@@ -162,7 +162,7 @@ func (r *reader[T]) next(ctx context.Context, cursor engine.Cursor) (id int64, e
 // if there can be no such rows.
 func (r *reader[T]) query(ctx context.Context, cursor engine.Cursor, limit int, f func(tx, query *gorm.DB, published int64) error) error {
 	var isolation sql.TxOptions
-	if r.locked { // at other levels InnoDB also locks the gaps between rows, so that writers would wait
+	if r.locked { // above READ COMMITTED, InnoDB also locks the gaps between rows, so that writers would wait
 		isolation.Isolation = sql.LevelReadCommitted
 	}
 	err := r.transaction(ctx, &isolation, func(tx *gorm.DB) (err error) {
@@ -234,7 +234,7 @@ func (r *reader[T]) transaction(ctx context.Context, isolation *sql.TxOptions, f
 	return cmp.Or(err, failed)
 }
 
-// after returns the condition for rows whose ids are larger.
+// after returns the condition for rows whose ids are larger than id.
 func (r *reader[T]) after(id int64) clause.Expression {
 	return clause.Gt{Column: r.model.Column(), Value: r.model.Key.Value(id)}
 }

@@ -33,7 +33,7 @@ func Transaction(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) e
 			uidplugin.ErrOption)
 	}
 	for try := range attempts {
-		var failed error // the error of fn; if it is nil, COMMIT has failed, but may have taken effect
+		var failed error // the error of fn; if only err is not nil, COMMIT has failed, but may have taken effect
 		clear := func() {}
 		err = db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 			tx, clear = c.Collect(tx)

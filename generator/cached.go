@@ -65,7 +65,7 @@ type CachedConfig struct {
 // Create a Cached with [NewCached].
 type Cached struct {
 	// window is the ring that callers take from. It is never nil. The holder of mu replaces it: it closes the old
-	// window, moves next above all positions that the old one handed out, and begins the new one at next or above. So
+	// window, raises next above all positions that the old one handed out, and begins the new one at next or above. So
 	// each position is handed out once, and positions ascend. A window with other worker ids begins with a tick that no
 	// earlier id carries, so ids ascend as well.
 	window atomic.Pointer[window]
@@ -234,8 +234,8 @@ func (g *Cached) slow(ctx context.Context, want uint64, expiry onExpiry) (w *win
 	return w, position, got, nil
 }
 
-// inputOf returns the input of decide for a caller that wants positions of w. It moves the borrowing limit up to now,
-// and positions of the past count as handed out.
+// inputOf returns the input of decide for a caller that wants positions of w. It brings the borrowing limit up to
+// date, and positions of the past count as handed out.
 func (g *Cached) inputOf(w *window, want uint64, now time.Time) input {
 	in := input{want: want, next: w.reached(), at: g.scale(w).at(now), limit: g.limit(w, now), end: g.end(w),
 		noWait: g.noWait, mayWait: g.renewable(w), leaseWaitLeft: g.leaseWait > 0}

@@ -13,9 +13,9 @@ const (
 	// hardlyAny is the number of ids since the last visit below which the visits of a window cost more than they save.
 	hardlyAny = 2
 
-	// hurried is how many calls in a row, each within the time soon of the one before, make a caller open a window.
-	soon    = 125 * time.Microsecond
-	hurried = 16
+	// A caller opens a window when many calls have come in a row, each soon after the one before.
+	soon    = 125 * time.Microsecond // the time between two such calls is shorter
+	hurried = 16                     // the number of such calls
 )
 
 // A Clock keeps the [Cached] generators of a process up with the time while many ids are taken from them. It visits
@@ -44,8 +44,8 @@ type settings struct {
 	clock     *Clock
 }
 
-// NewClock returns a clock that reads the time from now; nil means [time.Now]. Tests pass another function, to move the
-// clock in both directions.
+// NewClock returns a clock that reads the time with the function now; nil means [time.Now]. Tests pass another
+// function, to move the clock in both directions.
 func NewClock(now func() time.Time) *Clock {
 	if now == nil {
 		now = time.Now

@@ -74,7 +74,7 @@ func (a *app) nextTable(ctx context.Context, d *database, name, where string) (t
 	return t, nil
 }
 
-// checkNext returns an error if ids should not be made for the table, and writes a warning.
+// checkNext returns an error if ids should not be made for the table. It writes the warning of CheckNext, if any.
 func (a *app) checkNext(ctx context.Context, d *database, entry workernode.Table) error {
 	warning, err := d.CheckNext(ctx, entry)
 	if warning != "" {

@@ -89,13 +89,13 @@ type DisposableForecast struct {
 	// is 0 if there are too few worker ids for the first starts.
 	Years float64
 
-	// Processes is the largest number of such processes with which the worker ids last as long as the time bits.
+	// Processes is the largest number of processes with which the worker ids last as long as the time bits.
 	Processes int64
 }
 
 // A LeasedForecast describes the policy by which each process holds one slot. A slot owns Tables x Lanes worker ids.
-// Another process can use the slot 21 s after its process was closed, or when Grace has passed after a crash. The
-// policy lasts as long as the time bits if Fits is true.
+// Another process can use the slot 21 s after the holder was closed, or when Grace has passed after its crash.
+// The policy lasts as long as the time bits if Fits is true.
 type LeasedForecast struct {
 	// Slots is the largest number of slots that are taken at the same time: those of running processes, those of
 	// processes that can have crashed within Grace, and Reserved. No more slots are ever made. Plan assumes
@@ -108,7 +108,7 @@ type LeasedForecast struct {
 	PerSecond float64 // ids a second that the worker ids of tables carry together
 	Fits      bool    // whether the layout has Held worker ids
 
-	// Processes is the largest number of such processes for which the layout has worker ids.
+	// Processes is the largest number of processes for which the layout has worker ids.
 	Processes int64
 }
 
@@ -225,7 +225,7 @@ func (u *uncountable) plus(a, b uint64) uint64 {
 //
 // If the leased policy does not fit, one more paragraph names a layout that fits.
 //
-// The column processes has the largest number of processes that each policy allows. Under the disposable policy, the
+// The column "processes" has the largest number that each policy allows. Under the disposable policy, the
 // worker ids of these processes last as long as the layout.
 func (f Forecast) String() string {
 	var out strings.Builder
@@ -277,11 +277,11 @@ func (f Forecast) advice() string {
 }
 
 // carrier returns the layout that is nearest to f.Layout and has as many worker ids as the leased policy holds:
-// f.Layout itself if it Fits. The layout has the epoch of f.Layout, lasts as long, and stays safe for JavaScript if
-// f.Layout is. It gets its additional worker bits from the unused bits of f.Layout, then from the sequence, then from
-// the time, with coarser ticks of up to a second. Each bit from the sequence or the time halves the rate of a worker
-// id. carrier reports false if too few bits are left. Such a layout is for new databases, because a database in use has
-// its layout pinned.
+// f.Layout itself if f.Leased.Fits. The layout has the epoch of f.Layout, lasts as long, and stays safe for JavaScript
+// if f.Layout is. It gets its additional worker bits from the unused bits of f.Layout, then from the sequence, then
+// from the time, with coarser ticks of up to a second. Each bit from the sequence or the time halves the rate of a
+// worker id. carrier reports false if too few bits are left. Such a layout is for new databases, because a database in
+// use has its layout pinned.
 func (f Forecast) carrier() (generator.Layout, bool) {
 	l := f.Layout
 	most := 63
@@ -332,8 +332,8 @@ func several(n int, singular, plural string) string {
 	return number(float64(n)) + " " + plural
 }
 
-// number writes x, which is not negative. It writes large numbers with commas, and small ones that have a fraction with
-// at most four significant digits.
+// number writes x, which is not negative. It writes large numbers with commas. If a small number has a fraction, it
+// keeps at most four significant digits.
 func number(x float64) string {
 	switch {
 	case x >= 1e15:

@@ -44,8 +44,8 @@ type Field struct {
 	Text bool // the field takes decimal digits, not a number
 }
 
-// Tagged returns the generator in the tag of f, "" for the default, and whether f has the tag. A key that needs no tag
-// counts as tagged.
+// Tagged reports whether f has the tag, and returns the generator in it, which is "" for the default. A key that needs
+// no tag counts as tagged.
 func Tagged(f *schema.Field) (generator string, ok bool) {
 	if !f.Creatable {
 		return "", false // see uncreated
@@ -62,8 +62,8 @@ func tagged(f *schema.Field) (generator string, ok bool) {
 	if f.DBName == "" || !ok {
 		return "", false
 	}
-	// GORM copies the tag of an embedded struct to all its fields, so with the line gorm.Model `gorm:"uid"` CreatedAt
-	// has the tag, too. We accept an inherited tag on the primary key only.
+	// GORM copies the tag of an embedded struct to all its fields, so the line gorm.Model `gorm:"uid"` gives CreatedAt
+	// the tag, too. We accept an inherited tag on the primary key only.
 	if _, own := schema.ParseTagSetting(f.Tag.Get("gorm"), ";")[tagKey]; !own && !f.PrimaryKey {
 		return "", false
 	}
@@ -131,7 +131,7 @@ func UIDFields(s *schema.Schema) (fields []*schema.Field) {
 	if joins(s) { // a join table copies the tags of the keys, but its keys come from the joined rows
 		return nil
 	}
-	for _, name := range s.DBNames { // Fields would include shadowed fields
+	for _, name := range s.DBNames { // s.Fields would include shadowed fields
 		if f := s.FieldsByDBName[name]; f != nil {
 			if _, ok := Tagged(f); ok {
 				fields = append(fields, f)
@@ -213,8 +213,8 @@ func NewField(f *schema.Field, t Target) (*Field, error) {
 	return n, nil
 }
 
-// tooSmall explains why a field cannot hold an id of length digits. size is in bits, or in characters for a text. It
-// returns "" if the field can hold it, or if size is 0.
+// tooSmall explains why a field cannot hold an id whose number of digits is length. size is in bits, or in characters
+// for a text. tooSmall returns "" if the field can hold the id, or if size is 0.
 func tooSmall(text bool, size, length int) string {
 	switch {
 	case !text && size > 0 && size < 64:
@@ -284,8 +284,8 @@ func (f *Field) probe(id int64) (text string, err error) {
 	return Digits(v), nil
 }
 
-// Look reports whether the field is zero in row, a struct of the model. Pass place to [Field.Put], because finding a
-// field by reflection costs as much as everything else together.
+// Look reports whether the field is zero in row, which is a struct of the model. Pass place to [Field.Put], because
+// finding a field by reflection costs as much as everything else together.
 func (f *Field) Look(ctx context.Context, row reflect.Value) (place reflect.Value, zero bool) {
 	if f.Direct {
 		place = f.in(row)

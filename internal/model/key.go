@@ -35,11 +35,10 @@ func KindOf(t reflect.Type) KeyKind {
 // keyText is the function of SetKeyTexts.
 var keyText atomic.Pointer[func(text string) bool]
 
-// SetKeyTexts sets the function that reports whether a text is the text of a key, other than decimal digits. Before
-// that, IsKeyText returns false.
+// SetKeyTexts sets the function that IsKeyText calls. Before that, IsKeyText returns false.
 func SetKeyTexts(isKey func(text string) bool) { keyText.Store(&isKey) }
 
-// IsKeyText reports whether a text is the text of a key, other than decimal digits.
+// IsKeyText reports whether a text is the text of a key. Decimal digits do not count.
 func IsKeyText(text string) bool {
 	f := keyText.Load()
 	return f != nil && (*f)(text)

@@ -72,7 +72,7 @@ func Change(stmt *gorm.Statement, change func()) {
 	c.after = snapshot(stmt)
 }
 
-// IsChangedCopy reports whether a statement is a copy that was made while the original was changed.
+// IsChangedCopy reports whether a statement is a copy that was made between Change and Undo of the original.
 func IsChangedCopy(stmt *gorm.Statement) bool {
 	_, foreign := Kept(stmt, changesName)
 	return foreign
@@ -96,8 +96,8 @@ func Undo(stmt *gorm.Statement) {
 	delete(stmt.Clauses, changesName)
 }
 
-// undoCopied takes the changes out of a copy that was made while the statement was changed. It keeps what was added to
-// the copy.
+// undoCopied takes the changes out of a copy that was made between Change and Undo of the original. It keeps what was
+// added to the copy.
 func (c *changes) undoCopied(copied *gorm.Statement) {
 	if c.after == nil { // the change has panicked
 		return

@@ -90,7 +90,7 @@ func Relations(s *schema.Schema) []*schema.Relationship {
 	return append(append(all, r.HasMany...), r.Many2Many...)
 }
 
-// FieldOf returns a field of row, a struct. It returns the zero Value if the field is behind a nil embedded pointer. We
+// FieldOf returns a field of a struct. It returns the zero Value if the field is behind a nil embedded pointer. We
 // avoid GORM's ReflectValueOf, because it would set the pointer.
 func FieldOf(row reflect.Value, f *schema.Field) reflect.Value {
 	for _, i := range f.StructField.Index {
@@ -116,8 +116,8 @@ func IsEmpty(v reflect.Value) bool {
 	return v.Kind() == reflect.Slice && v.Len() == 0
 }
 
-// WithoutDefault returns a copy of s whose primary key, key, has no database default. For an AUTO_INCREMENT key, GORM
-// overwrites the keys of maps with its guess of the assigned numbers, or appends the maps that it read back
+// WithoutDefault returns a copy of s in which key, the primary key, has no database default. For an AUTO_INCREMENT key,
+// GORM overwrites the keys of maps with its guess of the assigned numbers, or appends the maps that it read back
 // (go-gorm/gorm#7650, #5927). GORM does so even if the keys were set, so we remove the default.
 func WithoutDefault(s *schema.Schema, key *schema.Field) *schema.Schema {
 	k := *key

@@ -69,7 +69,7 @@ func (z noZeroKey) find(rows reflect.Value) int {
 	return -1
 }
 
-// isZero reports whether an INSERT of the row, a struct or a map, writes 0 instead of NULL or the default.
+// isZero reports whether an INSERT of row, which is a struct or a map, writes 0 instead of NULL or the default.
 func (z noZeroKey) isZero(row reflect.Value) bool {
 	row = reflect.Indirect(row) // GORM refuses other kinds
 	var key reflect.Value

@@ -302,8 +302,8 @@ type Process struct {
 	version int64 // of its last statement on the slot; 0 before it has the slot
 }
 
-// advances has the statements that take n values of a counter, beginning with first, after a check that no slot is of
-// another region.
+// advances has a check that no slot is of another region, and the statements that take n values of a counter from first
+// on.
 func (p *Process) advances(counter string, first, n int64) []Step {
 	next := `CASE WHEN "` + counter + `" > ? THEN "` + counter + `" ELSE ? END + ?`
 	const least = 1 // what both counters were when the registry was read
@@ -345,7 +345,7 @@ func (p *Process) starts() []Step {
 	)
 }
 
-// Adds has the statements that give worker ids, beginning with first, to tables in the order of their names.
+// Adds has the statements that give the worker ids from first on to tables, in the order of their names.
 func (p *Process) Adds(first int64, tables ...string) (steps []Step) {
 	if p.version == 0 {
 		steps = append(p.starts(), Step{Do: "exec", SQL: p.SQL(mayInsert)})

@@ -104,7 +104,7 @@ func Count(tb testing.TB, db *gorm.DB, table string, where ...any) int64 {
 	return n
 }
 
-// Rows checks that a table has want rows, or that a condition selects so many.
+// Rows checks that the number of rows in a table, or of those that a condition selects, is want.
 func Rows(tb testing.TB, want int64, db *gorm.DB, table string, where ...any) {
 	tb.Helper()
 	if n := Count(tb, db, table, where...); n != want {
@@ -112,7 +112,7 @@ func Rows(tb testing.TB, want int64, db *gorm.DB, table string, where ...any) {
 	}
 }
 
-// Links checks that a table has want rows, and that the foreign key of each leads to a row.
+// Links checks that the number of rows in a table is want, and that the foreign key of each leads to a row.
 func Links(tb testing.TB, db *gorm.DB, table, column, to string, want int64) {
 	tb.Helper()
 	Rows(tb, want, db, table, column+" IN (SELECT id FROM "+to+")")
@@ -219,7 +219,7 @@ var kindsOfNoID = []error{
 	uidplugin.ErrNoModel, gorm.ErrRecordNotFound, uidplugin.ErrNotRegistered,
 }
 
-// Only checks that err is of one kind and of no other, and that its text has each of words.
+// Only is a check that err is of one kind and of no other, and that its text has each of words.
 func Only(t *testing.T, err, kind error, words ...string) {
 	t.Helper()
 	if err == nil {

@@ -15,7 +15,7 @@ var ErrNoConnection = errors.New("get a connection")
 // The first statement waits for the connection, or [DB.Ready] does. The DB replaces a connection that is closed, or
 // that may still be busy after an error.
 //
-// Use it for tasks of several statements, because a caller that asks again for each statement may starve.
+// Use it for tasks of several statements, because a caller that asks for a connection for each one may starve.
 //
 // Only one goroutine may use the DB. If the pool does not hand out connections, Hold returns d and each statement goes
 // to the pool.
