@@ -26,8 +26,8 @@ var (
 	// ErrTimeExhausted reports that the time bits of the layout are used up. Next and Fill return it.
 	ErrTimeExhausted = errors.New("generator: time bits exhausted")
 
-	// ErrEmpty reports a buffer that has no id. Empty of [BufferedConfig] may return it instead of waiting. Then Next
-	// and Fill of [Buffered] return it.
+	// ErrEmpty reports a buffer that has no id. The function Empty of [BufferedConfig] may return it instead of
+	// waiting. Then Next and Fill of [Buffered] return it.
 	ErrEmpty = errors.New("generator: no ids in the buffer")
 
 	// ErrSource reports that the source failed. Next and Fill of [Buffered] return it.

@@ -49,9 +49,9 @@ type Renewable interface {
 	//   - With the same worker ids, a generator continues from where it is, or at From if that is later. Neither From
 	//     nor Until goes down. A call with earlier ticks leaves the later ones unchanged, because calls
 	//     may overtake one another.
-	//   - With other worker ids, or more or fewer of them, the next id begins a tick: the first one from From on that
-	//     the generator has not begun. Until may be earlier than before. Calls that change worker ids must come in
-	//     order.
+	//   - With other worker ids, or more or fewer of them, the next id begins a tick: the first tick, at From or
+	//     later, that the generator has not begun. Until may be earlier than before. Calls that change worker ids must
+	//     come in order.
 	//
 	// [Cached] and [Snowflake] document what they do with a lease that begins ahead of the clock.
 	//
@@ -61,8 +61,8 @@ type Renewable interface {
 	Renew(leases ...Lease) error
 
 	// Suspend makes callers that find the lease used up fail at once instead of waiting for Renew. Callers that already
-	// wait fail, too. Their error wraps [ErrLeaseExpired] and cause. Ids that the lease has left are handed out as
-	// before. Renew ends the suspension, and so does Suspend with nil.
+	// wait fail, too. Their error wraps [ErrLeaseExpired] and cause. Ids that are left in the lease are handed out
+	// as before. Renew ends the suspension, and so does Suspend with nil.
 	Suspend(cause error)
 
 	// Usage returns how far the lease is used up. It never waits.

@@ -16,7 +16,7 @@ import (
 //	+------+--------------+--------------+--------------+
 //	   1       TimeBits      WorkerBits    SequenceBits
 //
-// Ids are never negative because the sign bit is always 0, and those of one worker id sort by time. Bits that the three
+// Ids are never negative, because the sign bit is always 0. Ids of one worker id sort by time. Bits that the three
 // widths do not use are 0, and are between the sign and the time. The time field counts whole ticks since Epoch.
 //
 // A Layout is a plain value. Once ids exist it must never change, because an id does not show which layout made it.

@@ -18,9 +18,9 @@ func (l Layout) JSSafe() bool { return l.MaxID() < 1<<53 }
 // timeShift returns how many bits of an id are below its time field.
 func (l Layout) timeShift() uint8 { return l.WorkerBits + l.SequenceBits }
 
-// Range returns the smallest and the largest id that can carry a time in the span that begins at from and ends before
-// to. Worker id and sequence may be any. The ids from first to last are exactly those whose Time, as [Layout.Decompose]
-// returns it, is in the span. The ranges of adjacent spans do not overlap and leave no id out.
+// Range returns the smallest and the largest id that can carry a time t with from <= t < to. Worker id and sequence
+// may be any. The ids from first to last are exactly those whose Time, as [Layout.Decompose] returns it, is in this
+// span. The ranges of adjacent spans do not overlap and leave no id out.
 //
 // The time that an id carries is the start of its tick. A span that begins within a tick therefore leaves that tick to
 // the span before it. Begin at TimeOf(TickAt(from)) to include it. The time is not exactly when the id was made: it may
@@ -28,8 +28,8 @@ func (l Layout) timeShift() uint8 { return l.WorkerBits + l.SequenceBits }
 // a column of the row.
 //
 // Range cuts off the part of the span outside of the layout. The error wraps [ErrLayout] if l is not valid, or if no id
-// can carry a time in the span. That is so if to is not after from, if the layout ends before the span or begins after
-// it, or if no tick begins in it.
+// can carry a time in the span. That is so if the span is empty, if the layout ends before the span or begins after it,
+// or if no tick begins in it.
 func (l Layout) Range(from, to time.Time) (first, last int64, err error) {
 	if err := l.Validate(); err != nil {
 		return 0, 0, err

@@ -17,8 +17,8 @@ type SnowflakeConfig struct {
 	// back further, callers get [ErrClockBackwards] at once. 0 never waits, like UidGenerator; Leaf tolerates 5 ms.
 	MaxClockBackwards time.Duration
 
-	// RandomStart makes the sequence of each tick begin at a random number below RandomStart. Then even ids that are
-	// made rarely have different low bits. Leaf uses 100; 0 and 1 mean a beginning at 0. On average, each tick loses
+	// RandomStart makes the sequence of each tick begin at a random number below RandomStart. So the low bits of ids
+	// vary even if a process makes few ids. Leaf uses 100; 0 and 1 mean a beginning at 0. On average, each tick loses
 	// half of RandomStart ids. RandomStart may not exceed the ids of a tick.
 	RandomStart int64
 
@@ -56,8 +56,8 @@ type Snowflake struct {
 	tick     int64 // of the latest id; no earlier tick is stamped any more
 	sequence int64 // next one in tick; MaxSequence+1 if tick is used up
 
-	// lead is by how many ticks ids may be ahead of the clock: as many as the lease's first tick was when the lease
-	// came. It becomes 0 when the clock reaches the tick of the next id, unless the clock has passed the lease.
+	// lead is by how many ticks ids may be ahead of the clock: as many as the lease's first tick was ahead when the
+	// lease came. It becomes 0 when the clock reaches the tick of the next id, unless the clock has passed the lease.
 	lead int64
 }
 
@@ -125,7 +125,7 @@ func (g *Snowflake) Fill(ctx context.Context, ids []int64) error {
 	return err
 }
 
-// Made returns how many ids the generator has made, from 0. Those of a Fill that failed count, too. It never falls.
+// Made returns how many ids the generator has made, from 0. It counts ids of a Fill that failed, and never falls.
 func (g *Snowflake) Made() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -218,7 +218,7 @@ func (g *Snowflake) attempt(ids []int64) (n int, o outcome, err error) {
 	if present >= next && !over {
 		g.lead = 0
 	}
-	// A clock before the epoch is at -1, which is also g.tick of a new lease that begins with the epoch.
+	// Before the epoch present is -1, and so is g.tick if a new lease begins with the epoch.
 	if present < 0 || present < g.tick-g.lead {
 		o.alone = true
 		o.wait, err = g.backwards(now)
@@ -261,7 +261,7 @@ func (g *Snowflake) attempt(ids []int64) (n int, o outcome, err error) {
 	return n, o, nil
 }
 
-// backwards returns how long to wait until a clock that shows now has caught up, or an error if it is too far behind.
+// backwards returns how long to wait until the clock has caught up, or an error if its time, now, is too far behind.
 func (g *Snowflake) backwards(now time.Time) (wait time.Duration, err error) {
 	reached := g.layout.TimeOf(max(g.tick-g.lead, 0))
 	back := reached.Sub(now)

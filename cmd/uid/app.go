@@ -46,7 +46,7 @@ type app struct {
 	sources []string // data source names in use, hidden from output
 }
 
-// run executes the command that args name, and returns the exit code.
+// run executes the command in args, and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.command()
 	root.SetArgs(afterFlags(args))
@@ -147,7 +147,7 @@ Exit codes:
 		"finds WORKER_REGISTRY)")
 	flags.BoolVar(&a.json, "json", false, "write JSON, one object per line")
 	flags.Var(durationVar(&a.timeout, 30*time.Second), "timeout", "limit of each statement; connecting is limited to 10s")
-	// Complete file names only for --dsn, because nothing else is a file.
+	// Let the shell complete file names only for --dsn, because nothing else is a file.
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	_ = root.RegisterFlagCompletionFunc("dsn", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {

@@ -58,7 +58,7 @@ The document "Removing the plugin" has the changes to make in the program.`,
 	return c
 }
 
-// writeRemoval writes all steps as a script. Everything else is a comment.
+// writeRemoval writes all steps as a script. All text except the statements is in comments.
 func (a *app) writeRemoval(d *database, r admin.Removal) error {
 	if r.Refused != nil {
 		fmt.Fprintln(a.err, oneLine("warning: do not run the statements yet: "+r.Refused.Error()))

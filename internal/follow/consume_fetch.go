@@ -88,9 +88,9 @@ func (c *consuming[T]) keepOwn(rows []T, cursor int64) (ids []int64, last int64)
 	return ids, last
 }
 
-// keep extends the term of this process while it reads rows from another database than the cursor's, because the cursor
-// is not locked then. After each change it sets the change of step to the next one. It also records errSlow if the read
-// takes long. Call end before step is used.
+// keep extends the time for which this process holds the cursor (HOLDER_UNTIL) while it reads rows from another
+// database, because the cursor is not locked then. After each change it sets step.Change to the next one. It also
+// records errSlow if the read takes long. Call end before step is used.
 func (c *consuming[T]) keep(ctx context.Context, step *consumer.Step) (end func()) {
 	reading, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})

@@ -28,8 +28,8 @@ func (d *DB) RefuseMode(ctx context.Context) error {
 // Mode is the sql_mode of statements that depend on it.
 const Mode = "STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION"
 
-// Assignments for a SET statement of MySQL that sets sql_mode for statements such as those of [DB.Define], and restores
-// it on the same connection.
+// Assignments for SET statements of MySQL. FixMode sets sql_mode for statements such as those of [DB.Define], and
+// RestoreMode restores it on the same connection.
 const (
 	FixMode     = "@uid_mode = @@SESSION.sql_mode, SESSION sql_mode = '" + Mode + "'"
 	RestoreMode = "SESSION sql_mode = @uid_mode"

@@ -68,7 +68,7 @@ func (d *DB) Schema() string { return d.schema }
 // SecondRegistry returns another schema of the database that had a WORKER_REGISTRY when [DB.Locate] was called, or "".
 func (d *DB) SecondRegistry() string { return d.second }
 
-// Home returns a DB that keeps the schemas in which this connection looks for names without a schema now; see
+// Home returns a DB that keeps the schemas in which this connection now looks for names without a schema; see
 // [DB.SchemaOf]. The application may leave another search_path or database on connections later.
 func (d *DB) Home(ctx context.Context) (*DB, error) {
 	query := map[string]string{
@@ -254,8 +254,8 @@ func otherSpelling(found Name, old, renamed string) error {
 		" stop all processes, then run ALTER TABLE %s RENAME TO %s, and the same for the others", ErrElsewhere, found, old, renamed)
 }
 
-// marks are two of the tables, each with a column that a table of another program with this name lacks. Their names are
-// in lower case.
+// marks are two of the tables, each with a column that tables of the same name in other programs lack. All names are in
+// lower case.
 const marks = `('worker_registry', 'id_space'), ('worker_node', 'launch_date')`
 
 // SchemaOf looks for tables in the schemas that d knows from [DB.Home], or else in those of this connection. It returns

@@ -130,8 +130,8 @@ func (s *Supply) noteAttempt(sources []*Source, err error) error {
 	return err
 }
 
-// makeAll makes the generators of sources, one per lease. leases is nil with a fixed worker id. It returns the worker
-// ids for the log, and the errors of all sources that failed.
+// makeAll makes the generators of sources, one per lease. leases is nil with a fixed worker id. makeAll returns the
+// worker ids for the log, and the errors of all sources that failed.
 func (s *Supply) makeAll(sources []*Source, leases []*workernode.TableLease) (workers []string, _ error) {
 	var errs []error
 	for i, src := range sources {

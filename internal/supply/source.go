@@ -191,7 +191,7 @@ func (src *Source) fill(ctx context.Context, m *made, ids []int64) (err error) {
 	return nil
 }
 
-// errNoGenerator is returned if a row needs an id although no row seemed to, for example because of another goroutine.
+// errNoGenerator is returned if a row needs an id although none did before, perhaps because of another goroutine.
 var errNoGenerator = errors.New("the table has no generator yet; repeat the create")
 
 // wrap adds the table to an error.
@@ -226,7 +226,7 @@ type State struct {
 	Generator string
 	Leases    []generator.Lease // empty if its ids are not of the layout
 
-	// From the generator's methods of these names; 0 without the method. Made excludes ids that a filter leaves out.
+	// Results of the generator's methods Lead, Made and Waits, or 0. Made excludes ids that a filter leaves out.
 	Lead        time.Duration
 	Made, Waits int64
 }

@@ -252,7 +252,7 @@ func list(names []string) string {
 
 // ReachClock sets the clock of the generators ahead to the clock of a database that has refused an id as too old. With
 // a fixed worker id it does nothing, because the clock is then the application's. It waits until generators in use have
-// seen the clock, and at most a second until the lease reaches it. Without this, a generator would wait for a
+// seen the clock and the lease has reached it, but at most a second. Without this wait, a generator would wait for a
 // late renewal only briefly, and then hand out the ids left in its old lease.
 func (s *Supply) ReachClock(to time.Time) {
 	if s.Manager == nil || !s.Manager.ReachClock(to) {

@@ -19,7 +19,7 @@ type Wall struct {
 // leastStep is the smallest step of the clock that is logged.
 const leastStep = time.Second
 
-// NewWall returns a Wall that reads now.
+// NewWall returns a Wall that reads the clock with the function now.
 func NewWall(now func() time.Time) *Wall {
 	return &Wall{now: now, base: now(), real: time.Now(), log: slog.New(slog.DiscardHandler)}
 }

@@ -48,9 +48,9 @@ func SaysAll(tb testing.TB, message string, words ...string) {
 	}
 }
 
-// Eventually calls done until it returns true: every 2 ms at first, and every 50 ms after some seconds, because done
-// may ask a database. After timeout it ends the test with failure, which names the awaited condition. Call it on the
-// test's goroutine.
+// Eventually calls the function done until it returns true: every 2 ms at first, and every 50 ms after some seconds,
+// because done may ask a database. After timeout it ends the test with failure, which names the awaited condition. Call
+// it on the test's goroutine.
 func Eventually(tb testing.TB, failure string, timeout time.Duration, done func() bool) {
 	tb.Helper()
 	for begin := time.Now(); !done(); {
