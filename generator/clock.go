@@ -14,7 +14,7 @@ const (
 	hardlyAny = 2
 
 	// A caller opens a window when many calls have come in a row, each soon after the one before.
-	soon    = 125 * time.Microsecond // the time between two such calls is shorter
+	soon    = 125 * time.Microsecond // the time between two such calls is shorter than this
 	hurried = 16                     // the number of such calls
 )
 

@@ -37,17 +37,17 @@ type Demand struct {
 	// from 1 to [generator.MaxLanes]; 0 means 1.
 	Lanes int
 
-	// Imports is how many of Tables receive imports: their ids run ahead of the clock by more than
-	// [generator.Layout.LaneAhead], in the default layout with a batch of more than 800 rows or with more than 16,000
-	// rows a second. For each of these tables a slot owns [generator.Layout.MaxLanes] worker ids instead of Lanes.
+	// Imports is how many of Tables get so many rows at once that their ids run ahead of the clock by more than
+	// [generator.Layout.LaneAhead]: in the default layout, batches of more than 800 rows, or more than 16,000 rows a
+	// second. For each of these tables a slot owns [generator.Layout.MaxLanes] worker ids instead of Lanes.
 	Imports int
 
-	// Reserved is how many slots the leased policy needs beyond one for each of Processes. A new process cannot use the
-	// slot of the process that it replaces while both run, nor for 21 s after the old one was closed: twice the lead of
-	// 10 s, and a second. So a rolling deployment that starts n processes at a time needs 2n more slots, if each
-	// process is ready after 21 s or more. If all processes are restarted at once, it needs Processes more slots. Add
-	// the processes that can crash within Grace, such as those of one machine. 0 means that a process starts only when
-	// the slot of its predecessor is free.
+	// Reserved is how many slots the leased policy needs in addition to one for each process. A new process cannot use
+	// the slot of the process that it replaces while both run, nor for 21 s after the old one was closed: twice the
+	// lead of 10 s, and a second. So a rolling deployment that starts n processes at a time needs 2n more slots, if
+	// each process is ready after 21 s or more. If all processes are restarted at once, it needs Processes more slots.
+	// Add the processes that can crash within Grace, such as those of one machine. 0 means that a process starts only
+	// when the slot of its predecessor is free.
 	Reserved int
 
 	// CrashesPerDay is how many of RestartsPerDay follow a crash. If it is not 0, Plan assumes that all processes may
