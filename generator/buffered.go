@@ -30,9 +30,9 @@ const (
 
 // BufferedConfig configures [NewBuffered]. The names of these settings in UidGenerator are in brackets.
 type BufferedConfig struct {
-	// Source makes or fetches the next ids: a run of at least one, all larger than the ids of all runs before. want is
-	// how many the buffer has room for; Source may return fewer, or more. One goroutine at a time calls it, but not
-	// that of a caller. ctx ends with Close. Required. [its BufferedUidProvider]
+	// Source makes or fetches the next ids: a run of at least one, all larger than the ids of all runs before.
+	// want is how many the buffer has room for; Source may return fewer, or more. Only one goroutine at a time
+	// calls it, and never one that calls Next or Fill. ctx ends with Close. Required. [its BufferedUidProvider]
 	//
 	// The callers that wait for ids get the error of Source. Later callers begin another attempt, after a pause that
 	// grows from 10 ms to a second. A panic counts as an error.
@@ -64,7 +64,7 @@ type BufferedConfig struct {
 // Create a Buffered with [NewBuffered].
 type Buffered struct {
 	config BufferedConfig
-	low    int64 // it is refilled when it has fewer ids
+	low    int64 // the ring is refilled when it has fewer ids than this
 	ring   *ringbuffer.Stored
 
 	closed    atomic.Bool
@@ -175,7 +175,7 @@ func (g *Buffered) State() BufferedState {
 	return s
 }
 
-// Made returns how many ids were taken out of the buffer, from 0. It never goes back.
+// Made returns how many ids were taken out of the buffer. The number begins at 0 and never goes down.
 func (g *Buffered) Made() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -184,8 +184,8 @@ func (g *Buffered) Made() int64 {
 	return g.made
 }
 
-// Waits returns how many calls have waited for ids, from 0. A call counts each time that it finds the buffer empty. The
-// number never goes down.
+// Waits returns how many calls have waited for ids. A call counts each time that it finds the buffer empty. The
+// number begins at 0 and never goes down.
 func (g *Buffered) Waits() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()

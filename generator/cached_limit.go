@@ -14,7 +14,7 @@ func (l Layout) LaneAhead() int64 {
 	return max(int64((50*time.Millisecond+l.Tick-1)/l.Tick), (800+perTick-1)/perTick)
 }
 
-// MaxLanes returns how many lanes a generator of the plugin gets at most: [MaxLanes], and fewer in layouts with few
+// MaxLanes returns how many lanes a generator of the plugin gets at most: [MaxLanes], or fewer in layouts with few
 // worker ids, because other tables and processes need worker ids.
 func (l Layout) MaxLanes() int {
 	most := MaxLanes
@@ -32,8 +32,8 @@ func (g *Cached) isLow(w *window, next, present uint64) bool {
 	return lanes || g.mayFollow(&g.layout, w.until) && scarce(s.start(g.from), g.end(w), next, present)
 }
 
-// reopenAt returns how many positions must be free before a window opens: those of a tick, or half of those that may
-// be borrowed. With fewer, callers are served one at a time, because that keeps the queue at the limit fair.
+// reopenAt returns how many positions must be free before a window opens: as many as a tick has, or half of those
+// that may be borrowed if that is less. With fewer, callers are served one at a time, so their queue is fair.
 func (g *Cached) reopenAt(s scale) uint64 {
 	return max(min(s.start(1), s.count(g.borrow)/2), 1)
 }

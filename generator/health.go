@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// patience is how long callers may have to wait for the clock before Health calls it an outage. If a tick is long, they
-// may have to wait for two ticks.
+// patience is how long callers may have to wait for the clock before Health calls it an outage. If two ticks are
+// longer than that, the limit is two ticks.
 const patience = time.Second
 
 // Health returns nil if a caller gets an id now, or only has to wait for a tick or for the renewal of the lease.

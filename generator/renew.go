@@ -10,8 +10,8 @@ func (g *Cached) Renew(leases ...Lease) error {
 	return g.renew(func() { g.accept(m, leases[0].From, leases[0].Until) })
 }
 
-// accept replaces the lease. The new lease has the ticks from first to last and the worker ids of m. A new window is
-// closed, because the next caller opens one if callers come fast.
+// accept replaces the lease. The new lease has the ticks from first to last and the worker ids of m. A new window
+// is closed at first. The next caller opens one if callers come fast.
 func (g *Cached) accept(m mapping, first, last int64) {
 	w := g.window.Load()
 	s := g.scale(w)

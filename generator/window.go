@@ -5,8 +5,8 @@ import "github.com/uidplugin/uidplugin/ringbuffer"
 // MaxLanes is the largest number of leases that a generator can hold at once.
 const MaxLanes = 16
 
-// A mapping turns positions into ids, in the same order: within a tick lane after lane, in the order of the worker
-// ids.
+// A mapping turns positions into ids, in the same order: within a tick, one lane after another in the order of the
+// worker ids.
 type mapping struct {
 	sequenceMask uint64 // the sequence bits of a position
 	tickMask     uint64 // the tick bits of a position; the bits between are the lane
@@ -111,7 +111,7 @@ func newWindow(m mapping, next uint64, last int64) *window {
 	return &window{mapping: m, next: next, until: last}
 }
 
-// raise moves next up to at least position.
+// raise makes next at least as high as position.
 func (w *window) raise(position uint64) { w.next = max(w.next, position) }
 
 // reached returns the first position that no caller has got.

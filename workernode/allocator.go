@@ -158,8 +158,8 @@ type generatorNeeds struct {
 	starving bool      // a generator has callers that wait for ticks
 }
 
-// look reads the usage of all generators, and decides which of them get more lanes. It reads the clock after the usage,
-// because this goroutine may have been paused since the time now. Ids made in the pause are not ahead of the clock.
+// look reads the usage of all generators, and decides which of them get more lanes. It reads the clock after the
+// usage, because this goroutine may have paused after reading now. Ids made in a pause are not ahead of the clock.
 func (a *allocator) look(now time.Time) (d generatorNeeds, tick int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -200,8 +200,8 @@ func (a *allocator) provide(now time.Time) (lack map[Table]int) {
 	return lack
 }
 
-// assign returns a lease for each of tables, with the number of worker ids in lanes. It returns nil if the slot lacks
-// worker ids or ticks.
+// assign returns a lease for each table. lanes has the number of worker ids for each. It returns nil if the slot
+// lacks worker ids or ticks.
 func (a *allocator) assign(tables []Table, lanes []int) []*TableLease {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -51,10 +51,10 @@
 //     slot's row back before COMMIT, because a trigger or a narrow column may keep another FENCE. Renewals and
 //     keep-alives are not read back: the next statement compares their values.
 //  2. Outcome unknown: read. The slot is lost if HOLDER is another process or the row is gone. Otherwise the next
-//     statement compares with the values read, which grant nothing. If VERSION is below the acknowledged one, either
-//     the database has lost commits or the read was stale. Only a release that compares with the values read can tell.
-//     If VERSION is not lower, but FENCE is below the last grant, the database did not keep FENCE. Then the process
-//     reports this, keeps the slot, and is granted nothing before a session whose FENCE was read back.
+//     statement compares with the row as read. The row itself grants nothing. If VERSION is below the acknowledged
+//     one, either the database has lost commits or the read was stale. Only a release that compares with this row
+//     can tell. If VERSION is not lower, but FENCE is below the last grant, the database did not keep FENCE. Then
+//     the process reports this, keeps the slot, and is granted nothing before a session whose FENCE was read back.
 //  3. A session is a run of grants without a gap. A renewal continues it only if FENCE equals the last grant and the
 //     clock has not passed the grant. Both must hold before the statement is sent and after it is acknowledged.
 //     Otherwise a transaction begins a new session.
@@ -63,9 +63,9 @@
 //     inserts rows reads them back before COMMIT. If somebody deletes or changes the row of a worker id, its process
 //     notices at a new session or within ten minutes, and gets another worker id. An unused worker id serves the table
 //     that its row names. Only an operator deletes rows of WORKER_SESSION (uid sessions prune).
-//  5. Each statement is a transaction of its own, or one of a transaction that writes the slot's row first. It runs on
-//     the pool of the plugin's handle, never inside a transaction of the application. A statement that is executed
-//     twice or late changes nothing, because it compares.
+//  5. Each statement is a transaction of its own, or part of a transaction that writes the slot's row first. It
+//     runs on the pool of the plugin's handle, never inside a transaction of the application. A statement that is
+//     executed twice or late changes nothing, because it compares.
 //  6. Resolving never guesses. An id belongs to the session with the largest START_TICK below its tick, unless its
 //     tick is above a later session's BEFORE_TICK, or above FENCE. The oldest row of a slot may stand for sessions
 //     that were pruned. Then it names no process, and ids of these sessions and of the time between them belong to it.

@@ -42,7 +42,7 @@ func (r Region) check() error {
 // From returns the first number of the region at or above low, which must be positive.
 func (r Region) From(low int64) int64 { return low + (r.N-low%r.Of+r.Of)%r.Of }
 
-// DividedFrom reports whether a registry that had the region earlier may now have r: unchanged, or after a division.
+// DividedFrom reports whether a division may turn the region earlier into r. It is true for equal regions, too.
 func (r Region) DividedFrom(earlier Region) bool { return r.N == earlier.N && r.Of%earlier.Of == 0 }
 
 // refuseRegion returns an error if r is one of several regions and UidGenerator shares WORKER_NODE, because

@@ -74,7 +74,7 @@ func (m *Manager) sleep(wait time.Duration) {
 	}
 }
 
-// pass sends all due statements on one connection, and returns the time until the next is due.
+// pass sends all due statements on one connection, and returns the time until the next one is due.
 func (m *Manager) pass(ctx context.Context) (time.Duration, error) {
 	defer m.store.hold()()
 	for ctx.Err() == nil {
@@ -215,7 +215,7 @@ func severityOf(err error, failures int) severity {
 // noteFailure records an error of a pass. The severity decides how it affects requests and generators.
 func (m *Manager) noteFailure(err error, s severity) {
 	m.slot.stats.Failures++
-	if errors.Is(err, errSpace) { // because renewals do not read the registry
+	if errors.Is(err, errSpace) { // forget the slot, because renewals do not read the registry
 		m.slot.lease.Lose()
 		m.share(false)
 	}

@@ -12,9 +12,9 @@ import (
 // pictureWidth is the largest width of a picture: the columns of a plain terminal.
 const pictureWidth = 80
 
-// Picture draws id as l splits it. It returns lines of plain ASCII, each with a newline and at most 80 columns wide.
-// They show the bits of each field, and below them its width and its value. The last line has the instant that the
-// time field stands for: the start of its tick.
+// Picture draws id as the layout l splits it. It returns lines of plain ASCII, each with a newline and at most 80
+// columns wide. They show the bits of each field, and below them its width and its value. The last line has the
+// instant that the time field stands for: the start of its tick.
 //
 //	id     1113799104921619749
 //	field  sign time                                      worker id          seq

@@ -57,8 +57,8 @@ func Systems() []System {
 		Epoch: time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)}
 	first := sonyflake
 	first.Epoch = time.Date(2014, 9, 1, 0, 0, 0, 0, time.UTC)
-	// From 2084-09-06 on Discord uses a 42nd bit, and from 2046-06-27 on Instagram a 41st. Each of these bits is the
-	// sign of an int64.
+	// Discord uses a 42nd bit from 2084-09-06 on, and Instagram uses a 41st from 2046-06-27 on. Each of these bits
+	// is the sign of an int64.
 	discord := generator.Layout{TimeBits: 41, WorkerBits: 10, SequenceBits: 12, Tick: time.Millisecond,
 		Epoch: time.Date(2015, 1, 1, 0, 0, 0, 0, time.UTC)}
 	instagram := generator.Layout{TimeBits: 40, WorkerBits: 13, SequenceBits: 10, Tick: time.Millisecond,
@@ -89,10 +89,10 @@ func (f System) Decode(id int64) (generator.Parts, error) {
 	return p, err
 }
 
-// Identify returns the [Systems] that may have made id: those in whose format the time of id differs from created by at
-// most tolerance. created is the time at which the row of id was created. With a negative tolerance Identify returns
-// none. A single id can match by accident, so you should try several ids of different ages. Identify assumes the epochs
-// of Systems, so it does not find ids of a UidGenerator whose Java process has another time zone than +08:00.
+// Identify returns the [Systems] that may have made id: those in whose format the time of id is within tolerance
+// of created, the time at which its row was created. With a negative tolerance Identify returns none. A single id
+// can match by accident, so you should try several ids of different ages. Identify assumes the epochs of Systems,
+// so it does not find ids of a UidGenerator whose Java process has another time zone than +08:00.
 func Identify(id int64, created time.Time, tolerance time.Duration) []System {
 	var could []System
 	for _, f := range Systems() {

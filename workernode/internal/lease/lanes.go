@@ -4,15 +4,15 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// A lane is a worker id of a generator that has several. This file decides how many it should have. TableLease.grow
-// of package workernode applies the result.
+// A lane is a worker id of a generator that has several. This file decides how many lanes a generator should have.
+// TableLease.grow of package workernode applies the result.
 
-// Ahead returns how many ticks the ids of a generator are ahead of the clock, or of first, the first tick of its lease,
-// if that is later. now is the clock in ticks.
+// Ahead returns how many ticks the ids of a generator are ahead of the tick of the clock (now), or of the first
+// tick of its lease (first) if that is later.
 func Ahead(u generator.Usage, first, now int64) int64 { return max(u.Tick-max(now, first), 0) }
 
-// InNeed reports whether a generator needs more ids than its lease has: a caller waits, or more than half of the lease
-// ahead of the clock is used up. last is the last tick of the lease.
+// InNeed reports whether a generator needs more ids than its lease has: a caller waits, or its ids are ahead of
+// the clock (now), and of the ids up to the last tick of the lease (last) fewer than half are left.
 func InNeed(u generator.Usage, last, now int64, perTick uint64) bool {
 	capacity := uint64(max(last-now+1, 0)) * uint64(u.Lanes) * perTick
 	return u.Waiting && u.Left == 0 || u.Tick > now && u.Left < capacity/2
