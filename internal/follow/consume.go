@@ -127,7 +127,7 @@ func (c *consuming[T]) next(ctx context.Context) error {
 		err = c.take(ctx, step)
 	case consumer.Fetch:
 		if err = c.fetch(ctx, step); err == nil && len(c.process.IDs()) == 0 {
-			return nil // without note: fetch calls nothingFails, unless the next fetch may fail again
+			return nil // without note: only fetch knows whether the next fetch may fail again
 		}
 	case consumer.Handle:
 		err = c.handle(ctx, step)
@@ -331,8 +331,8 @@ func (c *consuming[T]) nothingFails() {
 // advance is the name in the log for the work of the mark's own goroutine.
 const advance = "advance the mark"
 
-// fail records an error of a step. It logs the error unless the step was failing already. After errSlow it also logs
-// the next other error, because that error tells the reason.
+// fail records an error of a step. It logs the error unless the step was failing already. After errSlow it also
+// logs the first error that is not errSlow, because that error tells the reason.
 func (c *consuming[T]) fail(name string, err error) {
 	c.state.set(func(s *ConsumerState) { s.Err = err })
 	if was := c.failing[name]; was == nil || was == errSlow && err != errSlow {

@@ -58,7 +58,7 @@ func (f Flavor) equal(columns ...string) string {
 	return strings.Join(columns, " AND ")
 }
 
-// args returns the values for where, after other values.
+// args returns the leading values, followed by the values for where.
 func (c *cursorRow) args(leading ...any) []any {
 	return append(leading, c.key.Consumer, c.key.Space, c.key.Table)
 }
@@ -295,9 +295,9 @@ func (c *cursorRow) release(ctx context.Context, me string) error {
 	return err
 }
 
-// limit makes MySQL and MariaDB close a connection after idleLimit without a statement, even between two transactions,
-// and after idleLimit in which this process reads none of the rows that the server sends. For a handler, limit also
-// turns autocommit off, because the server may end the transaction early, and would then commit later statements of the
+// limit makes MySQL and MariaDB close a connection if this process sends no statement for idleLimit, even between
+// two transactions, or reads none of the rows that the server sends for idleLimit. For a handler, limit also turns
+// autocommit off, because the server may end the transaction early, and would then commit later statements of the
 // handler one by one. Without autocommit these begin another transaction, which is rolled back. Call restore
 // afterwards, and close the connection if restore fails.
 func (c *cursorRow) limit(ctx context.Context, conn *sqldb.DB, handler bool) (restore func() error, err error) {

@@ -32,9 +32,9 @@ var objectsOf = map[Flavor][]string{
 	SQLite: {"SELECT name FROM sqlite_schema WHERE type = 'trigger'", ""},
 }
 
-// Removal returns the statements that undo [Enable] for all tables of the default schema, even if UID_FOLLOW was
-// dropped or a table was renamed, and then drop the tables UID_*. In other schemas they undo [Enable] only for the
-// known tables, because other applications may follow tables there.
+// Removal returns the statements that undo [Enable] for all tables of the default schema, and then drop the tables
+// UID_*. They are complete even if UID_FOLLOW was dropped or a table was renamed. In other schemas they undo
+// [Enable] only for the known tables, because other applications may follow tables there.
 func Removal(ctx context.Context, db *sqldb.DB, known ...string) (statements []string, err error) {
 	f, err := FlavorOf(ctx, db)
 	if err != nil {
@@ -122,9 +122,9 @@ func (f Flavor) has(ctx context.Context, db *sqldb.DB, table string) (bool, erro
 	return err == nil, err
 }
 
-// isTable reports whether a table has this name, and not only a view, for example. It looks into the catalog, because a
-// query of the table fails for other reasons, too. On MySQL and MariaDB the catalog hides tables from users without
-// privileges, and isTable then returns an error.
+// isTable reports whether this is the name of a table, and not of a view, for example. It looks into the catalog,
+// because a query of the table fails for other reasons, too. On MySQL and MariaDB the catalog hides tables from
+// users without privileges, and isTable then returns an error.
 func (f Flavor) isTable(ctx context.Context, db *sqldb.DB, t Table) (found bool, err error) {
 	name := f.text(bare(t.Name))
 	query := "SELECT COUNT(*) > 0 FROM information_schema.TABLES WHERE TABLE_SCHEMA = " + f.schema(t) + " AND TABLE_NAME = " + name +

@@ -76,8 +76,8 @@ func Rows[T any](ctx context.Context, m *Mark, cursor Cursor, o Options[T], read
 	}
 }
 
-// Poll yields rows like [Rows], but misses rows that become visible after a row with a higher id. It is for tests of
-// applications, because the ids in them need not have a time.
+// Poll yields rows like [Rows], but misses rows that become visible after a row with a higher id. It is for tests
+// of applications, whose ids need not have a time.
 func Poll[T any](ctx context.Context, cursor Cursor, o Options[T], reader Reader[T]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		cursor := cursor

@@ -23,7 +23,7 @@ func Gated(db *gorm.DB) *Gate {
 	return g
 }
 
-// Parts returns a handle on a table of parts whose plugin is behind a gate.
+// Parts returns a handle whose plugin is behind a gate. The database has a table of parts.
 func Parts(t *testing.T) (*gorm.DB, *Gate) {
 	t.Helper()
 	db := Bare(t)

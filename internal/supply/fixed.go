@@ -36,8 +36,8 @@ func NewFixed(l generator.Layout, workerID int64, lead time.Duration, now func()
 	return f
 }
 
-// beginAfter makes the lease begin above a tick that this process may have stamped. It also delays the first use, so
-// that the lease is not further ahead of it than before.
+// beginAfter makes the lease begin above a tick that this process may have stamped. It also delays the first use,
+// so that the time from there to the lease stays the same.
 func (f *Fixed) beginAfter(last int64) {
 	if last >= f.lease.From {
 		f.lease.From = last + 1
@@ -102,8 +102,8 @@ func (f *Fixed) leases(lanes int) []generator.Lease {
 // farAhead is how far ids run ahead of the clock before the log says that a fixed worker id makes too few.
 const farAhead = 250 * time.Millisecond
 
-// noteFar returns a function that logs once if ids are far ahead of both the clock and the first tick of their lease,
-// because a fixed worker id gets no more lanes.
+// noteFar returns a function that logs once if ids are far ahead of both the clock and the first tick of their
+// lease. A fixed worker id gets no more lanes, so creates may have to wait soon.
 func (s *Supply) noteFar(from int64) func(id int64) {
 	var logged atomic.Bool
 	return func(id int64) {

@@ -9,7 +9,7 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// A carrier is an assignment in MySQL's ON DUPLICATE KEY UPDATE, the update part, that carries LAST_INSERT_ID(expr).
+// A carrier is an assignment with LAST_INSERT_ID(expr). It is in MySQL's update part, ON DUPLICATE KEY UPDATE.
 type carrier struct {
 	column clause.Column
 	value  clause.Column // what the column gets: the same as without the carrier
@@ -17,8 +17,8 @@ type carrier struct {
 }
 
 // carrier prefers a column that the statement assigns anyway, because a server may refuse to assign others: Vitess
-// refuses the columns that choose the shard. So a column without an index is best. Of several, carrier takes the last,
-// because keys usually come first. A key is the last resort.
+// refuses the columns that choose the shard. These usually have an index, so a column without one is best. Of
+// several, carrier takes the last, because keys usually come first. A key is the last resort.
 //
 // If the statement sets a column c to the value of the new row, the carrier sets c to this value right before, so no
 // other expression sees a difference. IF(x,c,c) would not do, because MariaDB then does not set a TEXT column c again.

@@ -24,7 +24,7 @@ import (
 // should end with the process that started it.
 type MariaDB struct {
 	Name string
-	Dir  string // the server's folder, with data in it
+	Dir  string // the server's folder; its subfolder data has the data
 	Port int
 	args []string
 	Env  []string

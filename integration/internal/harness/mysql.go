@@ -11,7 +11,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// NewMySQL returns a server as [NewMariaDB] does, but of the Oracle MySQL that servers.sh has unpacked.
+// NewMySQL is like [NewMariaDB], but the server is the Oracle MySQL that servers.sh has unpacked.
 func NewMySQL(t *testing.T, parent, name string, args ...string) *MariaDB {
 	t.Helper()
 	m := NewMariaDB(t, parent, name, args...)

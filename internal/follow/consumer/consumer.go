@@ -17,9 +17,9 @@
 //
 // A database may lose its latest commits, as after a failover. Rows in hand may be lost with them. The mark of the
 // table is then lower again, so other rows may come with ids below those of the rows in hand. This is why the
-// transaction that fetches rows also changes the cursor: it gives HOLDER and HOLDER_UNTIL values that they never had
-// together, and later changes compare these values. A database that loses a commit also loses all later ones. So if the
-// cursor still has the values, all rows that were fetched with them are still there.
+// transaction that fetches rows also changes the cursor: it sets HOLDER and HOLDER_UNTIL to a pair of values that
+// they never had before, and later changes compare these values. A database that loses a commit also loses all
+// later ones. So if the cursor still has the values, all rows that were fetched with them are still there.
 //
 // The model in model_test.go drives these decisions through everything that may happen between them.
 package consumer
@@ -35,7 +35,7 @@ const (
 	validity = 3000  // how long a process remains the holder after a change
 	Interval = 1000  // the cursor is read again after this time
 	longest  = 60000 // the longest pause after a row has failed
-	tries    = 3     // so many consecutive outcomes Again count as Failed
+	tries    = 3     // after this many outcomes Again in a row, the last one counts as Failed
 )
 
 // A Row is a consumer's row of UID_CURSOR. The times come from the database's clock.
@@ -101,7 +101,7 @@ type Step struct {
 // An Outcome is how a transaction of Handle ended.
 type Outcome int
 
-// The outcomes. All but Committed have rolled back, but after Again a COMMIT may have succeeded, or may yet succeed.
+// The outcomes. Lost, Failed and Skipped rolled back. After Again a COMMIT may have succeeded, or may yet succeed.
 const (
 	Committed Outcome = iota
 	Lost              // the change has changed no row
@@ -121,11 +121,11 @@ type Process struct {
 	found bool // the row exists; only if known
 	seen  bool // the row has existed
 
-	ids     []int64 // the rows in hand: all rows above the cursor, up to the id through
+	ids     []int64 // the rows in hand: all rows above the cursor, up to the id in the next field
 	through int64
 
 	names   int   // how many other names this process has wanted
-	begun   int64 // RetryAt when this process began to work; ignored, because its handler may be a new version
+	begun   int64 // the RetryAt that this process began with; ignored, because its handler may be a new version
 	single  int64 // handle one row at a time up to this id
 	again   int   // number of consecutive outcomes Again
 	pending Kind  // Move: set the cursor to target. Fail: the row target has failed. Read: neither
