@@ -109,7 +109,7 @@ func (d *DB) checkSlots(ctx context.Context) (list []Finding, err error) {
 	return list, err
 }
 
-// checkSessions looks for held slots without a session. A session of another region may be replicated after its slot.
+// checkSessions looks for held slots of this region without a session. Other regions may replicate sessions later.
 func (d *DB) checkSessions(ctx context.Context) (list []Finding, err error) {
 	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
 		var slot int64

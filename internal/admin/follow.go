@@ -85,7 +85,7 @@ func FollowedOn(
 	return followedOf("", true, found...), err
 }
 
-// isRegional reports whether other regions may replicate rows, which followers leave out.
+// isRegional reports whether rows may be replicated from other regions. Followers leave out such rows.
 func (d *DB) isRegional() bool { return d.Registry.Region.Of > 1 }
 
 func followedOf(database string, regional bool, found ...follow.Status) (list []Followed) {
@@ -176,7 +176,7 @@ func (d *DB) DisableFollow(ctx context.Context, name string) error {
 	list, err := d.Followed(ctx, name)
 	_, home, table := d.named(ctx, name)
 	if err == nil && len(list) == 0 {
-		var installed bool // a trigger is left: the installation was removed by half, or the table was renamed
+		var installed bool // a trigger is left, because only the rest was removed, or the table was renamed
 		if installed, err = follow.IsInstalled(ctx, home.SQL, follow.Table{Name: table}); err == nil && !installed {
 			err = fmt.Errorf("%s: %w", name, errNotFollowed)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// TableNamed returns the table that people name as in a statement, or as in the list of tables.
+// TableNamed returns the table with a name as people write it in a statement, or as the list of tables shows it.
 func (d *DB) TableNamed(ctx context.Context, name string) (t workernode.Table, err error) {
 	known, err := d.TableNames(ctx)
 	if err != nil {
@@ -65,8 +65,8 @@ func (d *DB) CheckNext(ctx context.Context, entry workernode.Table) (warning str
 	return warning, nil
 }
 
-// checkSmall returns an error if the keys of a table are not ids: the largest key is too small, and the table has a
-// segment. If no process has made ids for the table, a small key alone is an error: a segment may have any name.
+// checkSmall returns an error if the keys of a table are not ids: the largest key is too small, and the table has
+// a segment. If no process has made ids for the table, a small key is enough, because a segment may have any name.
 func (d *DB) checkSmall(ctx context.Context, home *DB, entry workernode.Table, t table, key column, hasIDs bool) error {
 	const advice = "ids of uid next would be far above them; pass --force to make ids anyway"
 	if !key.isInteger() {

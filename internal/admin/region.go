@@ -51,20 +51,20 @@ func (d *DB) workerIDs(r workernode.Region, low int64) int64 {
 	return (last-first)/r.Of + 1
 }
 
-// given returns how many worker ids the region has given out, because they are below NEXT_ID, and how many it has in
-// total. Neither number includes the worker ids below FIRST_ID, which people give out. A worker id that the registry
-// gave out before it was divided is included only if its number is one of the region's.
+// given returns how many worker ids the region has given out, which are those below NEXT_ID, and how many it has
+// in total. Neither number includes the worker ids below FIRST_ID, which people give out. A worker id that the
+// registry gave out before it was divided is included only if its number is one of the region's.
 func (d *DB) given() (used, total int64) {
 	r := d.Registry
 	total = d.workerIDs(r.Region, r.FirstID)
 	return total - d.workerIDs(r.Region, max(r.NextID, r.FirstID)), total
 }
 
-// Split divides the registry, so that there are count regions. It returns the region of this registry and the new
-// regions, with the statements that create their registries. If there are count regions already, Split changes nothing,
-// and returns the regions of the last division again. In that case previous must be the number of regions before the
-// division, because this registry does not know which numbers the regions of earlier divisions have given out.
-// Otherwise previous may be 0.
+// Split divides the registry. count is the number of regions afterwards. It returns the region of this registry
+// and the new regions, with the statements that create their registries. If this is their number already, Split
+// changes nothing, and returns the regions of the last division again. Then previous must be the number of regions
+// before that division, because this registry does not know which numbers the regions of earlier divisions have
+// given out. Otherwise previous may be 0.
 func (d *DB) Split(ctx context.Context, count, previous int64) (own Region, created []Region, err error) {
 	before := d.Registry.Region
 	if before.Of == count && previous != 0 {

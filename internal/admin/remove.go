@@ -21,15 +21,15 @@ type RemovalStep struct {
 	Left     bool     `json:"left,omitempty"` // no statement does this, so people have to do it
 
 	on   *DB
-	exec func(ctx context.Context, statement string) error // if not nil, runs the statements instead of the connection
+	exec func(ctx context.Context, statement string) error // runs the statements; if nil, the connection does
 }
 
 // A Removal is a plan to remove the plugin.
 type Removal struct {
 	Steps []RemovalStep
 
-	// Refused is the reason why Run does nothing, or nil: processes hold slots, rows wait for consumers, or a database
-	// with tables was not named.
+	// Refused is nil, or the reason why Run does nothing: processes hold slots, rows wait for consumers, or a
+	// database with tables was not named.
 	Refused error
 }
 
@@ -202,9 +202,8 @@ func (d *DB) planFunctions(ctx context.Context, _ []workernode.Table) ([]Removal
 	return []RemovalStep{s}, nil
 }
 
-// planTables drops the four tables. WORKER_NODE stays if UidGenerator uses it, and its rows then have no slot any more, so
-// that the plugin can come back. WORKER_REGISTRY is the last, because the
-// next run reads it.
+// planTables drops the four tables. WORKER_NODE stays if UidGenerator uses it, and its rows then have no slot any
+// more, so that the plugin can come back. WORKER_REGISTRY is dropped last, because a run after an error reads it.
 func (d *DB) planTables(ctx context.Context, _ []workernode.Table) (steps []RemovalStep, err error) {
 	var statements []string
 	tables := []string{workernode.SessionTable, workernode.SlotTable, workernode.NodeTable, workernode.RegistryTable}

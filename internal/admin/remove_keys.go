@@ -62,7 +62,7 @@ func (d *DB) firstFree(ctx context.Context) (int64, error) {
 	return (fence + 1) << (d.Layout.WorkerBits + d.Layout.SequenceBits), err
 }
 
-// planKey lets the database number the key of a table from free on, the first free id, or above a higher largest key.
+// planKey lets the database number a key from free, the first free id, or above the largest key if that is higher.
 func (d *DB) planKey(ctx context.Context, entry workernode.Table, free int64) (s RemovalStep, err error) {
 	home := d
 	if entry.Database != "" {
@@ -202,7 +202,7 @@ func isOwnTable(name string) bool {
 	return strings.HasPrefix(name, "WORKER_") || strings.HasPrefix(name, "UID_FOLLOW") || name == "UID_CURSOR"
 }
 
-// planUnknown names tables that are not planned, but whose keys the plugin may fill. WORKER_NODE lacks empty tables.
+// planUnknown names tables that are not planned, but whose keys the plugin may fill, such as empty tables.
 func (d *DB) planUnknown(ctx context.Context, planned map[workernode.Table]bool) (steps []RemovalStep, err error) {
 	names, home := d.databases()
 	for _, database := range names {

@@ -12,7 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// checkRounded returns err. If err is about a number without a row, it adds an id that may have been rounded to it.
+// checkRounded returns err. If err is about a number without a row, it adds an id for which the number may stand.
 func (f *Finder) checkRounded(ctx context.Context, id int64, err error) error {
 	if !f.Rows || !rounded.Looks(id) || !errors.Is(err, errNoRow) && !errors.Is(err, uidplugin.ErrNoSuchID) {
 		return err
