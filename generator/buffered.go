@@ -206,7 +206,7 @@ func (g *Buffered) take(ctx context.Context, want int) (first int64, n int, err 
 	return first, n, nil
 }
 
-// wait is take for a caller that found no id.
+// wait is like take, for a caller that found no id.
 func (g *Buffered) wait(ctx context.Context, want int) (first int64, n int, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, 0, err

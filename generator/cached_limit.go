@@ -38,8 +38,8 @@ func (g *Cached) reopenAt(s scale) uint64 {
 	return max(min(s.start(1), s.count(g.borrow)/2), 1)
 }
 
-// limit moves the borrowing limit up to now, and returns the first position of the window w that must not be handed out
-// yet. now must have been read under mu, because a stale reading would count the time since then twice.
+// limit advances the borrowing limit to the time now. It returns the first position of w that must not be handed
+// out yet. now must have been read under mu, because a stale reading would count the time since then twice.
 func (g *Cached) limit(w *window, now time.Time) uint64 {
 	s := g.scale(w)
 	// A monotonic reading, which time.Now has, makes Sub independent of the wall clock. Without such a reading, a step

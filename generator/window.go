@@ -42,7 +42,7 @@ func newMapping(l Layout, workers ...int64) mapping {
 // id returns the id of a position. It checks nothing, because positions end where the lease ends.
 func (m *mapping) id(position uint64) int64 { return m.idIn(m.bases, position) }
 
-// idIn is id for a caller that has loaded bases.
+// idIn is like id, for a caller that has loaded bases.
 func (m *mapping) idIn(bases *[MaxLanes]uint64, position uint64) int64 {
 	low := position & m.sequenceMask
 	if bases == nil {
@@ -98,8 +98,8 @@ type window struct {
 	mapping
 
 	// next is a position in the scale of this window. Each position below it was handed out or skipped. It only
-	// grows, and is guarded by mu. While the ring is open, next is the ring's cursor as of the last visit of the Clock
-	// (cached_visits.go). Otherwise the next id begins there, or later.
+	// grows, and is guarded by mu. While the ring is open, next is the ring's cursor as of the last visit of the
+	// Clock (cached_visits.go). Otherwise the next id has this position, or a later one.
 	next uint64
 
 	// until is the last tick of the lease. It only grows, and is guarded by mu. No later position is ever handed out.

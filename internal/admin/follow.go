@@ -29,7 +29,7 @@ type Followed struct {
 	Behind   int64               `json:"behind_ms"`        // by the database's clock; negative for a mark in the future
 	Ahead    int64               `json:"ahead_ms"`         // how far the mark is in the future: no rows come until then
 	Closer   string              `json:"closer"`           // host and port of the process that raises it; or empty
-	Until    time.Time           `json:"until,omitzero"`   // until when no other process raises it; zero: any may
+	Until    time.Time           `json:"until,omitzero"`   // no other process raises it before then; zero: any may
 	Closing  bool                `json:"closing"`          // Until is in the future
 	Trigger  follow.TriggerState `json:"trigger"`          // installed, gone, replaced or hidden
 	Holders  []follow.Holder     `json:"holders"`          // open transactions that have inserted rows, the oldest first

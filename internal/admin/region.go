@@ -61,7 +61,7 @@ func (d *DB) given() (used, total int64) {
 }
 
 // Split divides the registry. count is the number of regions afterwards. It returns the region of this registry
-// and the new regions, with the statements that create their registries. If this is their number already, Split
+// and the new regions, with the statements that create their registries. If there are this many already, Split
 // changes nothing, and returns the regions of the last division again. Then previous must be the number of regions
 // before that division, because this registry does not know which numbers the regions of earlier divisions have
 // given out. Otherwise previous may be 0.

@@ -82,7 +82,7 @@ type consuming[T any] struct {
 	leave    func()    // ends following the mark; nil if this consumer does not follow it
 	news     *news     // the news of the mark before the present step
 	joined   *news     // the news when this consumer began to follow the mark; an error in them may be out of date
-	looked   *news     // the news before the last fetch; nil if there was no fetch since then
+	looked   *news     // the news before the last fetch; nil if there was no fetch after joined
 	losses   int       // how many entries of news.recovered are in lowest
 	lowest   int64     // lowest mark to which the table's database went back since a fetch; math.MaxInt64 if it did not
 	lowestOf int64     // the Mark of the cursor for which lowest was noticed

@@ -326,7 +326,7 @@ func DatabaseName(ctx context.Context, db *sqldb.DB) (name string, err error) {
 	return name, err
 }
 
-// LowestCursor returns the lowest cursor of all consumers of a table that have their cursors in its database. It
+// LowestCursor returns the lowest of the cursors that consumers of a table have in the database of this table. It
 // reports false if there is none.
 func LowestCursor(ctx context.Context, db *sqldb.DB, table string) (lowest int64, any bool, err error) {
 	f, at, err := cursorTable(ctx, db, ConsumerKey{Table: table})
