@@ -10,7 +10,7 @@ const (
 	clockEvery = time.Millisecond
 	// clockIdle is the number of visits in a row that must find hardly any ids taken before a window closes.
 	clockIdle = 8
-	// hardlyAny is the number of ids since the last visit below which the visits of a window cost more than they save.
+	// hardlyAny: with fewer ids than this between two visits, the visits of a window cost more than they save.
 	hardlyAny = 2
 
 	// A caller opens a window when many calls have come in a row, each soon after the one before.
@@ -40,7 +40,7 @@ type settings struct {
 	layout    Layout
 	borrow    time.Duration // MaxBorrow
 	noWait    bool
-	laneAhead int64 // of the layout
+	laneAhead int64 // Layout.LaneAhead
 	clock     *Clock
 }
 
@@ -53,7 +53,7 @@ func NewClock(now func() time.Time) *Clock {
 	return &Clock{now: now, base: now()}
 }
 
-// share returns settings equal to s: those of the previous generator if they are equal, so that both share them.
+// share returns settings equal to s: those of the previous generator if possible, so that both generators share them.
 func (c *Clock) share(s settings) *settings {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -66,7 +66,7 @@ func JSSafeLayout() Layout {
 // ids for one per process and table: 37/13/3 bits and ticks of 10 ms, from 2018-01-01 until 2061-07-21 (UTC).
 //
 // With 50 tables, its 7,680 worker ids are enough for 153 processes at once, or for 76 if all of these may crash and
-// restart within 70 s. [JSSafeLayout] has 30 worker ids, too few for one such process. Processes must reuse worker ids:
+// restart within 70 s. [JSSafeLayout] has too few worker ids for one such process. Processes must reuse worker ids:
 // if each start took new ones, 20 processes that restart 12 times a day would use up all of them in 16 hours.
 //
 // One worker id makes 800 ids a second, and 16 lanes, the maximum, make 12,800.
@@ -97,7 +97,7 @@ func (l Layout) Validate() error {
 		return fmt.Errorf("%w: epoch %v is too far away", ErrLayout, l.Epoch)
 	}
 	if hi, lo := bits.Mul64(1<<l.TimeBits, uint64(l.Tick)); hi >= 1e9 || quotient(hi, lo, 1e9) > maxSeconds {
-		return fmt.Errorf("%w: %d bits of %v last longer than %d seconds", ErrLayout, l.TimeBits, l.Tick, int64(maxSeconds))
+		return fmt.Errorf("%w: 2^%d ticks of %v last longer than %d seconds", ErrLayout, l.TimeBits, l.Tick, int64(maxSeconds))
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func (l Layout) ValidAt(now time.Time) error {
 		return fmt.Errorf("%w: the epoch %s is in the future, it is now %s; choose an epoch in the past, or set the clock",
 			ErrLayout, format(l.Epoch), format(now))
 	case !now.Before(l.Expires()):
-		return fmt.Errorf("%w: %d bits of %v since %s ended at %s, it is now %s; new ids need a layout with a later epoch or more time bits",
+		return fmt.Errorf("%w: the 2^%d ticks of %v since %s ended at %s, it is now %s; new ids need a layout with a later epoch or more time bits",
 			ErrLayout, l.TimeBits, l.Tick, format(l.Epoch), format(l.Expires()), format(now))
 	}
 	return nil
@@ -128,8 +128,8 @@ func (l Layout) MaxWorkerID() int64 { return 1<<l.WorkerBits - 1 }
 // MaxFixedWorkerID returns the largest worker id that registries leave to processes whose worker id is given by hand:
 // 1,024, or a sixteenth of the worker ids if that is less.
 func (l Layout) MaxFixedWorkerID() int64 {
-	// It is 1,024 and not 1,023, because a float rounds ids of the default layout to worker ids that are multiples of 8
-	// or of a higher power of two. So ids of a registry's first worker ids round to 1,024, which it never gives out.
+	// It is 1,024 and not 1,023, because ids of the default layout that were rounded as floats have a multiple of 8 as
+	// their worker id. So ids of a registry's first worker ids round to 1,024, which it never gives out.
 	return min(1024, l.MaxWorkerID()/16)
 }
 

@@ -71,7 +71,7 @@ func (s scale) duration(n uint64) time.Duration {
 	return time.Duration(min(hi<<(64-s.tickShift())|lo>>s.tickShift(), math.MaxInt64))
 }
 
-// convert converts a position of the scale other to the position of s at the same time, rounded down.
+// convert returns the position of s at the time of a position of other, rounded down.
 func (s scale) convert(position uint64, other scale) uint64 {
 	if s.laneBits >= other.laneBits {
 		return position << (s.laneBits - other.laneBits)

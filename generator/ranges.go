@@ -59,11 +59,11 @@ func (l Layout) tickFrom(t time.Time) int64 {
 	return max(tick, 0)
 }
 
-// Above returns nil if every id of l stamped with the tick of now or a later one is larger than largest. largest may be
-// the largest key of a table that ids of l are to continue. It may be any number, also a negative one.
+// Above returns nil if all ids of l from the tick of now on are larger than largest. largest may be the largest key of a
+// table that is to get ids of l. It may be any number, also a negative one.
 //
-// Otherwise the error wraps [ErrLayout] and has the time from which on ids would be larger. The error also wraps
-// [ErrLayout] if l is not valid, or no id may be stamped with now; see [Layout.ValidAt]. A process whose clock is
+// Otherwise the error wraps [ErrLayout] and has the time, if any, from which on all ids would be larger. The error also
+// wraps [ErrLayout] if l is not valid, or no id may be stamped with now; see [Layout.ValidAt]. A process whose clock is
 // behind stamps earlier ticks, so set now as far behind the present as a clock may be.
 func (l Layout) Above(largest int64, now time.Time) error {
 	if err := l.ValidAt(now); err != nil {
@@ -75,9 +75,9 @@ func (l Layout) Above(largest int64, now time.Time) error {
 	// The tick in largest is too early, because worker id 0 has an id in it that is not above largest.
 	tick := largest>>l.timeShift() + 1
 	if tick > l.MaxTick() {
-		return fmt.Errorf("%w: no id of the layout %v is ever above %d; its last tick begins with %d",
+		return fmt.Errorf("%w: no tick of the layout %v has only ids above %d; the smallest id of its last tick is %d",
 			ErrLayout, l, largest, l.MaxTick()<<l.timeShift())
 	}
-	return fmt.Errorf("%w: ids made from %s on begin with %d; they are above %d only from %s on, so choose an earlier epoch, or more bits for worker id and sequence",
+	return fmt.Errorf("%w: the smallest id from %s on is %d; ids are above %d only from %s on, so choose an earlier epoch, or more bits for worker id and sequence",
 		ErrLayout, format(now), l.TickAt(now)<<l.timeShift(), largest, exact(l.TimeOf(tick)))
 }

@@ -22,8 +22,8 @@ func (a *app) serveCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Serve the page of package inspector",
 		Long: `serve serves the page of package inspector, which shows ids, and the slots, tables and sessions of all
-processes. It only reads, and makes no ids, so the health on the page is that of this command and not of your
-processes. By default it listens on this machine only, because it does not authenticate its users. If you set
+processes. It only reads, and makes no ids. The health on the page is that of this command, not of your processes.
+By default it listens on this machine only, because it does not authenticate its users. If you set
 --listen, put it behind a proxy that authenticates.
 
 It accepts requests for localhost and for the address at which it listens. For any other name, such as a proxy's,
