@@ -229,7 +229,7 @@ func TestDoctor_KeepsRowsThatUidGeneratorNumbers(t *testing.T) {
 		exec("ALTER TABLE WORKER_NODE MODIFY ID BIGINT NOT NULL AUTO_INCREMENT",
 			nodeRow+`) VALUES (262144, 'java', '1', 1, '2024-02-29')`)(t, db)
 		result := runner{t: t, dsn: dsn(d)}.doctor()
-		result.want(t, exitWrong, admin.CodeNodeOutside, "1 to 262143", "Keep the rows", "docs/from-uidgenerator.md")
+		result.want(t, exitWrong, admin.CodeNodeOutside, "1 to 262143", "keep them", "docs/from-uidgenerator.md")
 		if strings.Contains(result.out, "DELETE") {
 			t.Error(result.out)
 		}
