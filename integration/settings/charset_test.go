@@ -35,7 +35,11 @@ func TestNames_StartInEachCharacterSet(t *testing.T) {
 				t.Parallel()
 				set.d = set.create(t)
 				clock, slots := testkit.NewClock(time.Now()), map[int64]string{}
-				for _, name := range hosts {
+				names := hosts
+				if set.other {
+					names = hosts[:2]
+				}
+				for _, name := range names {
 					first := set.start(t, clock, name)
 					if before := slots[first]; before != "" {
 						t.Errorf("%.20q and %.20q have one slot", name, before)
@@ -64,6 +68,7 @@ type charset struct {
 	params   []string // of connections
 	prefix   string   // of the table of parcel
 	readable bool     // Chinese names are stored as they are
+	other    bool     // the connections have another character set than the database
 
 	d *testkit.Database
 }
@@ -97,7 +102,8 @@ func (c *charset) start(t *testing.T, clock *testkit.Clock, name string) int64 {
 func setsOf(d *testkit.Database) (sets []*charset) {
 	const chinese = "订单"
 	add := func(create func(t *testing.T) *testkit.Database, name, prefix string, readable bool, params ...string) {
-		sets = append(sets, &charset{name: name, create: create, params: params, prefix: prefix, readable: readable})
+		sets = append(sets, &charset{name: name, create: create, params: params, prefix: prefix, readable: readable,
+			other: strings.Contains(name, "connections")})
 	}
 	switch d.Name {
 	case "sqlite":

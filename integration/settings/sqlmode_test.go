@@ -2,6 +2,7 @@ package settings_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ var refused = map[string]string{
 }
 
 // The plugin does its work in each sql_mode, because an application may need any of them, or names the one in which it
-// cannot.
+// cannot. A server has up to six of them at a time.
 func TestMainJob_InEachSQLMode(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -40,7 +41,12 @@ func TestMainJob_InEachSQLMode(t *testing.T) {
 				t.Fatalf("MariaDB lists %q", modes)
 			}
 		}
-		for _, mode := range modes {
+		works := slices.DeleteFunc(slices.Clone(modes), func(mode string) bool { return refused[mode] != "" })
+		groups := slices.DeleteFunc(modes, func(mode string) bool { return refused[mode] == "" })
+		for some := range slices.Chunk(works[1:], 6) {
+			groups = append(groups, strings.Join(some, ","))
+		}
+		for _, mode := range append(groups, works[0]) {
 			t.Run("mode="+mode, func(t *testing.T) {
 				t.Parallel()
 				d, param := d.New(t), "sql_mode=%27"+mode+"%27"

@@ -164,7 +164,8 @@ func TestUidGenerator_TheStatementsCorrectTheLayout(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/from-uidgenerator.md")
 	testkit.Must(t, err)
-	_, block, _ := strings.Cut(string(text), "```sql\n")
+	_, section, _ := strings.Cut(string(text), "## A wrong layout at the first start")
+	_, block, _ := strings.Cut(section, "```sql\n")
 	block, _, _ = strings.Cut(block, "```")
 	statements := strings.Split(strings.TrimSpace(block), "\n")
 	if len(statements) != 2 {
