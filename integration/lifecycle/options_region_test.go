@@ -114,7 +114,7 @@ func TestWithRegion_ExhaustionNamesTheRegion(t *testing.T) {
 	plugintest.Migrate(t, db, &regionRow{}, &plugintest.Part{}, &plugintest.Counter{})
 	must(t, db.Create(&regionRow{}).Error)       // worker id 1
 	must(t, db.Create(&plugintest.Part{}).Error) // worker id 5
-	testkit.IsError(t, db.Create(&plugintest.Counter{}).Error, uidplugin.ErrExhausted, "region 1 of 4", "one of 4")
+	testkit.IsError(t, db.Create(&plugintest.Counter{}).Error, uidplugin.ErrExhausted, "region 1 of 4", "one in 4")
 }
 
 // In an empty database, WithRegion begins with the first worker ids. They are taken if another registry was divided after
