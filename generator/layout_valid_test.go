@@ -64,7 +64,7 @@ func TestLayoutValidate_SaysWhatIsWrong(t *testing.T) {
 		// 2^53 seconds are the limit: 2^61 ticks of 3.9 ms are below, of 4 ms above.
 		{"61 bits of 1ms", long(61, time.Millisecond), ""},
 		{"61 bits of 3.9ms", long(61, 3900*time.Microsecond), ""},
-		{"61 bits of 4ms", long(61, 4*time.Millisecond), "61 bits of 4ms"},
+		{"2^61 ticks of 4ms", long(61, 4*time.Millisecond), "2^61 ticks of 4ms"},
 		{"53 bits of 1s", long(53, time.Second), ""},
 		{"53 bits of 1s and 1ns", long(53, time.Second+1), "last longer"},
 		{"54 bits of 1s", long(54, time.Second), "last longer"},

@@ -121,8 +121,8 @@ func TestLayoutAbove_SaysFromWhenIDsAreAbove(t *testing.T) {
 		{"the first of the next tick", today + 1<<35, "2026-03-01 00:00:02 UTC"},
 		{"half of all ids", 1 << 62, "2030-04-03 10:42:09 UTC"},
 		{"the last but one tick", l.MaxTick()<<35 - 1, "2034-07-04 21:24:15 UTC"},
-		{"the last tick", l.MaxTick() << 35, "ever"},
-		{"the largest number", math.MaxInt64, "ever"},
+		{"the last tick", l.MaxTick() << 35, "only ids above"},
+		{"the largest number", math.MaxInt64, "only ids above"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestLayoutAbove_SaysFromWhenIDsAreAbove(t *testing.T) {
 		})
 	}
 	testkit.IsError(t, l.Above(0, l.Epoch), generator.ErrLayout)                                // worker id 0 may make id 0
-	testkit.IsError(t, generator.JSSafeLayout().Above(1<<53, now), generator.ErrLayout, "ever") // an id of more bits
+	testkit.IsError(t, generator.JSSafeLayout().Above(1<<53, now), generator.ErrLayout, "only ids above") // an id of more bits
 	for _, never := range []time.Time{l.Epoch.Add(-1), l.Expires(), {}} {
 		testkit.IsError(t, l.Above(-1, never), generator.ErrLayout)
 	}
