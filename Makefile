@@ -23,14 +23,17 @@ HOSTILES := HostileWriters|HostileConsumers
 # Packages that are tested without the race detector as a whole. They compile code, start processes, or send one statement
 # after another, which takes several times as long with it. What goroutines share, the tests of workernode, generator
 # and the root package show.
-PLAIN := $(wildcard ./benchmarks/ ./cmd/uid/ ./migrations/ $(patsubst %,./examples/%/,node outbox quickstart shards) \
-	$(patsubst %,./internal/%/,admin adopt config functions inspect model partition rounded upsert) \
-	$(patsubst %,./integration/%/,adopt docs leases page partitions paths registry schemas settings tables upsert))
+PLAIN := $(wildcard ./benchmarks/ ./cmd/uid/ ./generator/capacity/ ./generator/foreign/ ./migrations/ ./publicid/ ./uidtest/ $(patsubst %,./examples/%/,node outbox quickstart shards) \
+	$(patsubst %,./internal/%/,admin adopt config core functions inspect lookup model partition rounded testkit upsert) \
+	$(patsubst %,./integration/%/,adopt docs leases partitions paths registry schemas settings tables upsert))
 
 # Packages that would take most of the time with it, and the one that runs clusters, alone because they need both cores.
 # "make test SLOW=./integration/paths/" tests the first ones with it, before a release.
 SLOW := $(wildcard $(patsubst %,./integration/%/,consume follow lifecycle outage regions segment))
 CLUSTERS := ./integration/chaos/
+
+# The tests that need a browser. CI runs them in its second job, next to the checks.
+PAGE := $(wildcard ./integration/page/)
 
 # The packages that have them; the others would be compiled for nothing.
 WITH_THEM = $(filter-out $(PLAIN),$(sort $(dir $(shell grep -rlE --include='*_test.go' 'func \w*($(WITHOUT_RACE)|$(HOSTILES))' .))))
@@ -39,14 +42,13 @@ WITH_THEM = $(filter-out $(PLAIN),$(sort $(dir $(shell grep -rlE --include='*_te
 # here, and with the detector it takes most of the time of many tests. The driver around it is watched.
 RACE := -race '-gcflags=modernc.org/...=-race=false'
 
-.PHONY: help test tests test-short test-vitess minimum wings lint cross vuln bench compare rehearse
+.PHONY: help test tests test-short test-page test-vitess minimum wings lint cross vuln bench compare rehearse
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
 
-test: ## all tests against private MariaDB, MySQL and PostgreSQL servers, with the race detector for what goroutines share
+test: ## all tests except those in a browser, against private MariaDB, MySQL and PostgreSQL servers, with the race detector for what goroutines share
 	@command -v gcc >/dev/null || integration/servers.sh install gcc libc6-dev # for -race
-	@command -v chromium >/dev/null || integration/servers.sh install chromium || : # without it, integration/page says so
 	@command -v pgbouncer >/dev/null || { [ -d /run/systemd/system ] && [ "$${CI:-}" != true ]; } || \
 		integration/servers.sh install pgbouncer || : # not where that starts a service; TestPgBouncer says so
 	integration/servers.sh run -- $(MAKE) --no-print-directory tests
@@ -58,11 +60,15 @@ tests:
 	go test -vet=off -parallel 4 -shuffle=on $(PLAIN)
 	go test -vet=off -shuffle=on -timeout 40m -skip '$(WITHOUT_RACE)|$(HOSTILES)' $(SLOW)
 	go test -vet=off -shuffle=on -timeout 40m $(CLUSTERS)
-	packages=$$(go list $(PACKAGES) | grep -vxFf <(go list $(PLAIN) $(SLOW) $(CLUSTERS))) && \
+	packages=$$(go list $(PACKAGES) | grep -vxFf <(go list $(PLAIN) $(SLOW) $(CLUSTERS) $(PAGE))) && \
 	UID_TEST_WITHOUT_RACE='$(WITHOUT_RACE)' go test -vet=off $(RACE) -shuffle=on -timeout 40m $$packages
 
 test-short: ## the tests that need no server
 	go test $(PACKAGES)
+
+test-page: ## the page for operators in a browser; as root on Debian it installs Chromium
+	@command -v chromium >/dev/null || integration/servers.sh install chromium
+	integration/servers.sh run -- go test -vet=off -parallel 4 $(PAGE)
 
 # A module of its own, and no part of go.work, because Vitess needs a newer Go than this library and takes minutes to build.
 # VITESS_FLAGS='-run Killed -vitess.for 10m' is the long form.
