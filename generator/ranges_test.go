@@ -134,7 +134,7 @@ func TestLayoutAbove_SaysFromWhenIDsAreAbove(t *testing.T) {
 			testkit.IsError(t, err, generator.ErrLayout, tt.from)
 		})
 	}
-	testkit.IsError(t, l.Above(0, l.Epoch), generator.ErrLayout)                                // worker id 0 may make id 0
+	testkit.IsError(t, l.Above(0, l.Epoch), generator.ErrLayout)                                          // worker id 0 may make id 0
 	testkit.IsError(t, generator.JSSafeLayout().Above(1<<53, now), generator.ErrLayout, "only ids above") // an id of more bits
 	for _, never := range []time.Time{l.Epoch.Add(-1), l.Expires(), {}} {
 		testkit.IsError(t, l.Above(-1, never), generator.ErrLayout)
