@@ -224,6 +224,68 @@ func TestConsume_ANestedTransactionOnSQLiteKeepsTheRowsOutsideOpen(t *testing.T)
 	}, "sqlite")
 }
 
+// With PrepareStmt, GORM returns a row without error if it cannot prepare the statement, and Scan of that row panics.
+func TestConsume_AStatementOfARowThatCannotBePreparedIsAnError(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := shop(t, d, &gorm.Config{PrepareStmt: true})
+		place(t, db, 1, "Ulm")
+		var calls atomic.Int64
+		r := start(t, func(ctx context.Context) error {
+			return follow.Consume(ctx, db, "mails", func(tx *gorm.DB, o *order) error {
+				if calls.Add(1) == 1 {
+					return tx.Raw("SELECT n FROM missing").Row().Err()
+				}
+				return write("mails")(tx, o)
+			})
+		})
+		finished(t, db, "mails")
+		r.stop(t)
+		if calls.Load() != 2 {
+			t.Errorf("%d calls", calls.Load())
+		}
+	})
+}
+
+// On PostgreSQL, GORM hides that it could not set the savepoint of a nested transaction. The savepoint to which it then
+// cannot roll back is not the reason why the handler fails.
+func TestConsume_ANestedTransactionWithoutSavepointHidesNoError(t *testing.T) {
+	t.Parallel()
+	nested := func(tx *gorm.DB) error {
+		return tx.Transaction(func(tx *gorm.DB) error { return tx.Create(&effect{Consumer: "mails"}).Error })
+	}
+	for want, handle := range map[string]func(tx *gorm.DB, o *order) error{
+		"current transaction is aborted": func(tx *gorm.DB, o *order) error {
+			_ = tx.Create(&order{ID: o.ID})
+			_ = nested(tx)
+			return nil
+		},
+		"duplicate key": func(tx *gorm.DB, o *order) error {
+			err := tx.Create(&order{ID: o.ID}).Error
+			_ = nested(tx)
+			return err
+		},
+		"the printer is out of paper": func(tx *gorm.DB, _ *order) error {
+			_ = tx.Raw("SELECT id FROM orders").Row()
+			return fmt.Errorf("the printer is out of paper, and %v", nested(tx))
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+				db := shop(t, d, nil)
+				place(t, db, 1, "Ulm")
+				r := start(t, func(ctx context.Context) error { return follow.Consume(ctx, db, "mails", handle) })
+				failsWith(t, db, want)
+				r.stop(t)
+				if got := effects(t, db, "mails"); len(got) > 0 {
+					t.Errorf("effects of %v", got)
+				}
+			}, "postgres")
+		})
+	}
+}
+
 // A handler that ends its transaction has failed, and its effects are rolled back unless it has committed them itself.
 func TestConsume_AHandlerMustNotEndItsTransaction(t *testing.T) {
 	t.Parallel()

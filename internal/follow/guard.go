@@ -162,7 +162,7 @@ func (g *guard) ExecContext(ctx context.Context, query string, args ...any) (sql
 		g.closeRows()
 	}
 	result, err := g.pool(query).ExecContext(ctx, query, args...)
-	if g.observe(err); back && err != nil {
+	if g.observe(err); err != nil && (back || strings.HasPrefix(query, "SAVEPOINT")) {
 		g.remember(err) // because GORM hides it, and COMMIT would keep what should be undone
 	}
 	return result, err
@@ -203,6 +203,9 @@ func (g *guard) QueryRowContext(ctx context.Context, query string, args ...any) 
 		return g.tx.QueryRowContext(ended, query, args...)
 	}
 	row := g.pool(query).QueryRowContext(ctx, query, args...)
+	if *row == (sql.Row{}) { // GORM could not prepare the statement, and hides the error; Scan would panic
+		row = g.tx.QueryRowContext(ctx, query, args...)
+	}
 	if g.observe(row.Err()); row.Err() == nil {
 		g.opened(func() error { return row.Scan() }) // Scan closes the row, also if the handler has not called it
 	}

@@ -173,6 +173,8 @@ func (c *consuming[T]) transact(ctx context.Context, conn *sql.Conn, step consum
 			return attempt{outcome: consumer.Failed, cause: broken}
 		case errors.Is(err, ErrSkip):
 			return attempt{outcome: consumer.Skipped, cause: err}
+		case broken != nil && err != nil && !errors.Is(err, broken):
+			return attempt{outcome: consumer.Again, cause: fmt.Errorf("%w; its transaction has failed: %w", err, broken)}
 		case broken != nil:
 			return attempt{outcome: consumer.Again, cause: broken}
 		case err == nil:
