@@ -390,6 +390,30 @@ func TestConsume_FollowsTablesOfTwoSchemasIntoAnotherDatabase(t *testing.T) {
 	}, servers...)
 }
 
+// The model names the schema of its table. A model of another program names a table there without the schema, because
+// the program is connected to that schema.
+func TestConsume_LooksForOtherTablesOfAConsumerInTheSchemaOfItsTable(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		schema := d.Beside(t)
+		db := d.Open(t, &gorm.Config{NamingStrategy: &gormschema.NamingStrategy{TablePrefix: schema + "."}})
+		testkit.Must(t, db.Use(uidplugin.New(uidplugin.WithLogger(slog.New(slog.DiscardHandler)))))
+		t.Cleanup(func() { _ = uidplugin.From(db).Close(context.Background()) })
+		testkit.Must(t, uidplugin.From(db).AutoMigrate(&order{}, &effect{}, &total{}))
+		testkit.Must(t, follow.Enable(t.Context(), db, &order{}, follow.WithSlack(slack)))
+		testkit.Must(t, db.Exec("CREATE TABLE "+schema+".invoices (n int)").Error)
+		insert := "INSERT INTO " + schema + `."UID_CURSOR" ("CONSUMER", "SPACE", "TABLE_NAME", "LAST_ID") VALUES ('mails', '', 'invoices', 1)`
+		if d.IsMySQL() {
+			insert = strings.ReplaceAll(insert, `"`, "`")
+		}
+		testkit.Must(t, db.Exec(insert).Error)
+		place(t, db, 2, "Ulm")
+		consumer := consumeMails(t, db)
+		finished(t, db, "mails")
+		consumer.stop(t)
+	}, servers...)
+}
+
 func consumePurchases(t *testing.T, db *gorm.DB, options ...follow.ConsumeOption) *running {
 	t.Helper()
 	return start(t, func(ctx context.Context) error {

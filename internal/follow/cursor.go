@@ -128,15 +128,15 @@ func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 		if name == c.key.Table { // another process was faster
 			continue
 		}
-		t := Table{Schema: followed.table.Schema, Name: name}
+		t := Table{Schema: followed.table.Schema, Name: inSchemaOf(followed.table.Name, bare(name))}
 		if c.key.Space != "" { // otherwise UID_CURSOR names only tables of its own schema
 			if t, _, err = followed.flavor.located(ctx, c.mark.db, Table{Name: name}); err != nil {
 				return err
 			}
 		}
-		if same, err := followed.isSame(ctx, c.mark.db, name); err != nil {
+		if same, err := followed.isSame(ctx, c.mark.db, t); err != nil {
 			return err
-		} else if same && (c.key.Space == "" || t.schema() == followed.table.schema()) {
+		} else if same {
 			return fmt.Errorf("it has a cursor for %[1]s, which is the same table as %[2]s: let TableName return %[1]s; or end all its processes,"+
 				" and set TABLE_NAME of this row of UID_CURSOR to %[2]s", name, c.key.Table)
 		}
@@ -154,9 +154,9 @@ func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 	return nil
 }
 
-// isSame reports whether a name in UID_CURSOR is another name of the table, if both are in the same schema.
-func (s *statements) isSame(ctx context.Context, db *sqldb.DB, name string) (same bool, err error) {
-	a, b := bare(name), bare(s.table.Name)
+// isSame reports whether a table of UID_CURSOR that was located is the followed table.
+func (s *statements) isSame(ctx context.Context, db *sqldb.DB, t Table) (same bool, err error) {
+	a, b := t.schema()+"."+bare(t.Name), s.table.schema()+"."+bare(s.table.Name)
 	switch {
 	case a == b || !strings.EqualFold(a, b):
 		return a == b, nil
