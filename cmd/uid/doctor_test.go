@@ -236,6 +236,24 @@ func TestDoctor_KeepsRowsThatUidGeneratorNumbers(t *testing.T) {
 	}, "mariadb", "mysql")
 }
 
+// A registry that begins next to UidGenerator begins above its rows. Until the first create there are no others.
+func TestDoctor_MissesNoRowsBeforeTheFirstCreate(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		testkit.MustClose(t, plugintest.Use(t, db))
+		exec(`DELETE FROM "WORKER_REGISTRY"`, nodeRow+`) VALUES (9, 'java', '1', 1, '2024-02-29')`)(t, db)
+		testkit.MustClose(t, plugintest.Use(t, d.Open(t, nil)))
+		result := runner{t: t, dsn: dsn(d)}.doctor()
+		if result.want(t, exitWrong, admin.CodeNodeForeign); strings.Contains(result.out, admin.CodeNodeMissing) {
+			t.Error(result.out)
+		}
+		shop(t, d.Open(t, nil), "web-1", "first")
+		exec(`DELETE FROM "WORKER_NODE" WHERE "SLOT" IS NOT NULL`)(t, db)
+		runner{t: t, dsn: dsn(d)}.doctor().want(t, exitWrong, admin.CodeNodeMissing)
+	})
+}
+
 // A check that cannot run is reported, and the others run. Without a finding the exit code is 2.
 func TestDoctor_SaysWhatItCouldNotCheck(t *testing.T) {
 	t.Parallel()
