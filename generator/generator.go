@@ -25,7 +25,7 @@ type Generator interface {
 	Close()
 }
 
-// A Lease is the right to stamp one worker id, with the ticks from From to Until, both included. The granter
+// A Lease is the right to stamp the ticks from From to Until, both included, with one worker id. The granter
 // of a lease guarantees that no other generator ever holds the same worker id for any of these ticks.
 type Lease struct {
 	WorkerID int64
@@ -38,8 +38,8 @@ type Lease struct {
 type Renewable interface {
 	Generator
 
-	// Renew replaces the generator's leases. Each lease makes a lane. The number of leases is a power of two, at most
-	// [MaxLanes] and the number of worker ids of the layout. A [Snowflake] has one lane, a [Paired] two. The worker ids
+	// Renew replaces the generator's leases. Each lease makes a lane. The number of leases is a power of two, and exceeds
+	// neither [MaxLanes] nor the number of worker ids of the layout. A [Snowflake] has one lane, a [Paired] two. The worker ids
 	// differ; From and Until are the same for all. Within a tick the lanes are used up one after the other, in the
 	// order of their worker ids, not of the arguments. Then the next tick begins.
 	//
@@ -60,8 +60,8 @@ type Renewable interface {
 	// changes nothing.
 	Renew(leases ...Lease) error
 
-	// Suspend makes callers that find the lease used up fail at once instead of waiting for Renew. Callers that already
-	// wait fail, too. Their error wraps [ErrLeaseExpired] and cause. Ids that are left in the lease are handed out
+	// After Suspend, callers that find no id left fail at once instead of waiting for Renew. Callers that already wait
+	// fail, too. Their error wraps [ErrLeaseExpired] and cause. Ids that are left in the lease are handed out
 	// as before. Renew ends the suspension, and so does Suspend with nil.
 	Suspend(cause error)
 
@@ -77,8 +77,8 @@ type Usage struct {
 	// lease.
 	Tick int64
 
-	// Left is the number of ids left in the lease, 0 when it is used up. Each lane has as many ids in a tick as the
-	// layout has sequences, even if the generator uses fewer.
+	// Left is the number of ids left in the lease, 0 when it is used up. It counts every
+	// sequence of a tick in each lane, even if the generator skips some.
 	Left uint64
 
 	// Waiting is true while a caller waits for the lease to be renewed.
@@ -142,7 +142,7 @@ func workers(layout Layout, leases []Lease) ([]int64, error) {
 // first worker id of the generator. cause is the reason for which no other lease is available, or nil.
 func exhausted(layout *Layout, worker, last int64, cause error) error {
 	if last == layout.MaxTick() {
-		return fmt.Errorf("%w: no id is left: the %d time bits of %v since %s end at %s; new ids need a layout with a later epoch or more time bits",
+		return fmt.Errorf("%w: no id is left: the 2^%d ticks of %v since %s end at %s; new ids need a layout with a later epoch or more time bits",
 			ErrTimeExhausted, layout.TimeBits, layout.Tick, format(layout.Epoch), format(layout.Expires()))
 	}
 	err := fmt.Errorf("%w: worker id %d may make ids only until %s", ErrLeaseExpired, worker, format(layout.TimeOf(last+1)))

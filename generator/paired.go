@@ -49,7 +49,7 @@ type Paired struct {
 var _ Renewable = (*Paired)(nil)
 
 // BackupWorker returns the worker id that the 53-bit variant reserves as the backup of worker: worker with the highest
-// bit flipped. If you use both, do not give worker ids of the upper half to any other generator.
+// bit flipped. Keep the upper half of the worker ids for backups.
 func (l Layout) BackupWorker(worker int64) int64 { return worker ^ 1<<(l.WorkerBits-1) }
 
 // NewPaired returns a generator, or an error that wraps [ErrLayout] or [ErrConfig].

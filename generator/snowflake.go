@@ -34,10 +34,9 @@ type SnowflakeConfig struct {
 //
 //   - A lease that begins ahead of the clock can be used at once. Its first tick is stamped until the tick is used up
 //     or the clock has reached it. If the tick is used up before, the next one may be stamped when the clock has moved
-//     by a tick, and so on. So ids are never further ahead of the clock than the lease was, and only as far as they
-//     have to be.
+//     by a tick, and so on. So ids are never further ahead of the clock than the lease was.
 //   - If the clock has passed the end of a lease before its ids were used up, the ids left are of the past. If OnLow is
-//     set, they are handed out after all callers of the lease together have waited for Renew for at most 100 ms.
+//     set, callers first wait for Renew, at most 100 ms in all for a lease.
 //
 // When the sequence of a tick is used up, callers wait for the next tick. When the lease is used up, they wait for
 // Renew, in the order of their arrival. A Snowflake has no goroutine and no timer except for waiting callers.
@@ -187,7 +186,7 @@ func (g *Snowflake) Usage() Usage {
 	return u
 }
 
-// position returns the position of the next id, if it is taken now and the clock has not passed its tick.
+// position returns the lowest position that the next id may have.
 func (g *Snowflake) position() uint64 {
 	return scale{layout: &g.layout}.start(g.tick) + uint64(g.sequence)
 }

@@ -10,7 +10,7 @@ import (
 // A table is the state of the ids of one table in this process.
 type table struct {
 	uidplugin.TableStats
-	Rate  *float64      // ids per second since an earlier page at least 10 s ago; nil if unknown
+	Rate  *float64      // ids per second since a page that was made at least 10 s ago; nil if unknown
 	Since time.Duration // age of that page
 }
 

@@ -46,7 +46,7 @@ type frame struct {
 	Health  health
 	Now     time.Time
 	Refresh int    // seconds until a reload; 0 for none
-	Again   string // address of this page with reloads, or without them if it has them now
+	Again   string // address that turns reloads on, or off if they are on
 	JSON    string // address of this page as JSON
 	Problem *problem
 	Data    any

@@ -40,7 +40,7 @@ func (a *app) slotsCommand() *cobra.Command {
 			})
 		},
 	}
-	filterFlags(c, &f, "slots whose last holder sent its last statement (SEEN)")
+	filterFlags(c, &f, "slots whose SEEN is")
 	c.Flags().Int64Var(&after, "after", 0, "only slots with a larger number")
 	c.Flags().StringVar(&state, "state", "", "only slots of a state: "+strings.Join(states, ", "))
 	_ = c.RegisterFlagCompletionFunc(

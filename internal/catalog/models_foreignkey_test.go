@@ -78,16 +78,16 @@ func TestPluginForeignKey_ThatLosesIDsIsRefusedByName(t *testing.T) {
 		model any
 		says  []string
 	}{
-		{&fkInvoice[int64, int32]{}, []string{".InvoiceID is an int32 and refers to fkInvoice",
+		{&fkInvoice[int64, int32]{}, []string{".InvoiceID is an int32, but it refers to fkInvoice",
 			".ID, whose ids have 64 bits: make it int64 or uidplugin.ID"}},
 		{&fkInvoice[int64, int32]{}, []string{".FirstID is an int32"}},
 		{&fkInvoice[int64, float64]{}, []string{".InvoiceID is a float64"}},
 		{&fkInvoice[int64, *int32]{}, []string{".InvoiceID is a *int32"}},
 		{&fkInvoice[int64, sql.NullInt32]{}, []string{".InvoiceID is a sql.NullInt32"}},
 		{&fkInvoice[uidplugin.ID, int32]{}, []string{".InvoiceID is an int32"}},
-		{&fkHasOne[int32]{}, []string{".InvoiceID is an int32 and refers to fkHasOne"}},
-		{&fkBelongsTo[int32]{}, []string{".PartID is an int32 and refers to Part.ID"}},
-		{&fkOwner[int32]{}, []string{".OwnerID is an int32 and refers to fkOwner"}},
+		{&fkHasOne[int32]{}, []string{".InvoiceID is an int32, but it refers to fkHasOne"}},
+		{&fkBelongsTo[int32]{}, []string{".PartID is an int32, but it refers to Part.ID"}},
+		{&fkOwner[int32]{}, []string{".OwnerID is an int32, but it refers to fkOwner"}},
 	} {
 		t.Run(fmt.Sprintf("%T %v", tt.model, tt.says), func(t *testing.T) {
 			t.Parallel()
@@ -116,7 +116,7 @@ func TestPluginForeignKey_OfAJoinTableThatLosesIDsIsRefused(t *testing.T) {
 	db := plugintest.Open(t)
 	must(t, db.SetupJoinTable(&fkPerson{}, "Parts", &fkMember[int32]{}))
 	err := uidplugin.From(db).AutoMigrate(&fkPerson{}, &plugintest.Part{}, &fkOwnKey{})
-	testkit.IsError(t, err, uidplugin.ErrField, ".PartID is an int32 and refers to Part.ID")
+	testkit.IsError(t, err, uidplugin.ErrField, ".PartID is an int32, but it refers to Part.ID")
 
 	db = plugintest.Open(t)
 	must(t, db.SetupJoinTable(&fkPerson{}, "Parts", &fkMember[int64]{}))

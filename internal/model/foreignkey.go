@@ -51,7 +51,7 @@ func Distinct(s *schema.Schema, bad map[*schema.Relationship]error, errs []error
 func checkForeignKey(fk, pk *schema.Field, t Target) error {
 	key, err := NewField(pk, t)
 	if err != nil {
-		return nil // the creates of its own model return this error
+		return nil // the creates of pk's model return this error
 	}
 	digits := t.digits()
 	fix, problem := "make it int64 or uidplugin.ID", ""
@@ -74,7 +74,7 @@ func checkForeignKey(fk, pk *schema.Field, t Target) error {
 	if problem == "" {
 		return nil
 	}
-	return fmt.Errorf("%w %s.%s %s and refers to %s.%s, whose ids have 64 bits: %s",
+	return fmt.Errorf("%w %s.%s %s, but it refers to %s.%s, whose ids have 64 bits: %s",
 		ErrField, fk.Schema.Name, fk.Name, problem, pk.Schema.Name, pk.Name, fix)
 }
 
