@@ -117,6 +117,16 @@ func TestConsume_TheTransactionOfAHandler(t *testing.T) {
 			}
 			return insert(tx, o)
 		},
+		"a failed savepoint in a nested one": func(tx *gorm.DB, o *order) error {
+			err := tx.Transaction(func(tx *gorm.DB) error {
+				_ = tx.Create(&order{ID: o.ID}).Error // PostgreSQL then refuses the inner savepoint
+				return tx.Transaction(func(tx *gorm.DB) error { return errors.Join(insert(tx, o), errors.New("roll back")) })
+			})
+			if err == nil {
+				return errors.New("the nested transaction was not rolled back")
+			}
+			return insert(tx, o)
+		},
 		"a session": func(tx *gorm.DB, o *order) error {
 			return insert(tx.Session(&gorm.Session{NewDB: true, PrepareStmt: true}), o)
 		},

@@ -143,12 +143,13 @@ const ours = `"SLOT" IS NOT NULL AND "SLOT" <> 0`
 // checkMissing looks for a WORKER_NODE that has lost all rows of this library.
 func (d *DB) checkMissing(ctx context.Context) (list []Finding, err error) {
 	given, _ := d.given()
-	if given == 0 || d.Registry.NextSlot <= d.Registry.Region.From(1) { // NEXT_ID begins above the rows of other programs
+	if given == 0 {
 		return nil, nil
 	}
 	missing := false
 	err = d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&missing) },
-		`SELECT COUNT(*) = 0 FROM (SELECT 1 FROM "WORKER_NODE" WHERE `+ours+` LIMIT 1) "T"`)
+		fmt.Sprintf(`SELECT EXISTS (SELECT 1 FROM "WORKER_SLOT" WHERE "REGION" = %d) AND NOT EXISTS (SELECT 1 FROM "WORKER_NODE" WHERE `+
+			ours+`)`, d.Registry.Region.N)) // NEXT_ID alone may begin above rows of other programs, before the first process starts
 	if !missing {
 		return nil, err
 	}

@@ -130,8 +130,11 @@ func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 		}
 		t := Table{Schema: followed.table.Schema, Name: inSchemaOf(followed.table.Name, bare(name))}
 		if c.key.Space != "" { // otherwise UID_CURSOR names only tables of its own schema
-			if t, _, err = followed.flavor.located(ctx, c.mark.db, Table{Name: name}); err != nil {
+			at, exists, err := followed.flavor.located(ctx, c.mark.db, Table{Name: name})
+			if err != nil {
 				return err
+			} else if exists {
+				t = at
 			}
 		}
 		if same, err := followed.isSame(ctx, c.mark.db, t); err != nil {

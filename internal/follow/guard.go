@@ -162,7 +162,8 @@ func (g *guard) ExecContext(ctx context.Context, query string, args ...any) (sql
 		g.closeRows()
 	}
 	result, err := g.pool(query).ExecContext(ctx, query, args...)
-	if g.observe(err); err != nil && (back || strings.HasPrefix(query, "SAVEPOINT")) {
+	var state interface{ SQLState() string } // of PostgreSQL, where nothing is kept then, unless an outer savepoint undoes it
+	if g.observe(err); err != nil && back && !errors.As(err, &state) {
 		g.remember(err) // because GORM hides it, and COMMIT would keep what should be undone
 	}
 	return result, err

@@ -51,7 +51,7 @@ func TestCheckForeignKeys_NamesBothFieldsAndTheWayOut(t *testing.T) {
 		{&Bill[int64, int32]{}, " is an int32, but it refers to Bill[int64,int32].ID, " +
 			"whose ids have 64 bits: make it int64 or uidplugin.ID"},
 		{&Bill[int64, uint16]{}, " is a uint16, but it refers to Bill[int64,uint16].ID"},
-		{&Bill[int64, bool]{}, " is a bool and refers"},
+		{&Bill[int64, bool]{}, " is a bool, but it refers"},
 		{&Bill[string, int32]{}, " is an int32, but it refers to Bill[string,int32].ID, " +
 			"whose ids have 64 bits: make it a string of 19 characters"},
 		{&Bill[int32, int8]{}, ""}, // the key itself is refused
