@@ -282,6 +282,7 @@ type purchase order
 // Whatever else has the old name does not hide the rename, such as a view for processes with the old model.
 func TestConsume_ARenamedTableGetsNoSecondCursor(t *testing.T) {
 	t.Parallel()
+	engines := map[string][]string{"materialized view": {"postgres"}, "broken view": {"sqlite", "mariadb", "mysql"}} // nil means all
 	for name, statements := range map[string][]string{
 		"name is free":      nil,
 		"view":              {"CREATE VIEW orders AS SELECT * FROM purchases"},
@@ -291,15 +292,12 @@ func TestConsume_ARenamedTableGetsNoSecondCursor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-				if refused := map[string]bool{"materialized view": d.Name != "postgres", "broken view": d.Name == "postgres"}; refused[name] {
-					t.Skip("the database has none")
-				}
 				db := renamed(t, d)
 				for _, s := range statements {
 					testkit.Must(t, db.Exec(s).Error)
 				}
 				goesOnAfterTheRename(t, db)
-			})
+			}, engines[name]...)
 		})
 	}
 }

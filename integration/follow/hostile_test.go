@@ -185,8 +185,8 @@ func (h *hostile) check() {
 			h.Error(text)
 		}
 	}
-	if missed == 0 { // usually hundreds
-		h.Error("id > last misses no row: the writers were not hostile")
+	if least := len(truth) / 10; missed <= least { // a share, because a slow machine writes fewer rows
+		h.Errorf("id > last misses %d rows, not more than %d: the writers were not hostile", missed, least)
 	}
 	if lacking := h.lacking(); lacking != "" {
 		h.Errorf("the writers were not hostile: %s", lacking)
