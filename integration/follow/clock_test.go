@@ -35,7 +35,7 @@ func TestMark_AdvancesWhileSummerTimeEnds(t *testing.T) {
 			testkit.Must(t, db.AutoMigrate(&event{}))
 			conn := connect(t, db)
 			testkit.Must(t, follow.Enable(t.Context(), conn, table))
-			published := advanced(t, follow.NewMark(conn, table, generator.DefaultLayout(), time.Now))
+			published := testkit.Advanced(t, follow.NewMark(conn, table, generator.DefaultLayout(), time.Now))
 			at, ok := follow.TooLate(db.Create(&event{ID: published - 1}).Error)
 			if ahead := time.Until(at); !ok || ahead.Abs() > 2*time.Minute {
 				t.Errorf("a row was refused at %v, in %v", at, ahead)

@@ -38,7 +38,7 @@ func TestEnable_GuardsEveryWayIntoAPartitionedTable(t *testing.T) {
 				testkit.Must(t, engine.Enable(t.Context(), conn, table))
 			}
 			m := engine.NewMark(conn, table, generator.DefaultLayout(), time.Now)
-			published := advanced(t, m)
+			published := testkit.Advanced(t, m)
 			for i, target := range into {
 				query := "INSERT INTO " + target + " (id) VALUES (?)"
 				if err := run(query, published-1); !isTooLate(err) {

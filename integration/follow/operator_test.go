@@ -26,20 +26,6 @@ func connect(t *testing.T, db *gorm.DB) *sqldb.DB {
 	return conn
 }
 
-// advanced advances a mark. It tries again, because a process that stands still for seconds, as on a busy machine, loses
-// its turn and its connection.
-func advanced(t *testing.T, m *follow.Mark) (published int64) {
-	t.Helper()
-	var err error
-	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(5 * time.Millisecond) {
-		if published, err = m.Advance(t.Context()); err == nil && published > 0 {
-			return published
-		}
-	}
-	t.Fatalf("%d was published, %v", published, err)
-	return 0
-}
-
 // as returns a handle of a new user with the given privileges.
 func as(t *testing.T, d *testkit.Database, grants ...string) *gorm.DB {
 	t.Helper()
@@ -192,7 +178,7 @@ func TestOperator_ReplacesATriggerWhoseAccountIsGone(t *testing.T) {
 			testkit.Must(t, db.AutoMigrate(&event{}))
 			conn, gone := connect(t, db), "g"+d.Schema
 			testkit.Must(t, follow.Enable(t.Context(), conn, table))
-			before := advanced(t, follow.NewMark(conn, table, generator.DefaultLayout(), time.Now))
+			before := testkit.Advanced(t, follow.NewMark(conn, table, generator.DefaultLayout(), time.Now))
 			row := map[string]any{}
 			testkit.Must(t, db.Raw("SHOW CREATE TRIGGER uid_follow_events_862417").Scan(&row).Error)
 			text, ok := row["SQL Original Statement"].(string)

@@ -63,7 +63,7 @@ func TestFollow_ALockingReadWaitsForPreparedTransactions(t *testing.T) {
 			ended = true
 			return
 		}
-		published := advanced(t, m)
+		published := testkit.Advanced(t, m)
 		if published <= id {
 			t.Fatalf("%d was published, not above %d", published, id)
 		}

@@ -72,7 +72,7 @@ func TestEnable_DoesNotWaitForOtherDatabases(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		e := enable(t, d)
-		advanced(t, e.mark)
+		testkit.Advanced(t, e.mark)
 		list, err := follow.List(ctx, e.conn, generator.DefaultLayout())
 		if err != nil || len(list) != 1 || list[0].Trigger != follow.TriggerInstalled {
 			t.Errorf("%+v, %v", list, err)
@@ -102,7 +102,7 @@ func TestEnable_TwoSearchPathsHaveOneMark(t *testing.T) {
 			for _, statement := range follow.Postgres.Install(table) {
 				testkit.Must(t, conn.ExecRaw(t.Context(), statement)) // as "uid sql" prints them
 			}
-			published := advanced(t, follow.NewMark(conn, table, generator.DefaultLayout(), time.Now))
+			published := testkit.Advanced(t, follow.NewMark(conn, table, generator.DefaultLayout(), time.Now))
 			if published < last {
 				t.Errorf("%d after %d", published, last)
 			}
@@ -226,7 +226,7 @@ func TestEnable_NoticesAnIncompleteInstallation(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				e := enable(t, d.New(t))
-				before := advanced(t, e.mark)
+				before := testkit.Advanced(t, e.mark)
 				testkit.Must(t, e.db.Exec(statement).Error)
 				err := follow.Enable(t.Context(), e.conn, e.table)
 				if !errors.Is(err, follow.ErrNotEnabled) || !strings.Contains(err.Error(), "call follow.Disable and then follow.Enable") {
@@ -243,7 +243,7 @@ func TestEnable_NoticesAnIncompleteInstallation(t *testing.T) {
 				now, err := follow.MarkAt(generator.DefaultLayout(), time.Now())
 				testkit.Must(t, err)
 				testkit.Must(t, e.db.Create(&event{ID: now}).Error)
-				if after := advanced(t, e.mark); after <= before {
+				if after := testkit.Advanced(t, e.mark); after <= before {
 					t.Errorf("%d after %d", after, before)
 				}
 			})
@@ -275,7 +275,7 @@ func TestEnable_CorrectsTheFunctionAfterTheSchemaWasRenamed(t *testing.T) {
 		testkit.Must(t, run("CREATE TABLE "+old+".events (id BIGINT PRIMARY KEY)"))
 		table := follow.Table{Name: "events", Schema: old, Key: "id", Slack: time.Second}
 		testkit.Must(t, follow.Enable(t.Context(), conn, table))
-		before := advanced(t, follow.NewMark(conn, table, generator.DefaultLayout(), time.Now))
+		before := testkit.Advanced(t, follow.NewMark(conn, table, generator.DefaultLayout(), time.Now))
 
 		testkit.Must(t, run("ALTER SCHEMA "+old+" RENAME TO "+renamed))
 		table.Schema = renamed
@@ -290,7 +290,7 @@ func TestEnable_CorrectsTheFunctionAfterTheSchemaWasRenamed(t *testing.T) {
 			t.Errorf("%+v, %t, %v", s, ok, err)
 		}
 		testkit.Must(t, follow.Enable(t.Context(), conn, table))
-		after := advanced(t, follow.NewMark(conn, table, generator.DefaultLayout(), time.Now))
+		after := testkit.Advanced(t, follow.NewMark(conn, table, generator.DefaultLayout(), time.Now))
 		if after < before {
 			t.Errorf("%d after %d", after, before)
 		}

@@ -36,7 +36,7 @@ func TestMark_RefusesRowsBelow(t *testing.T) {
 		m := follow.NewMark(conn, table, layout, time.Now)
 		published := int64(0)
 		for range 3 {
-			higher := advanced(t, m)
+			higher := testkit.Advanced(t, m)
 			if higher <= published {
 				t.Fatalf("%d was published after %d", higher, published)
 			}
@@ -169,7 +169,7 @@ func TestMark_LosesItsLockIfItStandsStill(t *testing.T) {
 		if _, err := m.Advance(t.Context()); !stood {
 			t.Errorf("it has never held the lock: %v", err)
 		}
-		advanced(t, m)
+		testkit.Advanced(t, m)
 	}, "mysql", "mariadb")
 }
 
@@ -241,7 +241,7 @@ func TestMark_IgnoresKeysThatAreNoIDs(t *testing.T) {
 		e := enable(t, d)
 		testkit.Must(t, e.db.Exec("ALTER TABLE events MODIFY id BIGINT UNSIGNED NOT NULL").Error)
 		testkit.Must(t, e.db.Exec("INSERT INTO events (id) VALUES (9223372036854775808)").Error)
-		advanced(t, e.mark)
+		testkit.Advanced(t, e.mark)
 	}, "mysql", "mariadb")
 }
 
@@ -273,7 +273,7 @@ func TestMark_LetsNobodyWaitBehindTheReader(t *testing.T) {
 			}
 			return err
 		})
-		if advanced(t, follow.NewMark(conn, table, generator.DefaultLayout(), time.Now)); tried == 0 {
+		if testkit.Advanced(t, follow.NewMark(conn, table, generator.DefaultLayout(), time.Now)); tried == 0 {
 			t.Error("the reader has not tried")
 		}
 	}, "mysql", "mariadb")
@@ -289,7 +289,7 @@ func TestMark_PublishesNothingIfTheMarkWasLost(t *testing.T) {
 		conn, err := sqldb.Open(db, time.Minute)
 		testkit.Must(t, err)
 		m := follow.NewMark(conn, e.table, generator.DefaultLayout(), time.Now)
-		first := advanced(t, m)
+		first := testkit.Advanced(t, m)
 		lost := map[string]string{
 			"postgres": "SELECT setval('uid_follow_events_862417_mark', 5)", "mariadb": "ALTER SEQUENCE uid_follow_events_862417_mark RESTART 5",
 			"mysql": "UPDATE UID_FOLLOW_GATE SET MARK = 5", "sqlite": `UPDATE "UID_FOLLOW_GATE" SET "MARK" = 5`,
@@ -346,7 +346,7 @@ func TestMark_TakesATurnThatLastsTooLong(t *testing.T) {
 		e := enable(t, d)
 		until := time.Now().Add(time.Hour).UnixMilli()
 		testkit.Must(t, e.db.Exec(e.quoted("UPDATE UID_FOLLOW SET CLOSER = 'gone', CLOSER_UNTIL = ?"), until).Error)
-		advanced(t, e.mark)
+		testkit.Advanced(t, e.mark)
 	})
 }
 
@@ -367,7 +367,7 @@ func TestMark_ReportsAWrongRowOfUIDFollow(t *testing.T) {
 		testkit.Must(t, follow.Enable(t.Context(), e.conn, e.table))
 		wrong("UPDATE UID_FOLLOW SET PUBLISHED = 9223372036854775807", workernode.ErrClock, "uid follow reset")
 		testkit.Must(t, follow.Reset(t.Context(), e.conn, "events", generator.DefaultLayout(), time.Now))
-		if published := advanced(t, e.mark); published > e.id(t, 0) {
+		if published := testkit.Advanced(t, e.mark); published > e.id(t, 0) {
 			t.Errorf("%d was published", published)
 		}
 		testkit.Must(t, e.db.Exec(e.quoted("CREATE TABLE copied AS SELECT * FROM UID_FOLLOW")).Error) // without its key
@@ -384,7 +384,7 @@ func TestMark_ReportsAMissingGate(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		for _, order := range []string{"MIN", "MAX"} {
 			e := enable(t, d.New(t))
-			advanced(t, e.mark)
+			testkit.Advanced(t, e.mark)
 			which := " WHERE ID = (SELECT * FROM (SELECT " + order + "(ID) FROM UID_FOLLOW_GATE) AS one)"
 			if d.Name == "sqlite" {
 				which = "" // it has one

@@ -58,7 +58,7 @@ func TestReset_LowersAMarkInTheFuture(t *testing.T) {
 			t.Errorf("after: %+v, raised to %v", s, at)
 		}
 		testkit.Must(t, e.db.Create(&event{ID: e.id(t, 0)}).Error)
-		published := advanced(t, e.mark)
+		published := testkit.Advanced(t, e.mark)
 		if published < s.Raised || published >= mark {
 			t.Errorf("%d was published, after %d", published, s.Raised)
 		}

@@ -57,20 +57,6 @@ func (e followed) status(t *testing.T) follow.Status {
 	return list[0]
 }
 
-// advanced advances a mark. It tries again, because a process that stands still for seconds, as on a busy machine, loses
-// its turn and its connection.
-func advanced(t *testing.T, m *follow.Mark) (published int64) {
-	t.Helper()
-	var err error
-	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(5 * time.Millisecond) {
-		if published, err = m.Advance(t.Context()); err == nil && published > 0 {
-			return published
-		}
-	}
-	t.Fatalf("%d was published, %v", published, err)
-	return 0
-}
-
 // checkUnread checks that all was read. On our MySQL performance_schema is off, so the test in integration/follow starts
 // another server.
 func checkUnread(t *testing.T, s follow.Status) {
@@ -104,7 +90,7 @@ func TestList_ShowsTheMarkAndTheTrigger(t *testing.T) {
 			s.Closing() || s.Trigger != follow.TriggerInstalled || time.Since(s.Now).Abs() > time.Minute {
 			t.Errorf("after Enable: %+v", s)
 		}
-		published := advanced(t, e.mark)
+		published := testkit.Advanced(t, e.mark)
 		s = e.status(t)
 		if s.Published != published || s.Raised != published || s.Behind() < time.Second || s.Behind() > 2*time.Minute || s.Ahead() != 0 || !s.Closing() {
 			t.Errorf("after a round: %+v, behind %v", s, s.Behind())

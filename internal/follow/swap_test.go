@@ -75,7 +75,7 @@ func eachSwap(t *testing.T, test func(t *testing.T, e followed, mark int64)) {
 			}
 			t.Run(s.name, func(t *testing.T) {
 				e := enable(t, d.New(t))
-				mark := advanced(t, e.mark)
+				mark := testkit.Advanced(t, e.mark)
 				time.Sleep(20 * time.Millisecond) // MySQL and MariaDB tell triggers apart by hundredths of a second
 				for _, statement := range s.statements {
 					testkit.Must(t, e.db.Exec(statement).Error)
@@ -118,7 +118,7 @@ func (e followed) triggers(t *testing.T) (names []string) {
 func TestEnable_GuardsTheTableThatHasTheNameNow(t *testing.T) {
 	eachSwap(t, func(t *testing.T, e followed, mark int64) {
 		testkit.Must(t, follow.Enable(t.Context(), e.conn, e.table))
-		again := advanced(t, e.mark)
+		again := testkit.Advanced(t, e.mark)
 		if again < mark {
 			t.Fatalf("%d after %d", again, mark)
 		}
@@ -150,7 +150,7 @@ func TestDisable_RemovesTheTriggerFromTheTableThatHasIt(t *testing.T) {
 			t.Errorf("%+v, %v", list, err)
 		}
 		testkit.Must(t, follow.Enable(t.Context(), e.conn, e.table))
-		if !isGuarded(t, e.db, "events", advanced(t, e.mark)) {
+		if !isGuarded(t, e.db, "events", testkit.Advanced(t, e.mark)) {
 			t.Error("enabled again, it is not guarded")
 		}
 	})
@@ -172,7 +172,7 @@ func TestEnable_GuardsTheRenamedTableToo(t *testing.T) {
 				testkit.Must(t, follow.Enable(t.Context(), e.conn, table))
 			}
 			for _, table := range []follow.Table{first, second} {
-				mark := advanced(t, follow.NewMark(e.conn, table, generator.DefaultLayout(), time.Now))
+				mark := testkit.Advanced(t, follow.NewMark(e.conn, table, generator.DefaultLayout(), time.Now))
 				if !isGuarded(t, e.db, table.Name, mark) {
 					t.Errorf("%s is not guarded by %d", table.Name, mark)
 				}
@@ -181,7 +181,7 @@ func TestEnable_GuardsTheRenamedTableToo(t *testing.T) {
 				t.Errorf("%q", got)
 			}
 			testkit.Must(t, follow.Disable(t.Context(), e.conn, first))
-			mark := advanced(t, follow.NewMark(e.conn, second, generator.DefaultLayout(), time.Now))
+			mark := testkit.Advanced(t, follow.NewMark(e.conn, second, generator.DefaultLayout(), time.Now))
 			if !isGuarded(t, e.db, second.Name, mark) || isGuarded(t, e.db, first.Name, mark) {
 				t.Errorf("%s after Disable of %s", second.Name, first.Name)
 			}
@@ -211,7 +211,7 @@ func TestEnable_ManyAtOnceAfterASwap(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		e := enable(t, d)
 		for round := range 3 {
-			mark := advanced(t, e.mark)
+			mark := testkit.Advanced(t, e.mark)
 			testkit.Must(t, e.db.Exec(fmt.Sprintf("%s_%d", rename, round)).Error)
 			testkit.Must(t, e.db.Exec(createEvents).Error)
 			var enabling sync.WaitGroup
@@ -241,7 +241,7 @@ func TestEnable_AcceptsARestoredTrigger(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		e := enable(t, d)
-		mark := advanced(t, e.mark)
+		mark := testkit.Advanced(t, e.mark)
 		dump := map[string]string{
 			"postgres": "SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE tgrelid = 'events'::regclass",
 			"sqlite":   "SELECT sql FROM sqlite_schema WHERE type = 'trigger'",
@@ -263,7 +263,7 @@ func TestEnable_AcceptsARestoredTrigger(t *testing.T) {
 		if after := e.identity(t); after != before {
 			t.Errorf("the trigger was %s, and is %s", before, after)
 		}
-		if again := advanced(t, e.mark); again < mark || !isGuarded(t, e.db, "events", again) {
+		if again := testkit.Advanced(t, e.mark); again < mark || !isGuarded(t, e.db, "events", again) {
 			t.Errorf("%d after %d", again, mark)
 		}
 	})

@@ -80,6 +80,22 @@ func SkipIfShort(tb testing.TB, reason string) {
 	}
 }
 
+// Advanced advances a mark of a followed table, and returns what was published. It tries again for a minute, because a
+// process that stands still for seconds, as on a busy machine, loses its turn and its connection.
+func Advanced(tb testing.TB, m interface {
+	Advance(ctx context.Context) (int64, error)
+}) (published int64) {
+	tb.Helper()
+	var err error
+	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(5 * time.Millisecond) {
+		if published, err = m.Advance(tb.Context()); err == nil && published > 0 {
+			return published
+		}
+	}
+	tb.Fatalf("%d was published, %v", published, err)
+	return 0
+}
+
 // LeftOut skips a test that should run, loudly. With CI=true it fails the test instead.
 func LeftOut(t *testing.T, reason string) {
 	t.Helper()
