@@ -15,8 +15,8 @@ var (
 	// for a [FindOption].
 	ErrOption = supply.ErrOption
 
-	// ErrNotRegistered reports a handle without the plugin, or a plugin that db.Use has not initialized. All methods of
-	// [Plugin] with an error return it, except Close.
+	// ErrNotRegistered reports a handle without the plugin, or a plugin that db.Use has not initialized. Each
+	// method of [Plugin] that returns an error, except Close, returns it.
 	ErrNotRegistered = core.ErrNotRegistered
 
 	// ErrField reports a field with the uid tag that cannot hold an id, or whose tag names an unknown generator. It
@@ -47,7 +47,7 @@ var (
 	// ErrLayoutMismatch reports that the first process pinned another layout in the database. db.Use returns it.
 	ErrLayoutMismatch = workernode.ErrLayoutMismatch
 
-	// ErrRegion reports a registry of another region than [WithRegion] sets, or a registry that cannot be a region.
+	// ErrRegion reports a registry whose region is not that of [WithRegion], or that cannot be one of several regions.
 	// db.Use returns it. Creates and Health return it after the restore of a backup from before "uid region split".
 	ErrRegion = workernode.ErrRegion
 
@@ -61,8 +61,8 @@ var (
 	// ErrNoSuchID is wrapped by every error for an id that does not lead to a row for the caller:
 	//
 	// ErrNegativeID, ErrFutureID, ErrUnknownID, ErrOtherLayout, ErrNotDecodable, ErrOtherDatabase, ErrNoModel,
-	// ErrNotKey, [generator.ErrLayout] of an id, and [gorm.ErrRecordNotFound] of Find. Errors of the database do not
-	// wrap it. Decode, Locate, Find and FindAll return it; see [IDError].
+	// ErrNotKey, [generator.ErrLayout] for too many bits, and [gorm.ErrRecordNotFound] of Find. Errors of the database
+	// do not wrap it. Decode, Locate, Find and FindAll return it; see [IDError].
 	ErrNoSuchID = lookup.ErrNoSuchID
 
 	// ErrNegativeID reports a negative number, which is never an id. Decode, Locate and Find return it.

@@ -98,7 +98,7 @@ func together(threads, n int, loop func(int)) sample {
 		group.Go(func() {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
-			for ready.Add(1); ready.Load() < int64(threads); { // because threads that sleep would wake up at different times
+			for ready.Add(1); ready.Load() < int64(threads); { // spin: sleeping threads would wake up at different times
 			}
 			before := preempted()
 			begins[i] = time.Now()

@@ -5,8 +5,8 @@ import (
 	"reflect"
 )
 
-// A numbered is the model of a table whose name has a number of two parts. The lengths of the array types A and B are
-// these parts, because GORM needs a Go type for each table.
+// A numbered is the model of the table table_m_n. GORM needs a Go type for each table, so m and n are the lengths of the
+// array types A and B.
 type numbered[A, B any] struct {
 	ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
 }

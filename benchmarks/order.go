@@ -32,9 +32,9 @@ type Ordered struct {
 	Kind      string
 	Rows      int
 	Missed    int   // rows that a poller never sees
-	Distances []int // rows by the distance between ORDER BY id and the order of commit, see distances
+	Distances []int // rows by how far ORDER BY id puts them from their place by commit; see distances
 
-	Import *Imported `json:",omitempty"` // set for an import, together with Engine only
+	Import *Imported `json:",omitempty"` // of an import, which sets only this and Engine
 }
 
 // distances are the upper bounds of the classes of Ordered.Distances; the last class has no bound.
@@ -93,7 +93,7 @@ func (k orderKind) insert(db *gorm.DB) (string, error) {
 // A commit is a row, and the time at which its process had the answer to the INSERT, because no database shows the time
 // of a commit.
 type commit struct {
-	ID string // of equal length in a table, so that texts sort like keys
+	ID string // all of one length per table, so that texts sort like keys
 	At int64  // ns
 }
 
@@ -120,8 +120,8 @@ func measureOrder(ctx context.Context, l *Lab) (all []Ordered, err error) {
 	})
 }
 
-// ordered has processes insert rows of all kinds at the same time, because all kinds should find the same machine. A
-// poller for each kind reads its rows.
+// ordered lets processes insert rows of all kinds at the same time, so that all kinds find the same machine. A poller
+// for each kind reads its rows.
 func ordered(ctx context.Context, l *Lab, d *testkit.Database, db *gorm.DB, writers int) (all []Ordered, err error) {
 	stop := make(chan struct{})
 	pollers := make([]*poller, len(orderKinds))
@@ -194,7 +194,7 @@ func padded(id string) string {
 func judge(kind string, commits []commit, seen map[string]bool) Ordered {
 	k := Ordered{Kind: kind, Rows: len(commits), Distances: make([]int, len(distances)+1)}
 	slices.SortFunc(commits, func(a, b commit) int { return cmp.Compare(a.At, b.At) })
-	byKey := make([]int, len(commits)) // by key, the places in the order of commit
+	byKey := make([]int, len(commits)) // places in the order of commit, sorted by key below
 	for i, c := range commits {
 		byKey[i] = i
 		if !seen[c.ID] {
@@ -313,13 +313,13 @@ func insertRows(task insertTask) (err error) {
 	return json.NewEncoder(os.Stdout).Encode(rows)
 }
 
-// goalPoints is the most points by which a poller may miss more rows than with UUIDv7.
+// goalPoints is how much more a poller may miss than with UUIDv7, in percentage points.
 const goalPoints = 0.2
 
 // missed returns the rows that a poller misses, in percent.
 func (o Ordered) missed() float64 { return 100 * float64(o.Missed) / float64(max(1, o.Rows)) }
 
-// more returns the points by which a poller misses more rows with one kind than with another, with the 95 % confidence
+// more returns how much more a poller misses with kind than with other, in percentage points with the 95 % confidence
 // interval, and whether the goal is met.
 func more(kind, other Ordered) (points, verdict string) {
 	a, b := kind.missed(), other.missed()

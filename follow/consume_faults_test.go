@@ -425,7 +425,7 @@ func TestConsume_KeepsTheErrorWhileProcessesTakeTurns(t *testing.T) {
 // logged as a problem.
 func TestConsume_LogsThatItTakesOver(t *testing.T) {
 	t.Parallel()
-	const killed = "because another one was killed, stands still, or took over three seconds for its rows"
+	const killed = "because the last one was killed, stands still, or needed more than 3 s for its rows"
 	var log testkit.Log
 	db := testkit.SQLite{}.Open(t)
 	plugintest.Use(t, db, uidplugin.WithWorkerID(1), uidplugin.WithLogger(log.Logger()))

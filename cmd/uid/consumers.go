@@ -168,7 +168,7 @@ First remove its call of follow.Consume from the program: a process that still r
 follow.ErrRemoved, and one that starts later begins anew, so all effects happen again.`,
 		Example: "  uid follow consumers remove mails --table orders",
 	}, func(ctx context.Context, d *database, consumer admin.Consumer) error {
-		question := fmt.Sprintf("Remove the cursor of %s of %s at %d (%s)? If it is started again, it begins anew. [y/N] ",
+		question := fmt.Sprintf("Remove the cursor of %s of %s at %d (%s)? If run again, the consumer begins anew. [y/N] ",
 			clean(consumer.Name), clean(consumer.TableName()), consumer.LastID, at(consumer.LastTime))
 		if err := a.confirm(yes, question, "pass --yes to remove the cursor"); err != nil {
 			return err
@@ -186,7 +186,7 @@ follow.ErrRemoved, and one that starts later begins anew, so all effects happen 
 func (a *app) consumersPauseCommand(paused bool) *cobra.Command {
 	c := &cobra.Command{
 		Use: "resume NAME", Short: "Let a paused consumer go on",
-		Long: "resume lets a consumer go on that was paused, within a few seconds.",
+		Long: "resume lets a paused consumer go on within a few seconds.",
 	}
 	if paused {
 		c.Use, c.Short = "pause NAME", "Make a consumer stand still until it is resumed"
@@ -224,7 +224,7 @@ func (a *app) writeCursorChange(c cursorChange) error {
 	return err
 }
 
-// writeConsumers writes consumers, and returns the error for its exit code.
+// writeConsumers writes consumers, and returns errWrong if one has findings.
 func (a *app) writeConsumers(list []admin.Consumer) error {
 	columns := []string{"CONSUMER", "TABLE", "LAST ID", "TIME", "ROWS", "BEHIND", "HOLDER", "STATE"}
 	err := writeList(a, list, columns, func(c admin.Consumer) []string {

@@ -16,13 +16,13 @@ func (a *app) renameCommand() *cobra.Command {
 		Long: `rename gives the worker ids of the table OLD to the table NEW. Run it after ALTER TABLE ... RENAME, when processes
 with the new model run. Before you run it, Find fails for older ids, and the error names this command. Processes may run
 meanwhile. A process with the old model goes on making ids for the old name, so run the command again when the last
-such process has ended. The command is one UPDATE of WORKER_NODE, and cannot be undone if both names have worker ids.
+such process has ended. It cannot be undone if NEW had worker ids before.
 
 The cursors of consumers get the new name, too. Consumers of the new model report an error and wait for the command.
 Those of the old model end with an error: docs/looking-up.md says in which order to rename a followed table.
 
-It refuses if OLD is still a table, or NEW is not a table. A followed table and a tag of a segment keep the old name;
-the command prints what to do about them.
+It refuses if OLD is still a table, or NEW is not a table. UID_FOLLOW and tags of segments keep the old name; the
+command prints what to do about them.
 
 With WithRegistry, pass --database NAME=DSN and write tables of that database as NAME.TABLE. With regions whose
 WORKER_NODE is not replicated, run it in each.`,
@@ -34,7 +34,7 @@ WORKER_NODE is not replicated, run it in each.`,
 		if err != nil {
 			return err
 		}
-		question := fmt.Sprintf("Let the ids of %s of %s resolve to %s? [y/N] ",
+		question := fmt.Sprintf("Give %s of %s to %s? [y/N] ",
 			admin.Count(r.WorkerIDs, "worker id", "worker ids"), clean(args[0]), clean(args[1]))
 		if err := a.confirm(yes, question, "pass --yes to rename"); err != nil {
 			return err

@@ -20,7 +20,7 @@ var (
 	ErrRemoved = errors.New("uidplugin: the cursor of the consumer was removed")
 	ErrSkip    = errors.New("uidplugin: skip the row")
 	ErrMoved   = errors.New("another process has changed the cursor") // ends a fetch
-	errLost    = errors.New("the database of the table has lost commits, or its mark was reset, so rows could be missed")
+	errLost    = errors.New("the table's database has lost commits, or the table's mark was reset, so rows could be missed")
 )
 
 // A ConsumerSettings describes a consumer of rows of the type T, which is a pointer.
@@ -30,8 +30,8 @@ type ConsumerSettings[T any] struct {
 	Size       int
 	Conditions string                                    // a hash of the conditions that rows must meet
 	Cursors    *sqldb.DB                                 // sends the statements about the cursor
-	Effects    *gorm.DB                                  // the handle of handlers, for the database that has the cursor
-	Space      func(ctx context.Context) (string, error) // names the database of the rows; nil if it is the cursor's
+	Effects    *gorm.DB                                  // begins the transactions of handlers; its database has the cursor
+	Space      func(ctx context.Context) (string, error) // names the rows' database; nil if it also has the cursor
 	Log        *slog.Logger
 	Start      func(ctx context.Context) (int64, error) // returns the cursor of a new consumer
 
@@ -83,9 +83,9 @@ type consuming[T any] struct {
 	news     *news     // the news of the mark before the present step
 	joined   *news     // the news when this consumer began to follow the mark; an error in them may be out of date
 	looked   *news     // the news before the last fetch; nil if there was no fetch after joined
-	losses   int       // how many entries of news.recovered are in lowest
-	lowest   int64     // lowest mark to which the table's database went back since a fetch; math.MaxInt64 if it did not
-	lowestOf int64     // the Mark of the cursor for which lowest was noticed
+	losses   int       // how many entries of news.recovered lowest covers
+	lowest   int64     // lowest mark after a loss of commits since a fetch; math.MaxInt64 without a loss
+	lowestOf int64     // the Mark in UID_CURSOR that lowest belongs to
 	emptyAt  time.Time // when a fetch last found fewer rows than Limit; for Poll
 	held     bool      // this process has tried to become the holder
 }
@@ -127,7 +127,7 @@ func (c *consuming[T]) next(ctx context.Context) error {
 		err = c.take(ctx, step)
 	case consumer.Fetch:
 		if err = c.fetch(ctx, step); err == nil && len(c.process.IDs()) == 0 {
-			return nil // without note: only fetch knows whether the next fetch may fail again
+			return nil // skips note: only fetch knows whether the next fetch may fail again
 		}
 	case consumer.Handle:
 		err = c.handle(ctx, step)
@@ -209,7 +209,7 @@ func (c *consuming[T]) read(ctx context.Context) error {
 	}
 	another := row.Holder != "" && !c.process.IsOwn(row.Holder)
 	if row.Paused || another && row.Holder == before.Holder && row.Until != before.Until {
-		clear(c.failing) // because no process works, or another process works and has extended its term
+		clear(c.failing) // outdated: the consumer is paused, or another process has extended its term
 	}
 	c.state.set(func(s *ConsumerState) {
 		s.Last, s.Holds, s.Paused = row.Last, c.process.Holds(), row.Paused
@@ -259,7 +259,7 @@ func (c *consuming[T]) take(ctx context.Context, step consumer.Step) (err error)
 	case before == "":
 		c.log.Info("uidplugin: a consumer works in this process now")
 	case !c.process.IsOwn(before):
-		c.log.Info("uidplugin: a consumer works in this process now, because another one was killed, stands still, or took over three seconds"+
+		c.log.Info("uidplugin: a consumer works in this process now, because the last one was killed, stands still, or needed more than 3 s"+
 			" for its rows", "holder", HolderHost(before))
 	}
 	c.process.Wrote(step, true)
@@ -283,7 +283,7 @@ func (c *consuming[T]) more() bool {
 		c.lowest < math.MaxInt64
 }
 
-// wait waits until rows may have come, or until the time end.
+// wait waits until rows may have come, at most until end.
 func (c *consuming[T]) wait(ctx context.Context, end int64) error {
 	if c.leave == nil {
 		c.sleep(ctx, min(end, c.now()+pollPause.Milliseconds()))
