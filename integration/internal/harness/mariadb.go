@@ -84,9 +84,18 @@ func mariadbUser(args ...string) []string {
 	return args
 }
 
-// Install creates the data, and a user with all rights.
+// Install creates the data, and a user with all rights. It copies the data of a fresh server if servers.sh has kept it.
 func (m *MariaDB) Install(t *testing.T) {
 	t.Helper()
+	variable := "UID_TEST_MARIADB_DIR"
+	if m.mysqld != nil {
+		variable = "UID_TEST_MYSQL_DIR"
+	}
+	fresh := filepath.Join(os.Getenv(variable), "fresh", "data")
+	if _, err := os.Stat(fresh); err == nil {
+		testkit.Must(t, os.CopyFS(m.Data(), os.DirFS(fresh)))
+		return
+	}
 	users := filepath.Join(m.Dir, "users.sql")
 	testkit.Must(t, os.WriteFile(users, []byte("FLUSH PRIVILEGES;\nCREATE USER 'test'@'%' IDENTIFIED BY 'test';\nGRANT ALL ON *.* TO 'test'@'%' WITH GRANT OPTION;\n"), 0o666))
 	cmd := exec.Command("mariadb-install-db", mariadbUser("--no-defaults", "--datadir="+m.Data(), "--tmpdir="+m.Dir,
