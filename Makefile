@@ -23,9 +23,9 @@ HOSTILES := HostileWriters|HostileConsumers
 # Packages that are tested without the race detector as a whole. They compile code, start processes, or send one statement
 # after another, which takes several times as long with it. What goroutines share, the tests of workernode, generator
 # and the root package show.
-PLAIN := $(wildcard ./benchmarks/ ./cmd/uid/ ./generator/capacity/ ./generator/foreign/ ./migrations/ ./publicid/ ./uidtest/ $(patsubst %,./examples/%/,node outbox quickstart shards) \
-	$(patsubst %,./internal/%/,admin adopt config core functions inspect lookup model partition rounded testkit upsert) \
-	$(patsubst %,./integration/%/,adopt docs leases partitions paths registry schemas settings tables upsert))
+PLAIN := $(wildcard ./benchmarks/ ./cmd/uid/ ./generator/capacity/ ./generator/foreign/ ./migrations/ ./publicid/ ./uidprom/ ./uidtest/ $(patsubst %,./examples/%/,node outbox quickstart shards) \
+	$(patsubst %,./internal/%/,admin adopt catalog config core functions inspect lookup model narrow partition rounded testkit upsert) \
+	$(patsubst %,./integration/%/,adopt docs leases metrics partitions paths plugins registry schemas settings tables upsert))
 
 # Packages that would take most of the time with it, and the one that runs clusters, alone because they need both cores.
 # "make test SLOW=./integration/paths/" tests the first ones with it, before a release.
@@ -36,7 +36,7 @@ CLUSTERS := ./integration/chaos/
 PAGE := $(wildcard ./integration/page/)
 
 # The packages that have them; the others would be compiled for nothing.
-WITH_THEM = $(filter-out $(PLAIN),$(sort $(dir $(shell grep -rlE --include='*_test.go' 'func \w*($(WITHOUT_RACE)|$(HOSTILES))' .))))
+WITH_THEM = $(filter-out $(PLAIN),$(sort $(dir $(shell grep -rlE --include='*_test.go' 'func \w*($(WITHOUT_RACE))' .))))
 
 # The race detector, but not in SQLite, which is C translated to Go: what it does to its own memory is nobody's concern
 # here, and with the detector it takes most of the time of many tests. The driver around it is watched.
@@ -53,10 +53,12 @@ test: ## all tests except those in a browser, against private MariaDB, MySQL and
 		integration/servers.sh install pgbouncer || : # not where that starts a service; TestPgBouncer says so
 	integration/servers.sh run -- $(MAKE) --no-print-directory tests
 
-# The first line is what the race detector would falsify, or only slow down; with it these are skipped. make lint has
-# vetted everything.
+# The hostile tests of two packages need both cores, one after the other. The second line is what the race detector would
+# falsify, or only slow down; with it these are skipped. make lint has vetted everything.
 tests:
-	$(HOSTILE) go test -vet=off -parallel 4 -run '$(WITHOUT_RACE)|$(HOSTILES)' $(WITH_THEM)
+	$(HOSTILE) go test -vet=off -run '$(HOSTILES)' ./integration/consume/
+	$(HOSTILE) go test -vet=off -run '$(HOSTILES)' ./integration/follow/
+	go test -vet=off -parallel 4 -run '$(WITHOUT_RACE)' $(WITH_THEM)
 	go test -vet=off -parallel 4 -shuffle=on $(PLAIN)
 	go test -vet=off -shuffle=on -timeout 40m -skip '$(WITHOUT_RACE)|$(HOSTILES)' $(SLOW)
 	go test -vet=off -shuffle=on -timeout 40m $(CLUSTERS)

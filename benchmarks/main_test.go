@@ -22,7 +22,7 @@ func tiny(t *testing.T) *Lab {
 	t.Helper()
 	l := &Lab{Sizes: Tiny(), Running: true, Log: t.Output(), Begun: time.Now()}
 	for _, e := range testkit.Engines() {
-		if e.Variable != "" && e.Available() {
+		if e.Variable != "" && e.Available() && e.Name != "mysql" { // which takes the statements of MariaDB
 			l.Engines = append(l.Engines, e.Name)
 		}
 	}

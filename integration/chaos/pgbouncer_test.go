@@ -40,7 +40,7 @@ func TestPgBouncer(t *testing.T) {
 	begin := time.Now()
 	for kills := 0; !t.Failed(); {
 		ran := time.Since(begin)
-		if e, err := c.count.events(nil); ran > 15*chaosShort || ran > chaosShort && err == nil && e.reclaimed > 0 && e.lost > 0 && kills > 0 {
+		if e, err := c.count.events(nil); ran > 15*chaosShort || ran > chaosShort && err == nil && e.reclaimed > 0 && kills > 0 {
 			break
 		}
 		time.Sleep(200*time.Millisecond + time.Duration(c.random.IntN(400))*time.Millisecond)
@@ -77,7 +77,7 @@ func TestPgBouncer(t *testing.T) {
 	for _, fault := range r.faults {
 		t.Error(fault)
 	}
-	if r.ids == 0 || r.reclaimed == 0 || r.lost == 0 || b.starts < 2 {
+	if r.ids == 0 || r.reclaimed == 0 || b.starts < 2 {
 		t.Error("there was no chaos: this shows little")
 	}
 	if r.stall > 3*time.Minute {

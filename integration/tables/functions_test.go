@@ -123,7 +123,7 @@ func randomIDs(r *rand.Rand, l generator.Layout, n int) []int64 {
 func TestFunctions_DecodeAsGoDoes(t *testing.T) {
 	t.Parallel()
 
-	rounds, n := 20, 50_000
+	rounds, n := 20, 10_000
 	if testing.Short() || testkit.Race {
 		rounds, n = 8, 2_000
 	}
