@@ -412,6 +412,42 @@ func TestConsume_LooksForOtherTablesOfAConsumerInTheSchemaOfItsTable(t *testing.
 	}, servers...)
 }
 
+// The table is created while the consumer starts, and the search path leads to a UID_CURSOR of other tables before.
+// With its cursor there, the next start would begin anew.
+func TestConsume_ACursorIsInTheSchemaOfATableThatHasJustAppeared(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		schema := d.Beside(t)
+		place(t, shop(t, d, nil), 2, "Ulm")
+		db, wire := testkit.OpenWire(t, d, "search_path="+schema+",public")
+		testkit.Must(t, db.Use(uidplugin.New(uidplugin.WithLogger(slog.New(slog.DiscardHandler)))))
+		t.Cleanup(func() { _ = uidplugin.From(db).Close(context.Background()) })
+		testkit.Must(t, db.Exec("CREATE TABLE purchases (LIKE orders INCLUDING ALL)").Error)
+		testkit.Must(t, follow.Enable(t.Context(), db, &purchase{}))
+		testkit.Must(t, db.Exec("ALTER TABLE orders RENAME TO hidden").Error)
+		appear := sync.OnceValue(func() error { return db.Exec("ALTER TABLE hidden RENAME TO orders").Error })
+		appeared := make(chan error, 1)
+		wire.Set(func(c *testkit.Crossing) error {
+			err := c.Run()
+			if c.Is("SELECT LAST_ID") {
+				select {
+				case appeared <- appear():
+				default:
+				}
+			}
+			return err
+		})
+		consumer := consumeMails(t, db)
+		testkit.Must(t, <-appeared)
+		finished(t, db, "mails")
+		consumer.stop(t)
+		var n int
+		if err := db.Raw(`SELECT COUNT(*) FROM public."UID_CURSOR"`).Scan(&n).Error; err != nil || n != 1 {
+			t.Errorf("%d cursors in the schema of the table, %v", n, err)
+		}
+	}, "postgres")
+}
+
 func consumePurchases(t *testing.T, db *gorm.DB, options ...follow.ConsumeOption) *running {
 	t.Helper()
 	return start(t, func(ctx context.Context) error {

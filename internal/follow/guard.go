@@ -162,9 +162,11 @@ func (g *guard) ExecContext(ctx context.Context, query string, args ...any) (sql
 		g.closeRows()
 	}
 	result, err := g.pool(query).ExecContext(ctx, query, args...)
-	var state interface{ SQLState() string } // of PostgreSQL, where nothing is kept then, unless an outer savepoint undoes it
+	// GORM hides this error, and COMMIT would keep what should be undone. But PostgreSQL, whose errors have a state, then
+	// refuses all statements until the handler rolls back to an outer savepoint.
+	var state interface{ SQLState() string }
 	if g.observe(err); err != nil && back && !errors.As(err, &state) {
-		g.remember(err) // because GORM hides it, and COMMIT would keep what should be undone
+		g.remember(err)
 	}
 	return result, err
 }
@@ -199,14 +201,13 @@ func (g *guard) closeRows() {
 	}
 }
 
+// QueryRowContext does not use GORM's prepared statements. If one of these cannot be prepared, GORM hides the error,
+// and Scan panics.
 func (g *guard) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	if g.refuse(query) != nil {
 		return g.tx.QueryRowContext(ended, query, args...)
 	}
-	row := g.pool(query).QueryRowContext(ctx, query, args...)
-	if *row == (sql.Row{}) { // GORM could not prepare the statement, and hides the error; Scan would panic
-		row = g.tx.QueryRowContext(ctx, query, args...)
-	}
+	row := g.tx.QueryRowContext(ctx, query, args...)
 	if g.observe(row.Err()); row.Err() == nil {
 		g.opened(func() error { return row.Scan() }) // Scan closes the row, also if the handler has not called it
 	}
