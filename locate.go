@@ -16,7 +16,7 @@ import (
 type Location struct {
 	ID ID `json:"id"`
 	generator.Parts
-	Database string `json:"database,omitempty"` // the table's database, with WithRegistry or WithDatabaseName; empty if WORKER_NODE is in it
+	Database string `json:"database,omitempty"` // table's database, with WithRegistry or WithDatabaseName; empty for WORKER_NODE's database
 	Table    string `json:"table,omitempty"`    // empty if the worker id serves all tables
 
 	// Session is the process that made the id. It is zero with [WithWorkerID], because other processes may have had the
@@ -102,5 +102,5 @@ func (e *IDError) Unwrap() error { return e.Err }
 // Is reports whether target is [ErrNoSuchID], which every IDError wraps.
 func (e *IDError) Is(target error) bool { return target == ErrNoSuchID }
 
-// newIDError makes the errors of package lookup about one id.
+// newIDError makes the error about one id that package lookup returns.
 func newIDError(id int64, err error) error { return &IDError{ID(id), err} }

@@ -82,8 +82,8 @@ func WithLead(d time.Duration) Option { return func(cfg *config.Config) { cfg.Le
 // change to the registry, or back, see docs/layouts.md.
 //
 // A process may use the worker id of a previous one immediately, even after a crash, if both have the same clock and
-// the same [WithLead]. Ids are stamped at most [WithLead] ahead, and the new process begins where the previous one must
-// have ended. So its first id waits for the next tick. At first it makes at most the ids of one tick in each tick.
+// the same [WithLead]. Ids are stamped at most [WithLead] ahead, so the new process begins that far ahead. Its
+// first id waits for the next tick. At first the process makes at most the ids of one tick in each tick.
 // [WithClock] voids this guarantee. So does a clock that was set ahead and back again; the log reports that.
 //
 // Plugins of one process may have the same number. They share a generator, and must have the same [WithLead],
@@ -105,7 +105,7 @@ func WithDisposable() Option { return func(cfg *config.Config) { cfg.Disposable 
 
 // WithoutMigration makes db.Use check the plugin's four tables, such as WORKER_NODE, instead of creating and extending
 // them. Run the SQL of package migrations yourself. The table of segments is created nevertheless if it does not exist;
-// package segment has the SQL for database users without that privilege.
+// package segment has the SQL for database users that may not create tables.
 func WithoutMigration() Option { return func(cfg *config.Config) { cfg.NoMigration = true } }
 
 // WithLookupOnly makes a plugin that looks up ids and never makes any, for tools and pages that only read.

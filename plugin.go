@@ -92,7 +92,7 @@ type shared struct {
 	space    *sharedSpace        // nil with a fixed worker id
 	manager  *workernode.Manager // of the id space
 	home     *sqldb.DB           // knows in which schemas the handle finds tables by name; nil with a fixed worker id
-	database string              // database of the tables, as named in WORKER_NODE; empty for the registry's own
+	database string              // name of the tables' database in WORKER_NODE; empty for the registry's database
 	supply   *supply.Supply
 	catalog  *catalog.Catalog
 	filler   *fill.Filler

@@ -39,7 +39,7 @@ type sharedSpace struct {
 }
 
 type tablesDatabase struct {
-	name string // as in WORKER_NODE; empty for the registry's own
+	name string // as in WORKER_NODE; empty for the registry's database
 	pool any
 }
 
@@ -252,7 +252,7 @@ func openSpace(ctx context.Context, cfg *config.Config, db *gorm.DB) (space *idS
 	return space, nil
 }
 
-// locateTables returns the tables of an id space, in the schema that statements name from then on.
+// locateTables finds the tables of an id space. All later statements name the schema of these tables.
 func locateTables(ctx context.Context, cfg *config.Config, db *gorm.DB) (*sqldb.DB, error) {
 	d, err := sqldb.Open(db, cfg.Timeout)
 	if err != nil {

@@ -105,8 +105,8 @@ func (p *Plugin) Stats() Stats {
 //   - a table cannot get ids, because it did not get a worker id or its generator could not be opened
 //   - a segment could not fetch a range: ids are made until the ranges in memory are used up
 //   - no id can be made, because the clock was set back, or because the layout has ended or not begun
-//   - the method Health() error of a generator of WithSource or WithGenerator returned an error, or the last call of a
-//     generator without the method failed less than 30 s ago
+//   - a generator of WithSource or WithGenerator returned an error from its method Health() error, or has no such
+//     method and its last call failed less than 30 s ago
 //
 // The error wraps the database's error. Health returns nil again after the plugin has recovered. It sends no statement.
 // With [WithLookupOnly] it returns nil even if the database is unreachable, because only lookups send statements and

@@ -49,7 +49,7 @@ func versionOf(ctx context.Context, db *sqldb.DB) (v version, err error) {
 	return v, nil
 }
 
-// raise records the version of this program's tables. old is their version before they were extended.
+// raise records that the tables have this program's version. old is their version before they were extended.
 func raise(ctx context.Context, db *sqldb.DB, old version) (err error) {
 	if !old.known { // the column may be new
 		old, err = versionOf(ctx, db)

@@ -34,8 +34,8 @@ const blockChars = 26
 // Keys are the secrets of an application, the newest first. They are immutable and safe for concurrent use. The zero
 // Keys is empty, so it cannot make a codec. Formatting writes only the number of keys, so logs do not leak them.
 type Keys struct {
-	// The secrets are in a function, because package fmt does not call Format of a Keys in an unexported field of
-	// another struct. It would print the secrets.
+	// The secrets are in a function so that package fmt cannot print them. It does not call Format of a Keys in an
+	// unexported field of another struct.
 	secrets func() [][KeySize]byte
 }
 
@@ -182,7 +182,7 @@ func (c *Codec) Decode(text string) (int64, error) {
 	binary.BigEndian.PutUint64(sent[:8], hi)
 	binary.BigEndian.PutUint64(sent[8:], lo)
 	id, found := int64(0), 0
-	for _, k := range c.keys() { // try all, so that the duration does not reveal the key
+	for _, k := range c.keys() { // try all, so that the duration does not reveal which key fits
 		k.block.Decrypt(block[:], sent[:])
 		if subtle.ConstantTimeCompare(block[8:], k.check[:]) == 1 {
 			id, found = int64(binary.BigEndian.Uint64(block[:8])), 1

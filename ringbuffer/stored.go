@@ -117,7 +117,7 @@ func (r *Stored) Len() int64 {
 			return 0
 		}
 		before, total := r.slots[position&r.mask].before.Load(), r.total.Load()
-		if r.cursor.Load() == cursor { // so before is this run's
+		if r.cursor.Load() == cursor { // so before belongs to this run
 			return int64(total - before - offset)
 		}
 	}

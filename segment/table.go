@@ -72,7 +72,7 @@ func (t *table) locate(ctx context.Context, schema string) (err error) {
 // refuseSecond returns an error if another schema of the database has such a table, because processes with other search
 // paths may use it, and two tables would count the same numbers.
 func (t *table) refuseSecond(ctx context.Context) error {
-	other := "" // not t.schema, where another process may have created the table meanwhile
+	other := "" // a schema other than t.schema, because another process may have just created the table in t.schema
 	err := t.db.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&other) },
 		`SELECT nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace`+
 			` JOIN pg_catalog.pg_attribute a ON attrelid = c.oid AND attname = 'biz_tag' AND NOT attisdropped`+

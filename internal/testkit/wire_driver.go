@@ -124,7 +124,7 @@ func (c *wireConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.T
 	x := c.crossing(ctx, "BEGIN", nil)
 	x.run = func(ctx context.Context) error {
 		tx, err := c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts)
-		if err == nil { // with an error, a driver may return a nil pointer in tx, which is not equal to nil
+		if err == nil { // with an error, tx may hold a nil pointer, but tx itself is not nil
 			t.tx = tx
 		}
 		return err

@@ -21,7 +21,7 @@ type carrier struct {
 // several, carrier takes the last, because keys usually come first. A key is the last resort.
 //
 // If the statement sets a column c to the value of the new row, the carrier sets c to this value right before, so no
-// other expression sees a difference. IF(x,c,c) would not do, because MariaDB then does not set a TEXT column c again.
+// other expression sees a difference. IF(x,c,c) would not do, because MariaDB then skips the assignment of a TEXT c.
 func (t *Tracker) carrier(stmt *gorm.Statement, conflict clause.OnConflict) carrier {
 	last := len(conflict.DoUpdates)
 	untouched := t.untouched(stmt, conflict)

@@ -39,7 +39,7 @@ type facts struct {
 type decision struct {
 	how detection
 
-	// matches is true if RETURNING sends back every row. Otherwise GORM, which assigns them in order, would mix them up.
+	// matches is true if RETURNING sends back every row. Otherwise GORM would mix up rows, as it goes by order.
 	matches bool
 
 	updateKey       bool // rewrite DoNothing to an update of the key with itself, so that RETURNING has every row
@@ -56,8 +56,8 @@ func detect(f facts) (d decision) {
 	// MariaDB returns one row for every sent row, also after conflicts.
 	all := f.mysql && f.onConflict && f.returns
 	d.matches = !f.isMap && f.readable && (f.single || !f.assignsIDs && (all || !f.where && f.surelyUpdates))
-	// GORM's own DoNothing gives the same SQL on MySQL. But after our rewrite GORM assigns the returned keys to all
-	// rows, instead of only to rows without a key.
+	// On MySQL, GORM makes the same SQL from DoNothing as from updateKey. But with updateKey GORM assigns the
+	// returned keys to all rows, instead of only to rows without a key.
 	d.updateKey = all && !f.isMap && !f.surelyUpdates && f.hasKey
 	switch {
 	case f.returns && d.matches:

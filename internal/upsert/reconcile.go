@@ -50,8 +50,8 @@ func (t *Tracker) reconcile(db *gorm.DB, rows []sentRow, result sql.Result) erro
 		if len(rows) == 1 {
 			return t.readConflicting(db, rows, t.fields)
 		}
-		// A trigger has skipped rows, so GORM has assigned returned ids to wrong rows. Replace these by the ids
-		// that were sent.
+		// A trigger has skipped rows, so GORM has assigned returned ids to wrong rows. Replace the returned ids by
+		// the ids that were sent.
 		for i, ids := range t.sent {
 			for j, id := range ids {
 				if id != 0 {

@@ -91,7 +91,7 @@ func (t *Tracker) facts(stmt *gorm.Statement, m *model.Model) (f facts) {
 		conflict, known = ignore, true
 	} else if !onConflict {
 		conflict, onConflict = otherConflict(stmt)
-		conflict.UpdateAll = false // GORM obeys it only in its own clause
+		conflict.UpdateAll = false // GORM obeys it only in the clause ON CONFLICT
 		t.unknown = reflect.ValueOf(conflict).IsZero()
 	} else {
 		t.unknown = !known
@@ -274,8 +274,8 @@ func (t *Tracker) lastInsertID(stmt *gorm.Statement, f facts) clause.Expr {
 		Vars: []any{column, column, column, column}}
 }
 
-// addLastInsertID adds an assignment with LAST_INSERT_ID(expr) to the update part. We never assign the result, because
-// it is an unsigned number and a key may have another type.
+// addLastInsertID adds an assignment with LAST_INSERT_ID(expr) to the update part. No column gets the result of the
+// function, because the result is an unsigned number and a key may have another type.
 func (t *Tracker) addLastInsertID(stmt *gorm.Statement, conflict clause.OnConflict, expr clause.Expr) {
 	c := t.carrier(stmt, conflict)
 	conflict.DoUpdates = slices.Insert(slices.Clip(conflict.DoUpdates), c.at, c.assignment(expr))

@@ -18,7 +18,7 @@ import (
 )
 
 // A column may store less than the value that was sent: the day of a time, two decimal places of a number, or ten
-// characters of a text. So a row that is not found by the value is looked up by what the column stores of it.
+// characters of a text. So a row that is not found by the sent value is looked up by the value that would be stored.
 
 // A comparison describes how to compare a column with a value that was sent.
 type comparison struct {
@@ -199,7 +199,7 @@ func (c comparison) condition(stmt *gorm.Statement, f *schema.Field, v any) clau
 	if converted, err := driver.DefaultParameterConverter.ConvertValue(v); err == nil {
 		sent = converted
 	}
-	v = clause.Expr{SQL: "?", Vars: []any{v}} // because GORM would expand a slice for a ? after a parenthesis
+	v = clause.Expr{SQL: "?", Vars: []any{v}} // so that GORM does not expand a []byte in parentheses to a list
 	if c.collation != "" {
 		return clause.Expr{SQL: `? COLLATE "` + strings.ReplaceAll(c.collation, `"`, `""`) + `" = ?`, Vars: []any{column, v}}
 	}
