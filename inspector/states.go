@@ -2,7 +2,7 @@ package inspector
 
 import "github.com/uidplugin/uidplugin/internal/admin"
 
-// A state is a state of [workernode.Slot.State] with its class.
+// A state is a value of [workernode.Slot.State] with its CSS class.
 type state struct {
 	admin.State
 	Class string // good, late, or empty

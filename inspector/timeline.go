@@ -28,7 +28,7 @@ type lane struct {
 	Bars        []bar
 }
 
-// A bar is a time in which a process could make ids. A thin bar is a time in which it lived, but could make no ids.
+// A bar is a time in which a process could make ids. In a thin bar, the process lived, but could make no ids.
 type bar struct {
 	X, Width string
 	Class    string // good, late, ended, pruned or thin

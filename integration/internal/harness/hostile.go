@@ -33,7 +33,7 @@ var Unreachable = regexp.MustCompile(`bad connection|invalid connection|connecti
 	`commands out of sync|failed to connect|no answer within|deadline exceeded|timeout: context already done|` +
 	`the connection was lost|XAER_NOTA|prepared transaction with identifier`)
 
-// The servers of the long form have a binary log, and prepared transactions.
+// The servers of the long form: MySQL and MariaDB write a binary log, and PostgreSQL allows prepared transactions.
 var hostileOptions = map[string][]string{
 	"mysql":    {"--log-bin=binlog", "--server-id=1", "--sync-binlog=1", "--innodb-lock-wait-timeout=5"},
 	"mariadb":  {"--log-bin=binlog", "--server-id=1", "--sync-binlog=1", "--innodb-lock-wait-timeout=5"},
@@ -95,7 +95,7 @@ func (h *Hostile) Count(event string) int {
 	return h.counts[event]
 }
 
-// Never returns "never: " and the first of events that has not happened, or "" if all have.
+// Never returns "never: " and the first event that has not happened, or "" if all have.
 func (h *Hostile) Never(events ...string) string {
 	for _, event := range events {
 		if h.Count(event) == 0 {
@@ -122,7 +122,7 @@ func (h *Hostile) Last(lacking func() string) {
 }
 
 // Keep runs processes of a role, one after the other, until the context ends. Again and again it calls life, waits
-// for the duration that life returns, and calls disturb. If that has ended the process, Keep starts the next one.
+// for the duration that life returns, and calls disturb. If disturb ended the process, Keep starts the next one.
 func (h *Hostile) Keep(ctx context.Context, role string, task func() any, line func(string),
 	life func() time.Duration, disturb func(*testkit.Process) (ended bool)) {
 	for ctx.Err() == nil {
@@ -149,7 +149,7 @@ func (h *Hostile) Keep(ctx context.Context, role string, task func() any, line f
 }
 
 // Disturb slows connections until the context ends. About every second it calls other, and resets connections if
-// that returns false. In the long form it also kills the server at times, and then calls killed.
+// other returns false. In the long form it also kills the server at times, and then calls killed.
 func (h *Hostile) Disturb(ctx context.Context, slow time.Duration, other func() (instead bool), killed func()) {
 	every := min(h.Length/2, time.Minute)
 	for restart := time.Now().Add(every); Sleep(ctx, 500*time.Millisecond+rand.N(time.Second)); {

@@ -84,7 +84,7 @@ func mariadbUser(args ...string) []string {
 	return args
 }
 
-// Install creates the data, and a user with all rights. It copies the data of a fresh server if servers.sh has kept it.
+// Install makes the data and a user with all rights, or copies the data of a fresh server that servers.sh has kept.
 func (m *MariaDB) Install(t *testing.T) {
 	t.Helper()
 	variable := "UID_TEST_MARIADB_DIR"

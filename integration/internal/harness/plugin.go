@@ -13,7 +13,7 @@ import (
 )
 
 // Quiet discards the plugin's log, and sets its timeout to a minute, because a busy machine is no fault. A later option
-// may set another one.
+// may set another timeout.
 var Quiet uidplugin.Option = func(c *config.Config) {
 	uidplugin.WithLogger(slog.New(slog.DiscardHandler))(c)
 	uidplugin.WithTimeout(time.Minute)(c)
@@ -57,8 +57,8 @@ func MustID(t *testing.T, p *uidplugin.Plugin) (id int64) {
 	return id
 }
 
-// Refused calls take, a function that makes an id, until take returns an error that is as wanted, and returns this
-// error. The first calls use up the ids that are left.
+// Refused calls take, a function that makes an id, until take returns an error that wanted accepts, and returns
+// this error. The first calls use up the ids that are left.
 func Refused(t *testing.T, what string, take func() error, wanted func(err error) bool) (err error) {
 	t.Helper()
 	testkit.Eventually(t, what, time.Minute, func() bool {
