@@ -105,7 +105,7 @@ func (d *DB) TableNames(ctx context.Context) (list []workernode.Table, err error
 	return list, nil
 }
 
-// tableOf returns a table and the DB to read it with: one of --database, or d, because its server may also have the
+// tableOf returns a table and the DB to read it with: one of --database, or else d, whose server may also have the
 // database that entry names. The table has no columns if it does not exist or this user may not see it.
 func (d *DB) tableOf(ctx context.Context, entry workernode.Table) (home *DB, t table, err error) {
 	if other := d.Others[entry.Database]; other != nil {

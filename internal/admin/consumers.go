@@ -58,10 +58,10 @@ func (c Consumer) TableName() string {
 	return name
 }
 
-// RowsBehind returns the number of rows for people.
+// RowsBehind returns Rows as a text for people.
 func (c Consumer) RowsBehind() string { return RowsText(c.Rows) }
 
-// RowsText returns a number of rows for people.
+// RowsText returns a number of rows as a text for people.
 func RowsText(n int64) string {
 	switch {
 	case n < 0:
@@ -207,7 +207,7 @@ func (d *DB) Consumer(ctx context.Context, name, table string) (c Consumer, err 
 	return c, err
 }
 
-// onCursor calls f with the database of a consumer's cursor. It limits f to the time of a statement.
+// onCursor calls f with the database of a consumer's cursor, and with the time limit of a statement.
 func (d *DB) onCursor(ctx context.Context, c Consumer, f func(context.Context, *sqldb.DB, follow.ConsumerKey) error) error {
 	_, home := d.databases()
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
@@ -253,8 +253,8 @@ func (d *DB) CursorAt(t time.Time) (int64, error) {
 	return max(mark-1, 0), err
 }
 
-// CursorNow returns the cursor with which a consumer next handles new rows, as with follow.FromNow. Rows whose ids are
-// younger than the slack are new, because they may not be inserted yet.
+// CursorNow returns the cursor with which a consumer next handles new rows, as with follow.FromNow. A row whose id
+// is younger than the slack counts as new, because it may not be inserted yet.
 func (d *DB) CursorNow(ctx context.Context, c Consumer) (id int64, err error) {
 	var slack time.Duration
 	err = d.onCursor(ctx, c, func(ctx context.Context, db *sqldb.DB, k follow.ConsumerKey) (err error) {

@@ -109,7 +109,7 @@ func (d *DB) checkSlots(ctx context.Context) (list []Finding, err error) {
 	return list, err
 }
 
-// checkSessions looks for held slots of this region without a session. Other regions may replicate sessions later.
+// checkSessions looks for held slots of this region without a session. Other regions' sessions may arrive later.
 func (d *DB) checkSessions(ctx context.Context) (list []Finding, err error) {
 	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
 		var slot int64
@@ -149,7 +149,7 @@ func (d *DB) checkMissing(ctx context.Context) (list []Finding, err error) {
 	missing := false
 	err = d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&missing) },
 		fmt.Sprintf(`SELECT EXISTS (SELECT 1 FROM "WORKER_SLOT" WHERE "REGION" = %d) AND NOT EXISTS (SELECT 1 FROM "WORKER_NODE" WHERE `+
-			ours+`)`, d.Registry.Region.N)) // NEXT_ID alone may begin above rows of other programs, before the first process starts
+			ours+`)`, d.Registry.Region.N)) // before the first process starts, NEXT_ID may be above rows of other programs
 	if !missing {
 		return nil, err
 	}

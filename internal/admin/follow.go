@@ -47,7 +47,7 @@ func (f Followed) Name() string {
 	return f.Table
 }
 
-// Followed returns the followed tables of this database and of the others. If only is not empty, it returns only the
+// Followed returns the followed tables of this database and of the others. If only is a name, it returns just the
 // table of this name, or nothing if that table is not followed.
 func (d *DB) Followed(ctx context.Context, only string) (list []Followed, err error) {
 	if only != "" {
@@ -176,7 +176,7 @@ func (d *DB) DisableFollow(ctx context.Context, name string) error {
 	list, err := d.Followed(ctx, name)
 	_, home, table := d.named(ctx, name)
 	if err == nil && len(list) == 0 {
-		var installed bool // a trigger is left, because only the rest was removed, or the table was renamed
+		var installed bool // whether a trigger is left, although the rest was removed or the table was renamed
 		if installed, err = follow.IsInstalled(ctx, home.SQL, follow.Table{Name: table}); err == nil && !installed {
 			err = fmt.Errorf("%s: %w", name, errNotFollowed)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// TableNamed returns the table with a name as people write it in a statement, or as the list of tables shows it.
+// TableNamed returns the table of a name, which is written as in a statement or as in the list of tables.
 func (d *DB) TableNamed(ctx context.Context, name string) (t workernode.Table, err error) {
 	known, err := d.TableNames(ctx)
 	if err != nil {
@@ -27,9 +27,9 @@ func (d *DB) TableNamed(ctx context.Context, name string) (t workernode.Table, e
 	return t, nil
 }
 
-// CheckNext returns an error if ids should not be made for a table manually, because it does not exist, or its keys are
-// not ids of WORKER_NODE. It returns a warning if the database numbers the key. If it cannot see the table, it trusts
-// WORKER_NODE.
+// CheckNext returns an error if people should not make ids for a table: it does not exist, or its keys are not ids
+// of WORKER_NODE. It returns a warning if the database numbers the key. If CheckNext cannot see the table, it
+// trusts WORKER_NODE.
 func (d *DB) CheckNext(ctx context.Context, entry workernode.Table) (warning string, err error) {
 	known, err := d.databasesOf(ctx, entry.Name)
 	if err != nil {

@@ -16,7 +16,7 @@ type Place struct {
 	uidplugin.Location
 	Row *Row `json:"row,omitempty"` // nil unless requested
 
-	// Follows is set if the database has assigned the number: it is the id that the number follows. Location has the
+	// Follows is the id that the number follows, if the database has assigned the number. Location has the
 	// origin of that id.
 	Follows uidplugin.ID `json:"follows,omitempty"`
 
@@ -36,7 +36,7 @@ type Finder struct {
 	known map[workernode.Table]keyed
 }
 
-// Find locates an id. If only its row cannot be read, it returns both the place and an error.
+// Find locates an id. If the place is known but the row cannot be read, Find returns both the place and an error.
 func (f *Finder) Find(ctx context.Context, id int64) (p Place, err error) {
 	if p.Location, err = f.Plugin.Locate(ctx, uidplugin.ID(id)); err == nil && f.Rows {
 		p.Row, err = f.Row(ctx, p.Location)

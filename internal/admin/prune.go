@@ -21,11 +21,11 @@ type Pruning struct {
 // first stays without a process, in place of all these sessions.
 type span struct{ slot, first, keep, sessions int64 }
 
-// prunedLaunch is LAUNCHED of a pruned session, because the column cannot be NULL.
+// prunedLaunch is the value of LAUNCHED in a pruned session, because the column cannot be NULL.
 const prunedLaunch = "1970-01-01 00:00:00.000"
 
-// The prunable sessions of each slot. Of the sessions that began before a tick, the latest stays, because it may have
-// made ids after that tick. One more row stays without a process. Sessions of another region are pruned in that region.
+// spans finds the prunable sessions of each slot. Of those that began before a tick, the latest stays, because it
+// may have made ids after that tick. One more row stays without a process. Other regions prune their own sessions.
 const (
 	spans = `SELECT "SLOT", MIN("START_TICK") AS "FIRST_TICK", MAX("START_TICK") AS "LAST_TICK", ` +
 		sessionsWithHolder + ` - 1 AS "SESSIONS"` +
@@ -44,7 +44,7 @@ func (d *DB) Prunable(ctx context.Context, before time.Time) (p Pruning, err err
 	return p, nil
 }
 
-// Prune forgets which processes had old sessions. Their ids then resolve to a table and a time, not to a process. A
+// Prune forgets which processes had old sessions. Ids of these sessions then resolve to a table and a time only. A
 // number that nobody made may resolve as well, because the table no longer shows whether a process held the slot at the
 // time in the number.
 //

@@ -20,7 +20,7 @@ type Renaming struct {
 	Notes     []string `json:"notes"` // what else has the old name
 }
 
-// Renaming plans a renaming. Name tables of other databases as "uid tables" writes them. It returns an error unless the
+// Renaming plans a renaming. Write tables of other databases as "uid tables" does. It returns an error unless the
 // database has a table of the new name and no table of the old name, because otherwise ids would resolve to a table
 // that does not have their rows.
 func (d *DB) Renaming(ctx context.Context, from, to string) (r Renaming, err error) {
@@ -89,7 +89,7 @@ func (d *DB) Rename(ctx context.Context, r Renaming) (_ Renaming, err error) {
 	return r, err
 }
 
-// renamedTable returns the table that people name as "uid tables" does, and its database.
+// renamedTable returns the table of a name, which is written as "uid tables" does, and its database.
 func (d *DB) renamedTable(ctx context.Context, name string) (entry workernode.Table, home *DB, err error) {
 	known, err := d.TableNames(ctx)
 	if err != nil {
@@ -107,7 +107,7 @@ func (d *DB) renamedTable(ctx context.Context, name string) (entry workernode.Ta
 	return entry, home, nil
 }
 
-// isView reports whether t is a view, because people create views for programs that use the old name of a table.
+// isView reports whether t is a view. People create views for programs that use the old name of a table.
 func (d *DB) isView(ctx context.Context, t table) (view bool, err error) {
 	query, args := `SELECT COUNT(*) > 0 FROM information_schema.views
 		WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?`, []any{t.schema, t.bare}

@@ -80,7 +80,7 @@ func (d *DB) planSegments(ctx context.Context, _ []workernode.Table) (steps []Re
 	return steps, err
 }
 
-// eachSegment calls add with each table whose keys come from a segment, and with its first free number.
+// eachSegment calls add with each table whose keys come from a segment, and with the segment's first free number.
 func (d *DB) eachSegment(ctx context.Context, add func(entry workernode.Table, free int64) error) error {
 	tags, err := d.tags(ctx)
 	if err != nil {
