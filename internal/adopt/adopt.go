@@ -88,7 +88,7 @@ func (n *Numbering) makePlain(db *gorm.DB, s *schema.Schema) {
 	model.Walk(db, s, func(s *schema.Schema) {
 		key := s.PrioritizedPrimaryField
 		if n.catalog.Planned(s) {
-			return // in use; the log has its key
+			return // in use, so it stays unchanged; plan logs such a key
 		}
 		if key == nil || !key.AutoIncrement || len(model.UIDFields(s)) == 0 || !model.HasTag(key) {
 			return

@@ -21,9 +21,9 @@ import (
 const (
 	leastWithGaps = 100                    // ids a second for each worker id; slow layouts get a smaller gap, or none
 	neighbours    = 4                      // most worker ids in a gap
-	largestGap    = 4096                   // each gap costs as many ids of the generator
+	largestGap    = 4096                   // a gap of n numbers uses up n ids of the generator
 	slowFill      = 100 * time.Millisecond // for a second after a longer wait, a gap covers only one worker id
-	gapTries      = 1_000                  // after so many fills without an id that begins a gap, we accept all ids
+	gapTries      = 1_000                  // after this many fills without an id that begins a gap, accept all ids
 )
 
 // gapOf returns the gap of a layout: the distance from an id to the next possible id. It is a power of two from 1 to
@@ -57,8 +57,8 @@ func (n *Numbering) leaveGaps(src *supply.Source) {
 }
 
 // after returns the distance of id from the id that begins its gap. An id that begins a gap over several worker ids has
-// the sequence 0. Its worker id also has its turn: the worker id minus the tick is a multiple of the number of worker
-// ids in a gap.
+// the sequence 0, and its tick is a turn of its worker id: the worker id minus the tick is a multiple of the number
+// of worker ids in a gap.
 func after(l generator.Layout, id, gap int64) int64 {
 	turn := id>>l.SequenceBits - id>>(l.SequenceBits+l.WorkerBits)
 	return (turn<<l.SequenceBits | id&l.MaxSequence()) & (gap - 1)

@@ -62,7 +62,7 @@ func (n *Numbering) Inspect(ctx context.Context, db *gorm.DB, models []any, colu
 
 // countsAmongIDs reports whether the database's next number for a column may be an id. On MySQL that number follows the
 // largest id. A sequence of PostgreSQL counts on its own unless a program sets it, for example to the largest key. If
-// it is above a thousandth of the present ids, we assume that it was set, because sequences do not count that far.
+// it has passed a thousandth of the present ids, we assume that it was set, because no sequence counts that far.
 func (n *Numbering) countsAmongIDs(ctx context.Context, column inspect.Column) bool {
 	if n.db.Dialector.Name() != "postgres" {
 		return true

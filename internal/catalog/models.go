@@ -71,7 +71,7 @@ func (c *Catalog) Add(ctx context.Context, db *gorm.DB, models []any) error {
 	return c.supply.Ensure(ctx, db.Statement.ConnPool, sources)
 }
 
-// list lists a model, so Find loads its rows.
+// list lists a model, so that Find loads its rows.
 func (c *Catalog) list(p *Plan) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

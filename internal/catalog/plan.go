@@ -47,8 +47,8 @@ func New(cfg *config.Config, db *gorm.DB, ids *supply.Supply) *Catalog {
 	return cat
 }
 
-// A Plan describes how the ids of one model are filled. Each of GORM's schemas has a plan. After creation only its
-// atomic fields change.
+// A Plan describes how the ids of one model are filled. Each of GORM's schemas has a plan. Only the atomic
+// fields of a plan change later.
 type Plan struct {
 	*model.Model
 	Fields []*Field // the uid fields with the sources of their ids

@@ -12,7 +12,7 @@ import (
 
 // This file serves lookups: keys of models, rows to load into, and kinds of keys.
 
-// RowKey returns the uid field in the primary key that lookups use, or nil.
+// RowKey returns the uid field that lookups use, if it belongs to the primary key, or nil.
 func (p *Plan) RowKey() *Field {
 	if f := p.KeyField(); f != nil && f.PrimaryKey {
 		return f
@@ -40,8 +40,8 @@ func (p *Plan) kindOf() (key *Field, kind model.KeyKind) {
 	return key, kind
 }
 
-// checkKind returns an error if the keys of a model cannot have texts, or have the texts of another listed model. The
-// caller holds the mutex.
+// checkKind returns an error if the keys of a model cannot have texts, or if a listed model has keys of another
+// type whose texts begin the same. The caller holds the mutex.
 func (c *Catalog) checkKind(p *Plan) error {
 	key, kind := p.kindOf()
 	if kind.Err != nil {

@@ -80,7 +80,7 @@ const (
 	minLeadTicks = 3 // because a slot is renewed after a third of the lead
 )
 
-// maxSchema is the longest name of a schema on PostgreSQL, in bytes. Statements would cut off the rest.
+// maxSchema is the longest name of a schema on PostgreSQL, in bytes. PostgreSQL cuts off the rest.
 const maxSchema = 63
 
 // Skew returns the limit for differences between clocks, or 0 if we should not compare them.
@@ -108,7 +108,7 @@ func (c *Config) FixedLead() time.Duration {
 }
 
 // MaxBorrow returns the distance that a generator with a fixed worker id may stamp ahead of the clock. 0 means the
-// generator's own limit. With a clock of the application, which may stand still, only WithLead sets it.
+// generator's own limit. With a clock of the application, which may stand still, only WithLead sets the distance.
 func (c *Config) MaxBorrow() time.Duration {
 	if c.Fixed && c.Injected && c.Lead != 0 {
 		return max(c.Lead, c.Layout.Tick)

@@ -1,5 +1,5 @@
-// Package core is the part of a database handle that packages above the root package need, such as follow: its models
-// with their keys, the conditions of the caller, the clock and the statements of the plugin. They find it in the
+// Package core is the part of a database handle that packages above the root, such as follow, need: its models with
+// their keys, the caller's conditions, the clock and the statements of the plugin. These packages find it in the
 // handle, so the type Plugin does not need exported methods for them.
 package core
 
@@ -36,7 +36,7 @@ type Core struct {
 	// OnInsertError is nil, errors stay as they are. Set it before the handle is used.
 	OnInsertError func(stmt *gorm.Statement, err error) (_ error, refused bool)
 
-	// Collect returns a handle whose creates note the rows to which they give ids. clear sets these ids to 0.
+	// Collect returns a handle that records which rows its creates give ids to. clear sets these ids to 0.
 	Collect func(tx *gorm.DB) (_ *gorm.DB, clear func()) // wing: follow
 
 	home   *sqldb.DB // knows the schema of tables that are named without one; nil with a fixed worker id
