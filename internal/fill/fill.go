@@ -121,7 +121,7 @@ func anyZero(f *catalog.Field, stmt *gorm.Statement) bool {
 			row = row.Elem()
 		}
 		if !row.IsValid() {
-			return true // fill refuses it
+			return true // a nil pointer, which GORM reports
 		}
 		if m, ok := row.Interface().(map[string]any); ok && m != nil {
 			_, zero := model.Row{Map: m}.Value(stmt.Context, f.Field.Field)

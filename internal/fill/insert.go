@@ -108,8 +108,8 @@ func insertUnselected(p *catalog.Plan, stmt *gorm.Statement) {
 	stmt.AddClause(values)
 }
 
-// nothingToUpdate makes an upsert of all columns DO NOTHING, because there is no column to update. GORM does the same,
-// but only if there is a column to insert.
+// nothingToUpdate turns an upsert of all columns into DO NOTHING if there is no column to update. GORM does the
+// same, but only if there is a column to insert.
 func nothingToUpdate(stmt *gorm.Statement) {
 	conflict, _ := stmt.Clauses[model.OnConflict].Expression.(clause.OnConflict)
 	if !conflict.UpdateAll || len(conflict.DoUpdates) > 0 {

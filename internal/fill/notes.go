@@ -18,7 +18,7 @@ import (
 type notes struct {
 	parent *notes // of the create that saves these rows as an association; nil if there is none
 	shared bool   // creates of associated rows may refer to it, so it does not return to the pool
-	whole  bool   // it notes all creates of a transaction, or belongs to one of them; see [Filler.Collect]
+	whole  bool   // for all creates of a transaction, or for one of them; see [Filler.Collect]
 
 	mu   sync.Mutex
 	rows []filledRows
@@ -32,7 +32,7 @@ type filledRows struct {
 	first  int
 	except []int
 
-	associated bool // saved by the create of an associated row
+	associated bool // set by the create of associated rows, not by this create
 }
 
 // clear sets the field to zero.
@@ -141,7 +141,7 @@ func forget(stmt *gorm.Statement) {
 	}
 }
 
-// Collect returns a handle whose creates note the rows to which they give ids. clear sets these ids to 0.
+// Collect returns a handle that records which rows its creates give ids to. clear sets these ids to 0.
 func (f *Filler) Collect(tx *gorm.DB) (_ *gorm.DB, clear func()) {
 	n := &notes{shared: true, whole: true}
 	tx = tx.Session(&gorm.Session{Context: tx.Statement.Context}) // with settings of its own
@@ -153,9 +153,9 @@ func (f *Filler) Collect(tx *gorm.DB) (_ *gorm.DB, clear func()) {
 	}
 }
 
-// Settle ends the notes of a create. If the database has refused its rows, it clears the keys that the create has set,
-// also those of associated rows, which are rolled back with it. The application then creates the same structs again,
-// and they must not keep the ids that were refused.
+// Settle ends the notes of a create. If the database has refused the rows, Settle clears the keys that the create
+// has set, also in associated rows, which are rolled back, too. The application then creates the same structs
+// again, and they must not keep the ids that were refused.
 func (f *Filler) Settle(db *gorm.DB, refused bool) {
 	stmt := db.Statement
 	n := notesIn(stmt)

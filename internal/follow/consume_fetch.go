@@ -30,8 +30,8 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 		hooks.Before = func(ctx context.Context, pool gorm.ConnPool) (func() error, error) {
 			return c.changeFirst(ctx, pool, next)
 		}
-		// If a row cannot be read, the reader uses several transactions. Each changes the cursor that the transaction
-		// before has left.
+		// If a row cannot be read, the reader uses several transactions. Each one compares the cursor with what the
+		// transaction before has written.
 		hooks.Committed = func() {
 			changed, step = true, next
 			next.Change = next.Change.Next()

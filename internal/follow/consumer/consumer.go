@@ -101,7 +101,7 @@ type Step struct {
 // An Outcome is how a transaction of Handle ended.
 type Outcome int
 
-// The outcomes. Lost, Failed and Skipped rolled back. After Again a COMMIT may have succeeded, or may yet succeed.
+// Outcomes. Lost, Failed and Skipped mean a rollback. After Again, COMMIT may have succeeded or may succeed yet.
 const (
 	Committed Outcome = iota
 	Lost              // the change has changed no row
