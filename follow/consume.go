@@ -48,6 +48,7 @@ import (
 //     if the row is handled again. In a pool of one connection the write would wait forever for the connection of tx.
 //   - End the transaction: commit, roll back, or create or alter tables, which commits on MySQL and MariaDB. tx refuses
 //     most of these statements.
+//   - Use tx in two goroutines at once, or after handle has returned, because tx is one connection.
 //   - Run for 30 seconds without a statement. The server then ends the transaction, and the row is handled again. So
 //     send e-mails and the like by short calls. A call may happen twice, so pass the row's id to the receiver as a key.
 //   - Insert into a followed table, if that can be avoided. Followers of that table wait until the transaction ends.
