@@ -95,7 +95,7 @@ func mapKey(m map[string]any, f *schema.Field) string {
 // Digits formats a value as the database receives it.
 func Digits(v any) string {
 	if rv := reflect.ValueOf(v); rv.Kind() == reflect.Pointer && rv.IsNil() {
-		return "" // its Value may not handle nil
+		return "" // because v's method Value may not handle nil
 	}
 	if valuer, ok := v.(driver.Valuer); ok {
 		v, _ = valuer.Value()

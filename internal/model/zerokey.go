@@ -13,8 +13,8 @@ import (
 // ErrZeroKey reports a create that would insert the key 0.
 var ErrZeroKey = errors.New("uidplugin: zero key")
 
-// A noZeroKey is a clause without SQL. It fails a create that would write 0 into a key. The key's type adds it, so it
-// also works on handles without the plugin.
+// A noZeroKey is a clause without SQL. It refuses a create that would write 0 into a key. The key's type adds the
+// clause, so it also works on handles without the plugin.
 type noZeroKey struct{ Key *schema.Field }
 
 var _ gorm.StatementModifier = noZeroKey{}
@@ -43,7 +43,7 @@ func (z noZeroKey) ModifyStatement(stmt *gorm.Statement) {
 	i := z.find(stmt.ReflectValue)
 	f := z.Key
 	if i < 0 || f.HasDefaultValue || !f.Creatable {
-		return // the tag defines the meaning of 0, even as default:0
+		return // the tag defines the meaning of 0, even if the tag is default:0
 	}
 	columns, restricted := stmt.SelectAndOmitColumns(true, false)
 	if selected, named := columns[f.DBName]; named && !selected || !named && restricted {

@@ -24,8 +24,8 @@ type table struct {
 // tableColumns holds the known columns of a table.
 type tableColumns struct {
 	ids     map[string]idColumn     // by column name
-	numbers map[string]numberColumn // those of ids whose number is true, by name in lower case
-	places  map[string]*limits      // by the name in the statement, because db.Table can name another table
+	numbers map[string]numberColumn // the columns in ids whose number is true, by name in lower case
+	places  map[string]*limits      // by the table's name in the statement, because db.Table can name another
 }
 
 // An idColumn is a column that may hold ids.
@@ -42,12 +42,12 @@ type limits struct {
 	again time.Time // from this time on, a value that does not fit makes the plugin read them again
 }
 
-// rereads is the shortest time between two reads of a table's columns because of values that do not fit. Such values
-// may come often.
+// rereads is the shortest time between two reads of a table's columns if values do not fit, because such values may
+// come often.
 const rereads = time.Second
 
-// recheck bounds the age of limits that may change unnoticed: those of unknown tables, and those on servers that cut
-// off values instead of refusing them.
+// recheck bounds the age of limits that may change unnoticed: of tables whose columns are unknown, and on servers
+// that cut off values instead of refusing them.
 const recheck = 10 * time.Second
 
 // expired reports whether limits must be read. With dbresolver any statement may be for another database, and the pool
@@ -225,7 +225,7 @@ func (g *Guard) limitsOf(ids map[string]idColumn, columns []inspect.Column) *lim
 	return found
 }
 
-// columns reads the columns of a statement's table, on its connection. See [inspect.ColumnsFor].
+// columns reads the columns of a statement's table on the statement's connection. See [inspect.ColumnsFor].
 func (g *Guard) columns(stmt *gorm.Statement, place string, ids map[string]idColumn) ([]inspect.Column, error) {
 	names := make(map[string]bool, len(ids))
 	for name, id := range ids {

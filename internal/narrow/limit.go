@@ -106,7 +106,7 @@ func (l Limit) check(stmt *gorm.Statement, value any) error {
 	switch v := reflect.Indirect(reflect.ValueOf(value)); {
 	case !v.IsValid():
 		return nil // NULL
-	case v.Type().PkgPath() != "" || l.Characters > 0: // a Valuer may send another value, and texts have a length
+	case v.Type().PkgPath() != "" || l.Characters > 0: // only render shows a Valuer's value, and a text's length
 	case v.CanInt() && v.Int() <= l.Largest, v.CanUint() && v.Uint() <= uint64(l.Largest):
 		return nil
 	}

@@ -84,8 +84,8 @@ func (r Request) start(t time.Time, n int) time.Time {
 	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
 }
 
-// name returns the name of the partition of a period. The forms of month, week and day differ, because a table may
-// change from one to another.
+// name returns the name of the partition of a period. The names for months, weeks and days differ in form, because
+// the period of a table may change.
 func (r Request) name(start time.Time) string {
 	switch r.Every {
 	case "month":
@@ -184,8 +184,8 @@ func (r Request) drops(layout generator.Layout, parts []part) (list []Step, err 
 	return list, nil
 }
 
-// endOf returns the time at which a partition ends. A bound is the start of a tick, which may be before the midnight
-// that it stands for.
+// endOf returns the time at which a partition ends. The bound is the start of a tick. If a period begins within the
+// tick, endOf returns the start of the period.
 func (r Request) endOf(layout generator.Layout, p part) (time.Time, error) {
 	if p.below == maxValue {
 		return time.Time{}, fmt.Errorf("its partition %s has no upper bound, so no other can be added after it; remove it"+

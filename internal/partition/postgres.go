@@ -125,7 +125,7 @@ func (p *postgres) partition(t *table, s *Step) string {
 }
 
 // create attaches a new table, because CREATE TABLE ... PARTITION OF would wait for all readers, and later statements
-// would wait for it. If the table has foreign keys, ATTACH still waits for writers of the other tables.
+// would wait for it. If foreign keys connect the table with others, ATTACH still waits for writers of those.
 func (p *postgres) create(t *table, s *Step) {
 	like := "CREATE TABLE " + p.partition(t, s) + " (LIKE " + p.quote(t) + " INCLUDING ALL EXCLUDING IDENTITY)"
 	s.SQL = []string{block(like, p.attach(t, s))}

@@ -8,7 +8,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// A Gate lets no transaction of the lease manager begin while it is shut, so no table gets a worker id.
+// A Gate that is shut lets no transaction of the lease manager begin, so no table gets a worker id.
 type Gate struct {
 	Deaf    bool // statements do not notice that their context ends
 	Arrived chan struct{}

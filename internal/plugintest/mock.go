@@ -193,8 +193,8 @@ func located(sql func(string) string) Step {
 		Rows: Columns("p, a, b, c, d, e").AddRow(`["public"]`, "public", false, "public", "WORKER_REGISTRY", true)}
 }
 
-// Probes has the queries for the version and the columns of the four tables. Up and Check compare the answers with what
-// they need.
+// Probes has the queries for the version and the columns of the four tables. Up and Check compare the answers with
+// the version and the columns that they need.
 func Probes(sql func(string) string) (steps []Step) {
 	steps = append(append(steps, located(sql)), Modes(sql)...)
 	steps = append(steps, Step{SQL: sql(`SELECT * FROM "WORKER_REGISTRY" WHERE 1 = 0`), Rows: Columns(allRegistry)},
@@ -232,7 +232,7 @@ func Reading(sql func(string) string) string {
 	return sql(readRegistry)
 }
 
-// Taken is the query whether WORKER_NODE has low worker ids, which are for WithWorkerID. The answer is no.
+// Taken is the query for low worker ids in WORKER_NODE, which are for WithWorkerID. The answer is none.
 func Taken(sql func(string) string) Step {
 	query, args, rows := `SELECT `+lowNodes, []driver.Value{1024}, Columns("taken").AddRow(0)
 	if sql("?") == "?" {
@@ -294,8 +294,8 @@ func Settings(sql func(string) string) Step {
 	return Step{SQL: query, Rows: sqlmock.NewRows(columns)}
 }
 
-// A Process has the statements that the lease manager of a plugin with the options OnMock sends. All statements about
-// slots and worker ids that mocks expect are here.
+// A Process has the statements of the lease manager of a plugin with the options OnMock. All statements about slots
+// and worker ids that mocks expect are here.
 type Process struct {
 	SQL     func(string) string
 	Slot    int64
@@ -399,7 +399,7 @@ func (p *Process) Traces(slot, worker, start int64, table ...string) Step {
 	return Step{SQL: p.SQL(selectTrace), Args: []driver.Value{NoonTick, NoonTick, NoonTick, worker}, Rows: rows}
 }
 
-// Creates returns the CREATE statements of a dialect, as the file has them.
+// Creates returns the CREATE statements in a dialect's file of package migrations.
 func Creates(t *testing.T, dialect string) (list []string) {
 	t.Helper()
 	text, err := migrations.Files.ReadFile(dialect + ".sql")

@@ -41,7 +41,7 @@ func Nowhere(tb testing.TB, options ...uidplugin.Option) *gorm.DB {
 		tb.Fatal(err)
 	}
 	if options != nil {
-		// No benchmark waits, because this layout has very many ids in a second, and the plugin has a clock of its own.
+		// No benchmark waits, because this layout has very many ids in a second, and WithClock allows ids at once.
 		p := uidplugin.New(append(options, uidplugin.WithWorkerID(1), uidplugin.WithClock(time.Now), uidplugin.WithLayout(Plenty()), uidplugin.WithLogger(slog.New(slog.DiscardHandler)))...)
 		if err := db.Use(p); err != nil {
 			tb.Fatal(err)

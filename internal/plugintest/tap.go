@@ -8,7 +8,7 @@ import (
 )
 
 // A tap is a connection pool that tells a test of each statement before it is sent. BEGIN and COMMIT count as
-// statements. If before returns an error, the statement fails with it.
+// statements. If the function before returns an error, the statement fails with it.
 type tap struct {
 	gorm.ConnPool
 	before func(ctx context.Context, query string) error

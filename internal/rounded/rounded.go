@@ -36,8 +36,8 @@ func Originals(id int64) (list []int64) {
 	return list
 }
 
-// written returns the id that a program reads back after writing it as a float64 with some significant digits; -1 means
-// as many as necessary.
+// written returns the number that a program reads back after it has written id as a float64 with some significant
+// digits; -1 means as many as necessary.
 func written(id int64, digits int) int64 {
 	if digits > 0 {
 		digits-- // because FormatFloat counts digits after the point
@@ -54,7 +54,7 @@ func written(id int64, digits int) int64 {
 	return n
 }
 
-// Near returns the smallest and the largest id that rounding may turn into id.
+// Near returns the bounds of the numbers that rounding may turn into id.
 func Near(id int64) (low, high int64) {
 	distance := int64(1024) // 17 digits, or 53 bits
 	for unit := int64(1000); id%unit == 0 && unit <= 10_000; unit *= 10 {
