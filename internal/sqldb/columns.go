@@ -44,7 +44,7 @@ func (d *DB) Columns(ctx context.Context, table string) (columns []Column, err e
 	return columns, err
 }
 
-// Types returns a table's columns as this connection sees them. It adds locking to the SELECT, and sets no limit.
+// Types returns a table's columns as this connection sees them. It adds locking to the SELECT, without a timeout.
 func (d *DB) Types(ctx context.Context, table, locking string) (columns []Column, err error) {
 	rows, err := d.pool.QueryContext(ctx, `SELECT * FROM `+table+` WHERE 1 = 0`+locking)
 	for try := 0; try < 20 && isOutdatedPlan(err); try++ { // the next connection may have prepared it, too
@@ -62,8 +62,8 @@ func (d *DB) Types(ctx context.Context, table, locking string) (columns []Column
 	return columns, err
 }
 
-// HasIndex reports whether an index exists that a separate statement creates. Except on PostgreSQL and SQLite it
-// returns true.
+// HasIndex reports whether an index exists. It returns true except on PostgreSQL and SQLite, where a separate
+// statement creates the index.
 func (d *DB) HasIndex(ctx context.Context, index string) (ok bool, err error) {
 	query, args := "", []any{index}
 	switch {

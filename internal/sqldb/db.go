@@ -43,8 +43,8 @@ func (d *DB) Limited(statement, transaction time.Duration, later func(func())) *
 	return &other
 }
 
-// Quiet returns a DB that hides errors from GORM's logger, because a statement may fail only because another process
-// was faster. The logger still sees the statements. The caller must return the errors that matter.
+// Quiet returns a DB that hides errors from GORM's logger. It is for statements that may fail because another
+// process was faster. The logger still sees the statements. The caller must return the errors that matter.
 func (d *DB) Quiet() *DB {
 	other := *d
 	other.quiet = true
@@ -222,7 +222,7 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// late explains a timeout after limit.
+// late adds limit and possible causes to the error of a timeout.
 func late(err error, limit time.Duration) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("no answer within %v (the database is unreachable or busy, a lock is held, or the pool has no free connection): %w", limit, err)
@@ -230,7 +230,7 @@ func late(err error, limit time.Duration) error {
 	return err
 }
 
-// token matches what [DB.Translate] looks at, or skips: comments, texts and names in quotes, and placeholders.
+// token matches the parts that [DB.Translate] replaces or skips: comments, quoted texts and names, placeholders.
 var token = regexp.MustCompile(`--[^\n]*|'[^']*'|"[^"]*"|` + "`[^`]*`" + `|\?`)
 
 // ours matches the names in double quotes that are translated.

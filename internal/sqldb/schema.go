@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// The plugin's tables are found once, when a process starts, and each statement names their schema from then on. The
-// application may leave another search_path or database on the connections of the pool.
+// The plugin's tables are found once, when a process starts. From then on each statement names their schema,
+// because the application may leave another search_path or database on the connections of the pool.
 
 // A Name is the name of a table, in a schema of PostgreSQL or a database of MySQL. Both parts may contain any
 // character.
@@ -217,7 +217,7 @@ func (d *DB) locateOnPostgres(ctx context.Context, userSchema, option string) (s
 const createLock int64 = 0x7569<<48 + 1
 
 // CreateRegistry returns a statement that creates WORKER_REGISTRY by running create. On PostgreSQL the statement fails
-// if another process has created one in another schema since [DB.Locate], unless the user has named the schema.
+// if another process has created the table in another schema since [DB.Locate], unless the user named the schema.
 func (d *DB) CreateRegistry(create string) string {
 	if d.Dialect() != "postgres" || !d.alone {
 		return create
@@ -318,7 +318,7 @@ func (d *DB) locateOnMySQL(ctx context.Context) (schema string, err error) {
 	if schema == "" || folds != 0 {
 		return schema, nil
 	}
-	var found sql.NullString // with a COALESCE it would be NULL in the mode EMPTY_STRING_IS_NULL, too
+	var found sql.NullString // even a COALESCE would return NULL in the mode EMPTY_STRING_IS_NULL
 	err = d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&found) },
 		// The names are compared as bytes, because MariaDB's columns ignore case.
 		`SELECT MIN(c.table_name) FROM information_schema.tables t JOIN information_schema.columns c`+

@@ -37,7 +37,7 @@ func NewFixed(l generator.Layout, workerID int64, lead time.Duration, now func()
 }
 
 // beginAfter makes the lease begin above a tick that this process may have stamped. It also delays the first use,
-// so that the time from there to the lease stays the same.
+// so that the time between the first use and the lease stays the same.
 func (f *Fixed) beginAfter(last int64) {
 	if last >= f.lease.From {
 		f.lease.From = last + 1

@@ -28,7 +28,7 @@ const (
 )
 
 // OpenCounters opens the counters among sources. It returns errors that need a change of the configuration or the
-// database. It only logs errors that may pass, and opens these counters again later.
+// database. It only logs errors that may pass, and a retry in the background opens their counters later.
 func (s *Supply) OpenCounters(sources []*Source) error {
 	var counters []*Source
 	for _, src := range sources {

@@ -16,7 +16,7 @@ import (
 // each request. Two generators with one worker id would make the same ids, so these plugins share a generator.
 
 // A sharedWorker is a worker id that plugins of this process share, with its generator. When the last plugin has left,
-// the generator is closed, and the next plugin begins a sharedWorker above all ticks of this one.
+// the generator is closed, and the next plugin begins another sharedWorker above all ticks of the first.
 type sharedWorker struct {
 	generator string        // name
 	lead      time.Duration // the same for all plugins
@@ -212,8 +212,8 @@ func (g *sharedGenerator) Fill(ctx context.Context, ids []int64) error {
 	})
 }
 
-// call calls take, which returns the last of its ids. It returns when this plugin is closed, even if the generator
-// stays open.
+// call runs take, which returns the last of its ids. When this plugin is closed, call returns, even if the
+// generator stays open.
 func (g *sharedGenerator) call(ctx context.Context, take func(context.Context) (int64, error)) error {
 	if g.share.ctx.Err() != nil {
 		return generator.ErrClosed

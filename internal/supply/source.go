@@ -191,7 +191,7 @@ func (src *Source) fill(ctx context.Context, m *made, ids []int64) (err error) {
 	return nil
 }
 
-// errNoGenerator is returned if a row needs an id although none did before, perhaps because of another goroutine.
+// errNoGenerator is for a row that needs an id only now, for example because another goroutine has changed it.
 var errNoGenerator = errors.New("the table has no generator yet; repeat the create")
 
 // wrap adds the table to an error.

@@ -45,7 +45,7 @@ type Opening struct {
 	DB      *gorm.DB // not in a transaction
 	Table   string
 	Column  string   // the counted column; empty for a primary key, and if Spec.Counter is false
-	Columns []Column // those with ids of the source
+	Columns []Column // the columns with ids of the source
 }
 
 // opened reports whether an opener makes the generator.

@@ -50,8 +50,8 @@ func newNaming(ctx context.Context, db *gorm.DB, timeout time.Duration) (n namin
 	return n, nil
 }
 
-// TableName returns the canonical name of a table on the connections of db, as in WORKER_NODE. It has no quotes and no
-// current schema. It is in lower case where the server ignores case.
+// TableName returns the canonical name of a table on the connections of db, as in WORKER_NODE. The name leaves out
+// quotes and the current schema. It is in lower case where the server ignores case.
 func TableName(ctx context.Context, db *gorm.DB, timeout time.Duration, name string) (string, error) {
 	n, err := newNaming(ctx, db, timeout)
 	return n.table(name), err

@@ -8,8 +8,8 @@ import (
 // A Clock shows the time that a test sets. It may be used concurrently.
 type Clock struct {
 	mu    sync.Mutex
-	shown time.Time // what this clock showed when the real clock showed since
-	since time.Time // a time of the real clock
+	shown time.Time // time of this clock when it was set last
+	since time.Time // time of the real clock at that moment
 	speed float64
 }
 

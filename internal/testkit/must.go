@@ -80,8 +80,8 @@ func SkipIfShort(tb testing.TB, reason string) {
 	}
 }
 
-// Advanced advances a mark of a followed table, and returns what was published. It tries again for a minute, because a
-// process that stands still for seconds, as on a busy machine, loses its turn and its connection.
+// Advanced advances a mark of a followed table, and returns the published mark. It tries again for a minute,
+// because a process that stands still for seconds, as on a busy machine, loses its turn and its connection.
 func Advanced(tb testing.TB, m interface {
 	Advance(ctx context.Context) (int64, error)
 }) (published int64) {

@@ -111,8 +111,8 @@ func (c *Crossing) Sleep(d time.Duration) error {
 	}
 }
 
-// Later executes the statement after d, as if the network had delayed it. The caller gets the hook's answer before. The
-// connection is not used again. Do not call Run as well.
+// Later executes the statement after d, as if the network had delayed it. The caller gets the hook's answer before
+// that. The connection is not used again. Do not call Run as well.
 func (c *Crossing) Later(d time.Duration) {
 	c.later = true
 	c.conn.detach(func() {
