@@ -37,7 +37,7 @@ var palette = []color.RGBA{
 type series struct {
 	name      string
 	x, y      []float64
-	low, high []float64 // quartiles of x, in dots
+	low, high []float64 // quartiles around x; only for dots
 	dash      bool
 	colour    int // of the palette
 }
@@ -79,7 +79,7 @@ func (c *chart) name(name string, thumbnail plot.Thumbnailer) {
 	c.names++
 }
 
-// ticks labels the ticks of another function like the numbers in the tables.
+// ticks returns a function that labels the ticks of other with numbers as in the tables.
 func ticks(other plot.TickerFunc) plot.TickerFunc {
 	return func(low, high float64) []plot.Tick {
 		all := other(low, high)
@@ -215,7 +215,7 @@ func histogram(file, title, x, y string, classes []string, all ...series) error 
 	return c.save(file, 240)
 }
 
-// save writes a chart of a height, and its legend below it. The SVG file follows the reader's dark mode; programs
+// save writes a chart of this height, with its legend below. The SVG file follows the reader's dark mode; programs
 // without media queries show the chart on white.
 func (c *chart) save(file string, height int) error {
 	const width = 560

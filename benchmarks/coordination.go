@@ -49,7 +49,7 @@ var policies = []struct {
 	{policyUID, joinWithPlugin}, {policyDisposable, joinDisposable}, {policyPerTable, joinPerTable},
 }
 
-// A leaseRow is a row of the ways without the plugin.
+// A leaseRow is a row that the ways without the plugin write.
 type leaseRow struct {
 	ID        int64  `gorm:"primaryKey;autoIncrement:false"`
 	TableNo   string `gorm:"size:64"`
@@ -135,7 +135,7 @@ func (c *Coordinated) measure(ctx context.Context, l *Lab, s *Server, d *testkit
 		l.Tick("coordination: %d of %d started", i+1, c.Processes)
 	}
 	c.StartTook = float64(time.Since(begin).Microseconds()) / 1000
-	if err := sleep(ctx, min(time.Second, l.CostFor)); err != nil { // because the work of the start should be done
+	if err := sleep(ctx, min(time.Second, l.CostFor)); err != nil { // until the work of the start is done
 		return err
 	}
 	settled, err := s.counters(db)
@@ -237,7 +237,7 @@ func coordinationTables(all []Coordinated) string {
 		if c.Policy == policyPerTable {
 			late = fmt.Sprintf("%.0f %%", 100*c.Late)
 		}
-		if c.Policy == policyUID && c.Processes >= 10 { // the rows of one process are too few
+		if c.Policy == policyUID && c.Processes >= 10 { // fewer processes change too few rows for an exact figure
 			most = max(most, c.Interval)
 		}
 		if c.Processes == largest.Processes && c.Tables == largest.Tables { // the chart has the other numbers

@@ -135,8 +135,7 @@ func ways() ([]way, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Creates should not wait for the clock, because with a real database they never come so fast. So the sequences are
-	// wide.
+	// Without a real database, creates come so fast that they would wait for the clock. Wide sequences prevent that.
 	layout := generator.DefaultLayout()
 	layout.WorkerBits, layout.SequenceBits = 2, 20
 	err = with.Use(uidplugin.New(uidplugin.WithWorkerID(0), uidplugin.WithLayout(layout), uidplugin.WithLogger(nil)))

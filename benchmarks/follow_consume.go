@@ -21,7 +21,7 @@ import (
 // Consumed are the figures of consumers on one engine.
 type Consumed struct {
 	Engine  string
-	Rates   []Figure  // rows a second, by the contestant
+	Rates   []Figure  // rows a second, of each contestant
 	Delay   Delay     // until the handler has the row
 	Holder  float64   // statements that the process that works sends in a second while no rows come
 	Standby []float64 // the same for each process that stands by
@@ -132,7 +132,7 @@ func (c *Consumed) measure(ctx context.Context, l *Lab, s *Server, quiet *testki
 		if err != nil {
 			return err
 		}
-		p, err := use(db) // without models, whose worker ids it would renew
+		p, err := use(db) // without models, so that the plugin renews no worker ids
 		if err != nil {
 			return errors.Join(err, testkit.Close(db))
 		}

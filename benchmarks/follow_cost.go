@@ -24,7 +24,7 @@ type Cost struct {
 // costs are the kinds of inserts, with their goals.
 var costs = []struct {
 	name   string
-	calls  int // in a slice
+	calls  int // in a round; 0: one call, into an empty table
 	goal   float64
 	insert func(c *costly) error
 }{

@@ -183,7 +183,7 @@ func (s *stream) transact(db *gorm.DB, rows int) error {
 	}
 }
 
-// drain waits until the reader has all rows, for at most 10 s.
+// drain waits until the reader has all rows, at most 10 s longer than the slack. It does not wait for a poller.
 func (s *stream) drain(ctx context.Context) error {
 	for end := time.Now().Add(s.slack + 10*time.Second); ; {
 		if s.delay(0).Missed == 0 || time.Now().After(end) || s.slack == 0 {
@@ -232,8 +232,8 @@ func followedIn(ctx context.Context, db *gorm.DB, streams ...*stream) (*uidplugi
 	return p, err
 }
 
-// measureDelays has writers insert rows in short transactions, into all tables in turn, because all readers should find
-// the same machine.
+// measureDelays has writers insert rows in short transactions, into all tables in turn. So the machine is
+// equally busy for all readers.
 func (f *Followed) measureDelays(ctx context.Context, l *Lab, db *gorm.DB, writers int) (err error) {
 	streams := []*stream{
 		newFollowedStream[slack50](), newFollowedStream[slack200](), newFollowedStream[slack1s](), newPolledStream(),

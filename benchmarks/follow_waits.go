@@ -24,7 +24,7 @@ type Wait struct {
 	Seen    float64 // ms; the longest time from a commit until the follower had the row
 }
 
-// waits has the transactions that hold up a follower for a length of time, and for comparison no transaction.
+// waits has the transactions that hold up a follower for a length of time. The first entry, for comparison, has none.
 var waits = []struct {
 	name string
 	hold func(ctx context.Context, s *Server, db *gorm.DB, stream *stream, length time.Duration) error

@@ -24,7 +24,7 @@ type Imported struct {
 	Seconds float64
 	First   float64 // ms by which ids were ahead of the clock at most, in the first 100 ms
 	Ahead   float64 // the same afterwards
-	After   int     // the most imported rows that sort after a later row of the other process
+	After   int     // the most imported rows that sort after a row that the other process inserted later
 }
 
 // goalAhead is the most by which ids of an import may be ahead of the clock after its first 100 ms.
@@ -220,7 +220,7 @@ func importTable(all []Ordered) string {
 	return "\n" + t.String()
 }
 
-// orderRuns returns the kinds of each engine and number of processes, without imports.
+// orderRuns groups all results except imports by engine and number of processes.
 func orderRuns(all []Ordered) [][]Ordered {
 	type run struct {
 		engine  string

@@ -54,7 +54,7 @@ func compare(ctx context.Context, args []string) error {
 	} else if _, err := os.Stat("go.work"); err != nil {
 		return fmt.Errorf("run this in the root folder of the repository: %w", err)
 	}
-	var failed error // the other parts are measured anyway
+	var failed error // if a part fails, the others are measured anyway
 	if !*render {
 		failed = measure(ctx, l, *run, dest)
 	}

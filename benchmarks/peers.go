@@ -27,8 +27,8 @@ type peer struct {
 	bytes  int  // of an id
 	shared bool // one generator for the whole process
 
-	// stall is the longest wait of a generator of usual. Rates are measured for at least two stalls, because one wait
-	// should be a small part of the time.
+	// stall is the longest wait of a generator that usual makes. Rates are measured for at least two stalls, so that
+	// one wait takes at most half of the time.
 	stall time.Duration
 
 	// open makes a generator that never waits: its sequence is wide, or it may run ahead of the clock.

@@ -54,7 +54,7 @@ type Run struct {
 	Machine string
 }
 
-// newPart returns a part whose measurements are Ts. Without table it only has charts.
+// newPart returns a part whose measurements have the type T. If table is nil, the part has only charts.
 func newPart[T any](name string, measure func(context.Context, *Lab) ([]T, error), table func([]T) string,
 	draw func(all []T, folder string) error) part {
 	return part{name, func(ctx context.Context, l *Lab, dest place) error {

@@ -223,7 +223,7 @@ const (
 	perCustomer = 30
 )
 
-// newKeyed creates a table T with keys of type K. Without key, the plugin or the database makes the keys.
+// newKeyed creates a table T with keys of type K. If key is nil, the plugin or the database makes the keys.
 func newKeyed[K comparable, T any](l *Lab, d *testkit.Database, kind string, key func() K) *keyed {
 	t := &keyed{kind: kind, table: shipment[K, T]{}.TableName(), close: func() error { return nil }}
 	db, err := d.Connect(nil)

@@ -172,7 +172,7 @@ func (s *Server) counters(db *gorm.DB) (c Counters, err error) {
 	written := 0.0
 	for _, v := range status {
 		var value float64
-		_, _ = fmt.Sscan(v.Value, &value) // other values are words
+		_, _ = fmt.Sscan(v.Value, &value) // values that are words are not needed
 		switch v.VariableName {
 		case "Handler_write", "Handler_update", "Handler_delete":
 			c.Changed += value

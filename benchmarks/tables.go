@@ -15,8 +15,8 @@ import (
 // A place has the files of a run: the page, and the folders of its charts and of the results.
 type place struct{ page, charts, results string }
 
-// write writes the charts, and the tables of the page between their markers. It makes a page if
-// none exists, because a short run has no prose.
+// write writes the charts, and the tables of the page between their markers. If there is no page, as in
+// a short run, it makes one without prose.
 func write(dest place) error {
 	if err := os.MkdirAll(dest.charts, 0o777); err != nil {
 		return err
