@@ -13,7 +13,7 @@ import (
 // registerCallbacks tells GORM which code runs when. The position of each callback has a reason:
 //
 //   - fill is first ("*"), so model hooks and foreign keys of associations see the id. A generator waits or fails
-//     before GORM opens its transaction. With SkipDefaultTransaction there is no gorm:begin_transaction to come before.
+//     before GORM opens its transaction. "*" is needed because SkipDefaultTransaction removes gorm:begin_transaction.
 //   - refill follows the hooks, because they may have zeroed the key.
 //   - beforeInsert and afterInsert surround the INSERT, before the associations that need the key.
 //   - prepare gets worker ids before an UPDATE, because the UPDATE can create associated rows in its transaction.
@@ -74,7 +74,7 @@ func (s *shared) settle(db *gorm.DB) {
 // prepare gets worker ids for the associated rows of an update.
 func (s *shared) prepare(db *gorm.DB) { s.filler.Prepare(db) }
 
-// beforeUpdate keeps ids that the application does not know out of the UPDATE.
+// beforeUpdate leaves zero uid fields out of the UPDATE, because the application may not have read them.
 func (s *shared) beforeUpdate(db *gorm.DB) {
 	s.narrow.BeforeUpdate(db) // narrow columns
 	s.filler.BeforeUpdate(db)

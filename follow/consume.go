@@ -91,7 +91,7 @@ func consume[T any](ctx context.Context, db *gorm.DB, name string, size int, han
 		Key: engine.ConsumerKey{Consumer: name, Table: t.Name}, Host: t.core.DetectHost(), Size: size, Cursors: t.db, Effects: db, Log: t.core.Log,
 		Limit: max(chunk, size), ID: r.id, IsOwn: r.isOwn, Rewind: o.rewind, Poll: t.core.Test != nil, Handle: handle,
 		Start: func(ctx context.Context) (int64, error) {
-			begin, err := t.begin(ctx, db) // always, because it fails if the table is not followed
+			begin, err := t.begin(ctx, db) // called always, because it returns an error if the table is not followed
 			if !o.fromNow {
 				return int64(o.after), err
 			}

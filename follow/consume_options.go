@@ -50,7 +50,7 @@ func From(after uidplugin.ID) ConsumeOption {
 // error, or with [WithRewind] goes back to the mark that the database had after the loss. A process that takes over
 // later also notices the loss, because the cursor has the mark with which rows were last read. But the table remembers
 // only the marks of about the last 15 seconds in which rows came, or of a shorter time if the slack is below 500 ms. If
-// others have followed the table for longer since the loss, an operator should set the cursor back.
+// others have followed the table for longer than that since the loss, an operator should set the cursor back.
 func Into(effects *gorm.DB) ConsumeOption {
 	return consumeOption(func(o *consumeOptions) { o.effects, o.into = effects, true })
 }

@@ -16,8 +16,8 @@ import (
 //	handled, err := follow.Handled(ctx, db, &Event{})
 //	err = db.Where("id <= ?", handled).Delete(&Event{}).Error
 //
-// Handled does not know consumers whose cursors are in other databases; see [Into]. After the table was renamed, it does
-// not know a consumer until "uid tables rename" has renamed its cursor.
+// Handled does not know consumers whose cursors are in other databases; see [Into]. After the table was renamed,
+// Handled knows a consumer only once "uid tables rename" has renamed the cursor.
 func Handled(ctx context.Context, db *gorm.DB, model any) (uidplugin.ID, error) {
 	t, err := tableOf(db, model)
 	if err != nil {

@@ -174,7 +174,7 @@ Exit codes:
 	return root
 }
 
-// onlyCommands rejects an argument of a command that only groups other commands.
+// onlyCommands rejects arguments that are not the name of a subcommand.
 func onlyCommands(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -192,7 +192,7 @@ func unknown(kind, name, parent string, like []string) error {
 	return fmt.Errorf("%w; %s --help lists them", err, parent)
 }
 
-// versionCommand prints the version and the build settings.
+// versionCommand prints the version, and the Go version and the system of the build.
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,

@@ -94,11 +94,11 @@ const (
 	repairs  // writes, also where WORKER_REGISTRY is gone
 )
 
-// fileName matches names of files with an extension. Errors may quote them, because they cannot contain a password.
+// fileName matches names of files with an extension. Errors may quote such a name, because it contains no password.
 var fileName = regexp.MustCompile(`^[^@=;:]{1,200}\.[a-z0-9]{1,8}$`)
 
-// sqliteURI returns the URI of an existing file, because SQLite would create a missing one. SQLite rejects changes
-// if the command only reads.
+// sqliteURI returns the URI of a file, or an error if the file is missing, because SQLite would create it. SQLite
+// rejects changes if the command only reads.
 func sqliteURI(path string, use usage) (string, error) {
 	path = strings.TrimPrefix(path, "file:")
 	path, query, _ := strings.Cut(path, "?")
@@ -138,7 +138,7 @@ func parseURL(dsn string) (*url.URL, error) {
 }
 
 var (
-	// strayAt matches an @ behind the host, which is there if a special character in the password has ended the host.
+	// strayAt matches an @ behind the host. A URL has one if a special character in the password has ended the host.
 	strayAt = regexp.MustCompile(`^[^=]*@`)
 
 	urlPassword     = regexp.MustCompile(`://[^/?#]*?:(.*)@`)

@@ -64,7 +64,7 @@ var timeName = regexp.MustCompile(`(?i)time|^ts$`)
 
 // candidates returns the parts of a line that may be ids. It returns the whole text if the text is an id, or if it has
 // no such part. It skips digits after a decimal point. It also skips numbers that may be Unix times, unless a name
-// stands before them that is not the name of a time, such as order_id.
+// such as order_id stands before them. Names of times do not count.
 func (r idReader) candidates(text string) (found []string) {
 	if _, err := r.id(text); err == nil {
 		return []string{text}
