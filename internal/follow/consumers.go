@@ -39,7 +39,7 @@ type CursorStatus struct {
 	ConsumerKey
 	Last       int64 // every row up to it was handled, skipped or left out
 	Paused     bool
-	Holder     string    // the process that works
+	Holder     string    // the process that handles the rows
 	Until      time.Time // the end of its term, which it extends again and again; zero if nobody holds the cursor
 	locked     bool      // Until is past, but the row is locked, so a handler is running
 	Attempts   int64     // how often the next row has failed
@@ -121,8 +121,8 @@ func (f Flavor) cursorsIn(ctx context.Context, db *sqldb.DB, t Table) (list []Cu
 	return list, err
 }
 
-// isLocked reports whether a transaction has locked a cursor in t, as while a handler is running. It is false where that
-// cannot be found out: on SQLite, and without the privilege UPDATE.
+// isLocked reports whether a transaction has locked a cursor in t. A running handler has such a transaction.
+// isLocked reports false where it cannot find out: on SQLite, and without the privilege UPDATE.
 func (f Flavor) isLocked(ctx context.Context, db *sqldb.DB, t Table, k ConsumerKey) bool {
 	if f == SQLite {
 		return false
@@ -199,7 +199,7 @@ func (f Flavor) tableOf(ctx context.Context, db *sqldb.DB, k ConsumerKey) (t Tab
 
 // ResetConsumer sets a cursor to an id, so that the rows above are handled next. A row that failed may be tried at
 // once. Processes may run meanwhile: each of their transactions begins with an UPDATE that compares the cursor. MARK
-// becomes 0, because an operator who sets a cursor after lost commits decides which rows are handled again.
+// becomes 0, so that no process goes back because of lost commits. The id decides which rows are handled again.
 func ResetConsumer(ctx context.Context, db *sqldb.DB, k ConsumerKey, id int64) error {
 	return change(ctx, db, k, "LAST_ID = "+strconv.FormatInt(id, 10)+
 		", MARK = 0, ATTEMPTS = 0, RETRY_AT = 0, STUCK_ID = 0, STUCK_SINCE = 0, ERROR = ''")
@@ -276,7 +276,7 @@ func RenameConsumers(ctx context.Context, db *sqldb.DB, from, to string) (rename
 	for _, k := range keys {
 		f, at, err := cursorTable(ctx, db, k)
 		if err == nil && inSchemaOf(from, "") == inSchemaOf(to, "") {
-			err = f.change(ctx, db, at, k, "TABLE_NAME = ?, CONDITIONS = ''", to) // the hash depends on the name
+			err = f.change(ctx, db, at, k, "TABLE_NAME = ?, CONDITIONS = ''", to) // CONDITIONS depends on the name
 		} else if err == nil {
 			unchanged = append(unchanged, k)
 			continue

@@ -157,7 +157,7 @@ func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 	return nil
 }
 
-// isSame reports whether a table of UID_CURSOR that was located is the followed table.
+// isSame reports whether t, a table that was located, is the followed table.
 func (s *statements) isSame(ctx context.Context, db *sqldb.DB, t Table) (same bool, err error) {
 	a, b := t.schema()+"."+bare(t.Name), s.table.schema()+"."+bare(s.table.Name)
 	switch {
@@ -251,10 +251,10 @@ func ascii(text string) string {
 
 // take sends the change of a process that wants to become the holder. It gives up if the row is locked, because then
 // another process works. It tries to lock the row before it sends the UPDATE, because the UPDATE would wait for the
-// lock. Suppose that the handler of the other process runs longer than the term, and fails. A waiting UPDATE would then
-// make this process the holder before the other process has stored the failure. So the row would be handled again
-// without a pause, and the cursor would never get past a row that the handler skips. The UPDATE is a transaction of its
-// own, so that a process that hangs keeps no lock.
+// lock. Suppose that the handler of the other process runs longer than the term, and then fails or skips the row. A
+// waiting UPDATE would make this process the holder before the other process has stored this outcome. So the row would
+// be handled again without a pause, and the cursor would never get past a row that the handler skips. The UPDATE is a
+// transaction of its own, so that a process that hangs keeps no lock.
 func (c *cursorRow) take(ctx context.Context, step consumer.Step) (changed bool, err error) {
 	s, err := c.statements(ctx)
 	if err != nil {
@@ -298,11 +298,11 @@ func (c *cursorRow) release(ctx context.Context, me string) error {
 	return err
 }
 
-// limit makes MySQL and MariaDB close a connection if this process sends no statement for idleLimit, even between
-// two transactions, or reads none of the rows that the server sends for idleLimit. For a handler, limit also turns
-// autocommit off, because the server may end the transaction early, and would then commit later statements of the
-// handler one by one. Without autocommit these begin another transaction, which is rolled back. Call restore
-// afterwards, and close the connection if restore fails.
+// limit makes MySQL and MariaDB close a connection if for idleLimit this process sends no statement, even between two
+// transactions, or reads none of the rows that the server sends. For a handler, limit also turns autocommit off,
+// because the server may end the transaction early, and would then commit later statements of the handler one by one.
+// Without autocommit these begin another transaction, which is rolled back. Call restore afterwards, and close the
+// connection if restore fails.
 func (c *cursorRow) limit(ctx context.Context, conn *sqldb.DB, handler bool) (restore func() error, err error) {
 	s, err := c.statements(ctx)
 	if err != nil || s.flavor != MySQL && s.flavor != MariaDB {

@@ -9,8 +9,8 @@
 //  1. Raise. The closer sets the table's mark to the smallest id of "now minus slack". A trigger of the table refuses
 //     every new row whose id is below the mark.
 //  2. Wait. For each row the trigger first takes a shared lock, the gate, until the end of the transaction, and only
-//     then reads the mark. The closer asks for the same lock exclusively. When it has had the lock, every transaction
-//     has ended that took the gate before.
+//     then reads the mark. The closer asks for the same lock exclusively. When it has had the lock, all transactions
+//     that took the gate before have ended.
 //  3. Publish. The closer stores the mark in UID_FOLLOW. From then on all rows with ids below it are visible, or will
 //     never be. These three steps are a round.
 //
@@ -38,11 +38,11 @@
 // gate, and refuse the row for no reason. The trigger refuses a row only if the id is below the mark that its message
 // shows.
 //
-// The trigger must see the current mark instead of its snapshot's. On MySQL it reads the row of the gate with a shared
-// lock. On MariaDB and PostgreSQL the mark is a sequence, which has no versions. On MariaDB the gates are rows that are
-// locked but never written, and on PostgreSQL they are advisory locks. MariaDB reads the sequence after the gate
-// because the subquery for the sequence uses a column of the gate's row. SQLite has one writer at a time, so the UPDATE
-// that raises the mark also waits for that writer.
+// The trigger must see the current mark, not the mark in its snapshot. On MySQL it reads the row of the gate with a
+// shared lock. On MariaDB and PostgreSQL the mark is a sequence, which has no versions. On MariaDB the gates are rows
+// that are locked but never written, and on PostgreSQL they are advisory locks. MariaDB reads the sequence after the
+// gate because the subquery for the sequence uses a column of the gate's row. SQLite has one writer at a time, so the
+// UPDATE that raises the mark also waits for that writer.
 //
 // If the mark is missing or NULL, the trigger refuses all rows. It runs after the INSERT because a trigger before it
 // also fires for rows that exist, such as those of ON CONFLICT DO NOTHING.

@@ -111,7 +111,7 @@ func (h *Followed) Consumers() (list []ConsumerState) {
 // A ConsumerState is the state of a consumer in this process.
 type ConsumerState struct {
 	ConsumerKey
-	Holds   bool  // this process works
+	Holds   bool  // this process handles the rows
 	Paused  bool  // by an operator
 	Last    int64 // the cursor, as far as it is known
 	Passed  int64 // nothing up to this id is left to handle; Last follows within seconds

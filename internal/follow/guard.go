@@ -80,9 +80,9 @@ func (g *guard) refuse(query string) error {
 	return err
 }
 
-// The pattern "ends" matches statements that end a transaction. The pattern "commits" matches those before which
-// MySQL and MariaDB commit, and a few others, which "stays" matches. No pattern matches a statement in a procedure,
-// so the caller looks for the savepoint afterwards.
+// The pattern "ends" matches statements that end a transaction. The pattern "commits" matches statements that make
+// MySQL and MariaDB commit first. It also matches a few that do not; "stays" matches these. No pattern matches a
+// statement in a procedure, so the caller looks for the savepoint afterwards.
 var (
 	ends = beginning(`(COMMIT|END|ABORT|(START|PREPARE)\s+TRANSACTION)\b|` +
 		`BEGIN\s*($|[^N\s\w])|BEGIN\s+[^N\s]|` + // not BEGIN NOT ATOMIC
@@ -113,8 +113,8 @@ func (g *guard) remember(err error) {
 	}
 }
 
-// lives reports whether the transaction on SQLite is still there, because SQLite ends it after some errors, such as a
-// full disk. It sends BEGIN, which fails within a transaction.
+// lives reports whether the transaction on SQLite is still there. SQLite ends it after some errors, such as a full
+// disk. lives sends BEGIN, which fails within a transaction.
 func (g *guard) lives() bool {
 	if _, err := g.tx.ExecContext(context.Background(), "BEGIN"); err != nil {
 		return strings.Contains(err.Error(), "within a transaction")
@@ -162,8 +162,8 @@ func (g *guard) ExecContext(ctx context.Context, query string, args ...any) (sql
 		g.closeRows()
 	}
 	result, err := g.pool(query).ExecContext(ctx, query, args...)
-	// GORM hides this error, and COMMIT would keep what should be undone. But PostgreSQL, whose errors have a state, then
-	// refuses all statements until the handler rolls back to an outer savepoint.
+	// GORM hides an error of ROLLBACK TO, so COMMIT would keep what should be undone. PostgreSQL, whose errors have a
+	// state, prevents that itself: it refuses all statements until the handler rolls back to an outer savepoint.
 	var state interface{ SQLState() string }
 	if g.observe(err); err != nil && back && !errors.As(err, &state) {
 		g.remember(err)
@@ -182,8 +182,8 @@ func (g *guard) QueryContext(ctx context.Context, query string, args ...any) (*s
 	return rows, err
 }
 
-// opened remembers how to close the rows of a query. While they are open, a server refuses other queries, so those of
-// the last query suffice.
+// opened remembers how to close the rows of a query. While rows are open, a server refuses other queries, so opened
+// remembers only the last query.
 func (g *guard) opened(done func() error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

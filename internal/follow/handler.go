@@ -68,8 +68,8 @@ type attempt struct {
 //   - What the handler reads is not older than the lock.
 //   - On SQLite it takes the write lock, like BEGIN IMMEDIATE. A transaction that has read first may not get that lock.
 //
-// If COMMIT fails, the outcome is Again, even if the server may have committed. In that case the next change finds
-// another cursor. transact returns an error if one of its own statements fails before the handler is called.
+// If COMMIT fails, the outcome is Again. If the server has committed all the same, the next change finds another
+// cursor. transact returns an error if one of its own statements fails before the handler is called.
 func (c *cursorRow) transact(ctx context.Context, conn *sql.Conn, step consumer.Step, handle func(ctx context.Context, tx *sql.Tx) attempt) (attempt, error) {
 	tx, err := sqldb.Begin(ctx, conn, TransactionLimit, nil)
 	if err != nil {

@@ -144,7 +144,7 @@ func (s *statements) holdersOfMariaDB() string {
 		" GROUP BY x.trx_id, x.trx_mysql_thread_id ORDER BY age DESC"
 }
 
-// gateKeys is a list of the gates of the table in InnoDB's lists of locks.
+// gateKeys lists the keys of the table's gates, as InnoDB writes them in its lists of locks.
 func (s *statements) gateKeys() string {
 	return fmt.Sprintf("('%d', '%d')", s.names.gate+usedGate, s.names.gate+idleGate)
 }

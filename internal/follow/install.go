@@ -85,7 +85,7 @@ type names struct {
 
 var unusual = regexp.MustCompile(`[^a-z0-9_]+`)
 
-// namesOf derives names from the table's, so that statements can be printed without asking a database.
+// namesOf derives names from the name of the table, so that statements can be printed without asking a database.
 func namesOf(table string) names {
 	sum := sha256.Sum256([]byte(table))
 	short := unusual.ReplaceAllString(strings.ToLower(table), "_")
@@ -154,7 +154,7 @@ func (f Flavor) Install(t Table) []string {
 	if f == Postgres {
 		t.Schema = cmp.Or(t.Schema, "public")
 	}
-	// A trigger looks for names without a schema in its own schema, so a dump can be restored under another name.
+	// A trigger looks for names without a schema in its own schema, so a dump can be restored into another schema.
 	inside := Table{Name: bare(t.Name)}
 	values := map[string]any{
 		"Bare": bare(t.Name),
@@ -201,7 +201,7 @@ func (f Flavor) CreateCursors(t Table) string {
 // use the table. It is short, because all other transactions queue up behind the statement.
 const lockPatience = 500 * time.Millisecond
 
-// remedy is part of the message of a refused row, which a program without the plugin shows.
+// remedy is part of the trigger's message. A program without the plugin shows only this message.
 const remedy = "create it again with a new id"
 
 // bare returns the name of a table without its schema.
@@ -223,7 +223,7 @@ func (f Flavor) schema(t Table) string {
 
 var columnName = regexp.MustCompile(`[A-Z_]{2,}`)
 
-// columns quotes the names in a list, because PostgreSQL folds those without quotes to lower case.
+// columns quotes the names in a list, because PostgreSQL folds unquoted names to lower case.
 func (f Flavor) columns(list string) string { return columnName.ReplaceAllStringFunc(list, f.quote) }
 
 // Uninstall returns the statements that undo [Flavor.Install]. The tables stay, with the cursors of consumers. The

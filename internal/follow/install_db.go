@@ -37,7 +37,7 @@ func flavorOf(ctx context.Context, db *sqldb.DB) (f Flavor, version string, err 
 
 // Enable installs the trigger and all that it needs, and checks the installation. It waits for transactions that have
 // inserted rows into the table. The error wraps ErrRefused if rows could be missed. GORM's logger does not see errors,
-// because a line of it would show the whole trigger.
+// because it would log the whole trigger with them.
 func Enable(ctx context.Context, db *sqldb.DB, t Table) error {
 	db = db.Quiet()
 	f, version, err := flavorOf(ctx, db)
@@ -140,8 +140,8 @@ func (s *statements) isEnabled(ctx context.Context, db *sqldb.DB) (bool, error) 
 }
 
 // addCursors creates UID_CURSOR where an earlier version has enabled the table. Followers do not need it, so it is not
-// an error if this account may not create it. addCursors first checks whether the table exists, because CREATE TABLE IF
-// NOT EXISTS needs the privilege even if the table exists.
+// an error if this account may not create it. addCursors first checks whether UID_CURSOR exists, because CREATE TABLE
+// IF NOT EXISTS needs the privilege even then.
 func (s *statements) addCursors(ctx context.Context, db *sqldb.DB) error {
 	ok, err := s.flavor.has(ctx, db, s.flavor.in(s.table, CursorTable))
 	if err == nil && !ok {

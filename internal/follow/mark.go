@@ -224,8 +224,8 @@ func (m *Mark) Begin(ctx context.Context) (mark int64, err error) {
 	return mark, err
 }
 
-// Published returns the published mark without advancing it. Rows that the same transaction reads afterwards are
-// complete below it.
+// Published returns the published mark without advancing it. When the same transaction reads rows afterwards, it sees
+// all rows below the mark.
 func (m *Mark) Published(ctx context.Context, tx gorm.ConnPool) (int64, error) {
 	s, err := m.statements(ctx)
 	if err != nil {

@@ -53,7 +53,7 @@ func (r *Regions) Learn(ctx context.Context, workers *workernode.DB, ids []int64
 }
 
 // IsOwn reports whether an id is of this region. It reports true for a key without a worker id, such as a small key
-// from before the plugin. If the row of a worker id is not replicated yet, the remainder of the worker id decides.
+// from before the plugin. If the region of a worker id is not known yet, the remainder of the worker id decides.
 func (r *Regions) IsOwn(id int64) bool {
 	worker, ok := r.workerOf(id)
 	if !IsRegional(r.region) || !ok {

@@ -34,8 +34,8 @@ func (s *statements) now() string {
 	return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000" // in local time one hour of each year comes twice
 }
 
-// exact is the beginning of each statement that has the subquery of found, because on MariaDB sql_mode decides
-// whether CREATED is rounded or cut off.
+// exact is the beginning of each statement that has the subquery of found. On MariaDB it sets sql_mode, which decides
+// whether the subquery rounds the time in CREATED or cuts it off.
 func (s *statements) exact() string {
 	if s.flavor != MariaDB {
 		return ""
@@ -183,7 +183,7 @@ func (s *statements) raise(ctx context.Context, db *sqldb.DB, mark int64) (err e
 	return err // on MySQL the gates have the mark, and pass raises it
 }
 
-// pass waits until every transaction has ended that took the gate before, and whose ids may be below the mark. It
+// pass waits until all transactions that took the gate before, and may have ids below the mark, have ended. It
 // reports false if some have not ended after a while.
 //
 // Writers that ask for the gate while the closer waits for it would wait, too. Such writers have chosen the gate just

@@ -22,9 +22,9 @@ type trigger struct {
 // ofThisPackage matches the names of triggers. A tool that copied the trigger may have appended something.
 var ofThisPackage = regexp.MustCompile(`^uid_follow_[a-z0-9_]+_[0-9a-f]{6}`)
 
-// misplaced returns the triggers with the name for this table that are on another table, or do not guard this table. It
-// also returns the stale triggers on this table: their names were made from a former name of the table, so no follower
-// uses them.
+// misplaced returns the triggers that have the trigger name of this table, but are on another table or do not guard
+// this one. It also returns the stale triggers on this table: their names were made from a former name of the table, so
+// no follower uses them.
 func (s *statements) misplaced(ctx context.Context, db *sqldb.DB) (own, stale []trigger, err error) {
 	all, err := s.triggers(ctx, db)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *statements) misplaced(ctx context.Context, db *sqldb.DB) (own, stale []
 	return own, stale, nil
 }
 
-// triggers returns the triggers with the name for this table, on any table, and the package's triggers on this table.
+// triggers returns all triggers that have the trigger name of this table, and the package's triggers on this table.
 func (s *statements) triggers(ctx context.Context, db *sqldb.DB) (list []trigger, err error) {
 	if s.flavor == Postgres {
 		err = db.Query(ctx, func(r *sql.Rows) error {
