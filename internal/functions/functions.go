@@ -146,7 +146,7 @@ func readLayout(ctx context.Context, d *sqldb.DB) (text string, err error) {
 }
 
 // mysql does not name the database inside of functions, because functions look in their own database. So a dump can be
-// restored under another name.
+// restored into another database.
 func (f *formulas) mysql(prefix string) []object {
 	function := func(name, returns, kind, value string) object {
 		return object{name, []string{

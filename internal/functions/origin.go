@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// tableOfID returns the SELECT for the table of the id in the parameter uid. It follows the rules of Plugin.Locate: the
+// tableOfID returns the SELECT for the table of the id in the parameter uid. Like Plugin.Locate, the SELECT checks the
 // layout, the table and START_TICK of the worker id's row, the fence of its slot, and the sessions of the slot. prefix
 // is the schema with a dot, or empty.
 func (f *formulas) tableOfID(prefix string) string {

@@ -48,7 +48,7 @@ func (f *Finder) FindAll(ctx context.Context, ids []int64) (map[int64]any, error
 		errs = append(errs, f.findIn(ctx, table, f.plan(table), byTable[table], found)...)
 	}
 	errs = f.findNumbered(ctx, ids, found, errs)
-	if len(future) > 0 { // because these errors explain more than others
+	if len(future) > 0 { // these errors replace others of the same ids, because they explain more
 		errs = slices.DeleteFunc(errs, func(e error) bool { other, ok := e.(*failure); return ok && future[other.id] != nil })
 		for id, err := range future {
 			if _, ok := found[id]; !ok {

@@ -82,7 +82,7 @@ func (f *Finder) Scoped(scope func(db *gorm.DB, model any) *gorm.DB) error {
 	return nil
 }
 
-// accept returns why rows of a model, which has a key, are not found.
+// accept returns why rows of a model are not found, or nil. The model must have a key.
 func (f *Finder) accept(p *catalog.Plan) error {
 	if f.Accept == nil {
 		return nil

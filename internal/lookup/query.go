@@ -56,7 +56,7 @@ func (loc *Locator) Where(ctx context.Context, db *gorm.DB, p *catalog.Plan, con
 	return f.where(ctx, p, condition, more...)
 }
 
-// inTurn returns a scope that runs scopes one after the other. Each scope waits until no added one is pending,
+// inTurn returns a scope that runs scopes one after the other. Each scope waits until no added scope is pending,
 // because scopes may add scopes, which GORM runs in another round.
 func inTurn(scopes ...func(*gorm.DB) *gorm.DB) func(*gorm.DB) *gorm.DB {
 	return func(db *gorm.DB) *gorm.DB {
@@ -94,7 +94,7 @@ func (f *Finder) restrict(p *catalog.Plan, stmt *gorm.Statement, key, scope clau
 }
 
 // restricted returns a builder that adds the conditions for key and scope to a WHERE clause. scope may be nil. GORM
-// calls the builder last, after types such as [gorm.DeletedAt] and other plugins have added conditions. So the handle's
+// calls the builder last, after other plugins and types such as [gorm.DeletedAt] have added conditions. So the handle's
 // own conditions are written as usual, in parentheses.
 func restricted(key, scope clause.Expression) clause.ClauseBuilder {
 	return func(where clause.Clause, b clause.Builder) {

@@ -79,8 +79,8 @@ func (loc *Locator) Between(handle, db *gorm.DB, from, to time.Time) error {
 }
 
 // isPast reports whether t is before the present. The present spans a second, or a tick if that is longer, because
-// callers read the clock before their query runs. We use the earlier of the generators' clock and the process's, which
-// may have been set back.
+// callers read the clock before their query runs. We use the earlier of the generators' clock and the clock of the
+// process, because the latter may have been set back.
 func (loc *Locator) isPast(t time.Time) bool {
 	now := loc.Clock()
 	if wall := loc.Now(); wall.Before(now) {

@@ -56,7 +56,7 @@ func isTable(p *catalog.Plan, stmt *gorm.Statement) bool {
 	return stmt.Table == "" || stmt.Table == table[strings.LastIndexByte(table, '.')+1:]
 }
 
-// unusable returns the name of a clause and a remedy if a query by key cannot have it.
+// unusable returns the name of a clause and a remedy if a query by key cannot have the clause.
 func unusable(p *catalog.Plan, name string, expr clause.Expression) (label, remedy string) {
 	switch e := expr.(type) {
 	case nil:

@@ -11,8 +11,8 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// scopes returns scopes that run the caller's scope and store its conditions in *into, apart from the conditions of the
-// statement.
+// scopes returns scopes that run the caller's scope. They store its conditions in *into and remove them from the
+// statement, which keeps its own conditions.
 func (f *Finder) scopes(p *catalog.Plan, into *clause.Expression) []func(*gorm.DB) *gorm.DB {
 	if f.scope == nil {
 		return nil

@@ -44,8 +44,8 @@ func IsKeyText(text string) bool {
 	return f != nil && (*f)(text)
 }
 
-// isKey reports whether t is a type of keys. It looks at the kind, too, because a struct that embeds a key has its
-// methods.
+// isKey reports whether t is a type of keys. It looks at the kind, too, because a struct that embeds a key has the
+// methods of the key.
 func isKey(t reflect.Type) bool {
 	return t.Kind() == reflect.Int64 && t.Implements(reflect.TypeFor[Key]())
 }

@@ -17,7 +17,7 @@ type owner gorm.Statement
 // Build implements [clause.Expression].
 func (*owner) Build(clause.Builder) {}
 
-// Keep keeps a note in a statement, as a clause that GORM does not build, because that costs no allocation.
+// Keep keeps a note in a statement. It uses a clause that GORM does not build, because a clause needs no allocation.
 func Keep(stmt *gorm.Statement, name string, note clause.Expression) {
 	stmt.Clauses[name] = clause.Clause{BeforeExpression: (*owner)(stmt), Expression: note}
 }
