@@ -34,8 +34,8 @@ const blockChars = 26
 // Keys are the secrets of an application, the newest first. They are immutable and safe for concurrent use. The zero
 // Keys is empty, so it cannot make a codec. Formatting writes only the number of keys, so logs do not leak them.
 type Keys struct {
-	// The secrets are in a function so that package fmt cannot print them. It does not call Format of a Keys in an
-	// unexported field of another struct.
+	// The secrets are in a function, because package fmt prints a Keys in an unexported field of a struct without
+	// calling Format.
 	secrets func() [][KeySize]byte
 }
 

@@ -103,8 +103,8 @@ func couldBeUidGenerators(l generator.Layout) bool {
 // newSpace returns a random ID_SPACE.
 func newSpace() string { return strings.ToLower(rand.Text()[:13]) }
 
-// refuseShared returns an error if a registry of one of several regions cannot begin, because UidGenerator shares
-// WORKER_NODE.
+// refuseShared returns an error if the region is one of several, and UidGenerator shares WORKER_NODE, so the registry
+// cannot begin.
 func (d *DB) refuseShared(ctx context.Context, region Region) error {
 	if region == Whole || d.sql.Dialect() != "mysql" {
 		return nil

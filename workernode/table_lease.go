@@ -69,8 +69,8 @@ func (l *TableLease) Attach(g generator.Renewable) {
 	}
 }
 
-// Spare makes the generator double its lanes only when it has used up half of its lease, because its table uses many
-// ids for a row.
+// Spare makes the generator double its lanes only when half of its lease is used up. Call it if a row takes several
+// ids.
 func (l *TableLease) Spare() {
 	l.allocator.mu.Lock()
 	defer l.allocator.mu.Unlock()
@@ -191,14 +191,14 @@ func (l *TableLease) grow(now time.Time, tick int64) {
 	}
 	layout, before, grown := a.clock.layout, l.ahead, l.grown
 	l.ahead, l.grown = lease.Ahead(u, l.published[0].From, tick), false
-	if l.ahead <= min(layout.LaneAhead(), a.params.Lead/2) || now.Before(l.again) { // a short lease ends before LaneAhead
+	if l.ahead <= min(layout.LaneAhead(), a.params.Lead/2) || now.Before(l.again) { // Lead may be shorter than LaneAhead
 		return
 	}
 	limit := a.most
 	if u.MaxLanes > 0 {
 		limit = min(limit, u.MaxLanes)
 	}
-	given := a.given - max(a.first-1, 0)/2 // so that MostLanes compares with half of the worker ids from FIRST_ID on
+	given := a.given - max(a.first-1, 0)/2 // so that MostLanes takes the middle of the worker ids from FIRST_ID on
 	limit = lease.MostLanes(limit, have, len(a.free(l.table)), given, layout)
 	switch {
 	case !a.sparing && !l.sparing:

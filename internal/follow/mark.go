@@ -203,8 +203,8 @@ func (m *Mark) Advance(ctx context.Context) (int64, error) {
 }
 
 // Begin returns the mark at which a follower of only new rows begins. Ids that are made after the call are not below
-// the mark, unless a clock is behind the database's by more than the slack. A published mark would not do: while
-// another process is the closer, old rows may be above the latest published mark, and new rows below the next one.
+// the mark, unless a clock is behind the database's by more than the slack. Published marks would not do while
+// another process is the closer: old rows may be above the latest, and new rows below the next.
 func (m *Mark) Begin(ctx context.Context) (mark int64, err error) {
 	s, err := m.statements(ctx)
 	if err != nil {
@@ -251,7 +251,7 @@ func (m *Mark) recent(ctx context.Context) (state State, err error) {
 }
 
 // Place returns the quoted name of the table with the schema that has the mark, or "" if tables have no schema. Call it
-// after Published. The rows must be of the same table as the mark, whatever schema the application has set on the
+// after Published. With it, followers read the table of the mark, whatever schema the application has set on the
 // connection.
 func (m *Mark) Place() string {
 	if s := m.known.Load(); s != nil && s.table.Schema != "" {
@@ -273,7 +273,7 @@ func (m *Mark) visit(ctx context.Context, force bool) (state State, err error) {
 	if err != nil {
 		return state, err
 	}
-	seen, unusable := m.seen, error(nil) // unusable is an error after the round; together then closes the connection
+	seen, unusable := m.seen, error(nil) // unusable: restore failed after the round, so m.together closes conn
 	err = m.together(ctx, s, func(ctx context.Context, conn *sqldb.DB) (err error) {
 		if err := m.server.run(ctx, conn, s); err != nil {
 			return err
@@ -303,7 +303,7 @@ func (m *Mark) visit(ctx context.Context, force bool) (state State, err error) {
 		}
 		return errors.Join(err, unusable)
 	})
-	if unusable != nil { // without a pool, Together was a transaction, so the round was rolled back
+	if unusable != nil { // Together may have been a transaction, which was rolled back
 		state.Published, err = s.published(ctx, m.db)
 	}
 	if err != nil {
@@ -315,9 +315,9 @@ func (m *Mark) visit(ctx context.Context, force bool) (state State, err error) {
 	return state, nil
 }
 
-// together calls f with a connection. On SQLite the statements of a round need no connection of their own, and must not
-// have one: Together closes it after an error, such as when the last follower leaves, and that would end a database in
-// memory.
+// together calls f with a connection. On SQLite a round needs no connection of its own, and must not have one:
+// Together closes it after an error, also when the context ends with the last follower, and a database in memory would
+// end with it.
 func (m *Mark) together(ctx context.Context, s *statements, f func(ctx context.Context, conn *sqldb.DB) error) error {
 	if s.flavor == SQLite {
 		return f(ctx, m.db)
