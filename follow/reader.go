@@ -47,8 +47,8 @@ func newReader[T any](t *table, db *gorm.DB, locked bool) *reader[T] {
 
 func (r *reader[T]) id(row *T) int64 { return r.model.ID(row) }
 
-// isOwn reports whether a row is of this region. It logs the first row of another region, because no follower handles
-// that row if it was written here instead of being replicated.
+// isOwn reports whether a row is of this region. It logs the first row of another region: if a process of that
+// region wrote the row to this database, no follower handles it.
 func (r *reader[T]) isOwn(row *T) bool {
 	own := r.regions.IsOwn(r.id(row))
 	if !own {
@@ -60,7 +60,7 @@ func (r *reader[T]) isOwn(row *T) bool {
 	return own
 }
 
-// read is a [engine.Reader]. If a row cannot be read, it returns the rows before, and an error with the row's id.
+// read is an [engine.Reader]. If a row cannot be read, it returns the rows before, and an error with the row's id.
 func (r *reader[T]) read(ctx context.Context, cursor engine.Cursor, limit int) (rows []*T, published int64, err error) {
 	rows, published, err = r.chunk(ctx, cursor, limit)
 	if err != nil && !errors.Is(err, uidplugin.ErrClause) && !errors.Is(err, engine.ErrMoved) {
@@ -202,8 +202,8 @@ func (r *reader[T]) query(ctx context.Context, cursor engine.Cursor, limit int, 
 // transaction calls f in a transaction, in which BEGIN, COMMIT and ROLLBACK wait for a limited time. It uses its own
 // connection, which it closes if COMMIT or ROLLBACK fails: on SQLite, COMMIT leaves the transaction open if the file is
 // locked, and the pool would hand that connection out. A pool that another plugin has wrapped may hand out no
-// connection; then GORM begins the transaction. BEGIN gets a context that does not end with ctx, because database/sql
-// would close the connection, and a database in memory with it.
+// connection; then GORM begins the transaction. BEGIN gets a context that does not end with ctx. If it did,
+// database/sql would close the connection, and with it a database in memory.
 func (r *reader[T]) transaction(ctx context.Context, isolation *sql.TxOptions, f func(tx *gorm.DB) error) error {
 	if !r.db.HandsOut() {
 		return r.handle.WithContext(ctx).Transaction(f, isolation)
@@ -239,7 +239,7 @@ func (r *reader[T]) after(id int64) clause.Expression {
 	return clause.Gt{Column: r.model.Column(), Value: r.model.Key.Value(id)}
 }
 
-// A from is the quoted name, with its schema, of the table that a statement reads. It is the table whose mark was read.
+// A from is the quoted name, with its schema, of the table that a statement reads: the table whose mark was read.
 type from string
 
 func (f from) ModifyStatement(stmt *gorm.Statement) { stmt.TableExpr = &clause.Expr{SQL: string(f)} }

@@ -85,7 +85,7 @@ type Buffered struct {
 	state   BufferedState
 
 	// The goroutine that fills owns the fields below.
-	rest    Run   // came from Source and is not in the ring yet
+	rest    Run   // the ids from Source that are not in the ring yet
 	last    int64 // the last id that came from Source
 	backoff time.Duration
 }
@@ -179,7 +179,7 @@ func (g *Buffered) State() BufferedState {
 func (g *Buffered) Made() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	// Ids that come between the two readings make the difference too small, not too large.
+	// Ids that are in the ring but not yet in filled make the difference too small, never too large.
 	g.made = max(g.made, g.filled-g.ring.Len())
 	return g.made
 }
@@ -197,7 +197,7 @@ func (g *Buffered) take(ctx context.Context, want int) (first int64, n int, err 
 	if first, n = g.ring.Take(want); n == 0 {
 		return g.wait(ctx, want)
 	}
-	if g.closed.Load() { // after the ids were taken: no id is handed out once Close has returned
+	if g.closed.Load() { // read after the take, so no id is handed out once Close has returned
 		return 0, 0, ErrClosed
 	}
 	if !g.refilling.Load() && g.ring.Len() < g.low {
@@ -230,7 +230,7 @@ func (g *Buffered) wait(ctx context.Context, want int) (first int64, n int, err 
 	defer func() { <-g.head }()
 	for try := 1; ; try++ {
 		g.mu.Lock()
-		changed, s := g.changed, g.state // before looking for ids
+		changed, s := g.changed, g.state // read before the ring, so that no change is missed
 		g.mu.Unlock()
 		first, n = g.ring.Take(want)
 		switch {
@@ -299,7 +299,7 @@ func (g *Buffered) fill() {
 			}
 		}
 		g.mu.Lock()
-		// From now on, a caller that finds too few ids starts another goroutine.
+		// A caller that begins to wait after this look starts another goroutine, unless this one goes on.
 		again := g.waiting > 0 && g.ring.Len() == 0
 		if g.closed.Load() || !again {
 			g.refilling.Store(false)

@@ -37,9 +37,9 @@ type CachedConfig struct {
 	// nil means that the lease is never renewed: callers get [ErrLeaseExpired] when it is used up. With OnLow they
 	// wait, unless the generator is suspended.
 	//
-	// Any goroutine may call OnLow, several at once. It is called again and again while the condition holds and the
-	// generator is in use. Callers wait while it runs, so it must not block, and may call only Renew, Suspend and Usage
-	// of this package.
+	// Any goroutine may call OnLow, several at once. It is called again and again while a condition holds and the
+	// generator is in use. Callers wait while it runs, so it must not block, and may call only Renew, Suspend and
+	// Usage of this package.
 	OnLow func()
 
 	// Clock is the clock that the generators of a process share; nil means a clock of its own.
@@ -64,16 +64,16 @@ type CachedConfig struct {
 //
 // Create a Cached with [NewCached].
 type Cached struct {
-	// window is the ring that callers take from. It is never nil. The holder of mu replaces it: it closes the old
-	// window, raises next above all positions that the old one handed out, and begins the new one at next or above. So
-	// each position is handed out once, and positions ascend. A window with other worker ids begins with a tick that no
-	// earlier id carries, so ids ascend as well.
+	// window is the ring that callers take from. It is never nil. The holder of mu replaces it in three steps:
+	// close the old window, raise its next above all positions that were handed out, and begin the new window
+	// there or above. So each position is handed out once, and positions ascend. A window with other worker ids
+	// begins with a tick that no earlier id carries, so ids ascend as well.
 	window atomic.Pointer[window]
 
 	queue
 
-	// The borrowing limit is anchor plus what the clock has gained since anchor was set. It never shrinks, and is raised
-	// when the wall clock has run ahead of it. anchor is at most the top of the scale. mu guards it.
+	// The borrowing limit is anchor plus what the clock has gained since anchor was set. It never shrinks, and is
+	// raised if it is less than MaxBorrow ahead of the wall clock. anchor is at most the scale's top. mu guards all.
 	anchor  uint64
 	elapsed time.Duration // forward progress of the clock since anchor was set
 	last    time.Duration // latest reading, since clock.base
@@ -110,7 +110,7 @@ func NewCached(c CachedConfig) (*Cached, error) {
 	}
 	s := scale{layout: &g.layout}
 	next := s.start(c.Lease.From)
-	// This window is closed, and the first caller opens another.
+	// This window is closed. A caller opens another when callers come fast.
 	g.window.Store(newWindow(newMapping(c.Layout, c.Lease.WorkerID), next, c.Lease.Until))
 	g.anchor = min(s.at(now)+s.count(g.borrow), s.top())
 	return g, nil

@@ -39,7 +39,7 @@ func (g *Cached) reopenAt(s scale) uint64 {
 }
 
 // limit advances the borrowing limit to the time now. It returns the first position of w that must not be handed
-// out yet. now must have been read under mu, because a stale reading would count the time since then twice.
+// out yet. now must have been read under mu, because time would be counted twice if readings came out of order.
 func (g *Cached) limit(w *window, now time.Time) uint64 {
 	s := g.scale(w)
 	// A monotonic reading, which time.Now has, makes Sub independent of the wall clock. Without such a reading, a step

@@ -44,8 +44,8 @@ func (g *Cached) account() {
 	}
 }
 
-// Made returns how many ids were handed out, from 0. It counts ids that a Fill got before it
-// failed, but no ids that were skipped because the clock moved on. After Close the number is complete. It never falls, and Made never waits.
+// Made returns how many ids were handed out, from 0. It counts ids that a failed Fill got, but not ids that were
+// skipped because the clock moved on. After Close the number is complete. It never falls, and Made never waits.
 //
 // Made may count a few ids too many. A call that finds its window used up, or just closed, takes its ids from the next
 // window. The ids that it claimed in vain from the old window may count, too.

@@ -43,7 +43,7 @@ type Renewable interface {
 	// differ; From and Until are the same for all. Within a tick the lanes are used up one after the other, in the
 	// order of their worker ids, not of the arguments. Then the next tick begins.
 	//
-	// From now on an id carries a tick from From to Until, and is larger than every id that the generator has made
+	// After the call, an id carries a tick from From to Until, and is larger than every id that the generator made
 	// before:
 	//
 	//   - With the same worker ids, a generator continues from where it is, or at From if that is later. Neither From
@@ -72,9 +72,9 @@ type Renewable interface {
 // Usage is the state of a generator at one moment. While a caller takes ids or a lease is being replaced, it may be the
 // state before.
 type Usage struct {
-	// Tick is the tick of the next id: the present one, or a later one if ids are ahead of the clock. When the clock is
-	// beyond the lease and ids are left, it is an earlier one. When the lease is used up, it is the tick after the
-	// lease.
+	// Tick is the tick of the next id: the present one, or a later one if ids are ahead of the clock. When the
+	// clock is beyond the lease and ids are left, Tick is earlier than the present tick. When the lease is used
+	// up, it is the tick after the lease.
 	Tick int64
 
 	// Left is the number of ids left in the lease, 0 when it is used up. It counts every

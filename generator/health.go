@@ -59,7 +59,7 @@ func (g *Snowflake) Health() error {
 	return g.layout.late(o.wait)
 }
 
-// Health returns nil if a lane has an id now, as [Cached.Health] does.
+// Health returns nil if one of the lanes is healthy, otherwise the error of the backup lane; see [Cached.Health].
 func (g *Paired) Health() error {
 	if g.main.Health() == nil {
 		return nil

@@ -128,8 +128,8 @@ func (l Layout) MaxWorkerID() int64 { return 1<<l.WorkerBits - 1 }
 // MaxFixedWorkerID returns the largest worker id that registries leave to processes whose worker id is given by hand:
 // 1,024, or a sixteenth of the worker ids if that is less.
 func (l Layout) MaxFixedWorkerID() int64 {
-	// It is 1,024 and not 1,023, because ids of the default layout that were rounded as floats have a multiple of 8 as
-	// their worker id. So ids of a registry's first worker ids round to 1,024, which it never gives out.
+	// The limit is 1,024 and not 1,023, because ids of the default layout that were rounded as floats have a multiple
+	// of 8 as their worker id. So ids of a registry's first worker ids round to 1,024, which no registry gives out.
 	return min(1024, l.MaxWorkerID()/16)
 }
 

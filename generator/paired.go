@@ -31,7 +31,7 @@ type PairedConfig struct {
 // Paired is the 53-bit variant of snowflake with a backup worker. Its main lane carries the time that the clock shows.
 // When that lane has used up its tick, or the clock has gone back, the backup lane makes ids instead. It uses the
 // present tick and then borrows the next ones, up to MaxBorrow. When the clock has caught up, the main lane continues.
-// So callers wait only when both lanes are used up, in the order of their arrival.
+// So callers wait, in the order of their arrival, only when both lanes are used up.
 //
 // Ids of each lane strictly ascend. While the backup lane is ahead of the clock, ids of both lanes together do not
 // ascend, except within a call of Fill. If ids must ascend, use a [Cached] with two lanes, which is also cheaper.
@@ -110,7 +110,7 @@ func (g *Paired) fillSome(ctx context.Context, ids []int64) (n int, err error) {
 	if errors.Is(err, ErrClosed) || n > 0 {
 		return n, err
 	}
-	// At most the ids of one tick, because in the next tick the main lane may have ids again.
+	// Fill at most the ids of one tick, because in the next tick the main lane may have ids again.
 	ids = ids[:min(g.tick, len(ids))]
 	if err != nil || o.lease {
 		return len(ids), g.backup.Fill(ctx, ids)

@@ -11,7 +11,7 @@ func (g *Cached) Renew(leases ...Lease) error {
 }
 
 // accept replaces the lease. The new lease has the ticks from first to last and the worker ids of m. A new window
-// is closed at first. The next caller opens one if callers come fast.
+// is closed. A caller opens another when callers come fast.
 func (g *Cached) accept(m mapping, first, last int64) {
 	w := g.window.Load()
 	s := g.scale(w)

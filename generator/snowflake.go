@@ -217,7 +217,7 @@ func (g *Snowflake) attempt(ids []int64) (n int, o outcome, err error) {
 	if present >= next && !over {
 		g.lead = 0
 	}
-	// Before the epoch present is -1, and so is g.tick if a new lease begins with the epoch.
+	// present is -1 before the epoch, and g.tick is -1 if a new lease begins with the epoch.
 	if present < 0 || present < g.tick-g.lead {
 		o.alone = true
 		o.wait, err = g.backwards(now)
@@ -260,7 +260,7 @@ func (g *Snowflake) attempt(ids []int64) (n int, o outcome, err error) {
 	return n, o, nil
 }
 
-// backwards returns how long to wait until the clock has caught up, or an error if its time, now, is too far behind.
+// backwards returns how long to wait until the clock has caught up, or an error if now is too far behind.
 func (g *Snowflake) backwards(now time.Time) (wait time.Duration, err error) {
 	reached := g.layout.TimeOf(max(g.tick-g.lead, 0))
 	back := reached.Sub(now)

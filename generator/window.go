@@ -12,8 +12,8 @@ type mapping struct {
 	tickMask     uint64 // the tick bits of a position; the bits between are the lane
 	base         uint64 // the worker id of the first lane, at its place in an id
 
-	// bases has the worker ids of several lanes, repeated until it is full, because any number below MaxLanes should be
-	// an index. It is nil for one lane.
+	// bases has the worker ids of several lanes, repeated until it is full, because an index in idIn also has bits
+	// of the tick if there are few lanes. It is nil for one lane.
 	bases *[MaxLanes]uint64
 
 	shift        uint8 // by how much the tick of a position moves up

@@ -69,7 +69,7 @@ type Forecast struct {
 	Demand Demand // with the defaults in place of zeros
 
 	Years     float64 // from Epoch to Expires: how long the time bits last
-	WorkerIDs int64   // that a registry gives out: all above [generator.Layout.MaxFixedWorkerID]
+	WorkerIDs int64   // how many a registry gives out: all above [generator.Layout.MaxFixedWorkerID]
 
 	// PerWorker is how many ids a second one worker id carries. For a short time a [generator.Cached] hands out more, by
 	// borrowing from future ticks.
@@ -97,9 +97,9 @@ type DisposableForecast struct {
 // Another process can use the slot 21 s after the holder was closed, or when Grace has passed after its crash.
 // The policy lasts as long as the time bits if Fits is true.
 type LeasedForecast struct {
-	// Slots is the largest number of slots that are taken at the same time: those of running processes, those of
-	// processes that can have crashed within Grace, and Reserved. No more slots are ever made. Plan assumes
-	// that crashes come at equal intervals, and in all processes at once.
+	// Slots is the largest number of slots that are taken at the same time: one for each running process and each
+	// process that can have crashed within Grace, plus Reserved. No more slots are ever made. Plan assumes that
+	// each process crashes at equal intervals, and all processes crash at once.
 	Slots int64
 
 	// Held is how many worker ids the slots own.
@@ -127,7 +127,7 @@ func Plan(l generator.Layout, d Demand) (Forecast, error) {
 	starts := many.times(uint64(d.Processes), uint64(d.Tables)) // each process once
 	slot := many.plus(many.times(uint64(d.Tables-d.Imports), uint64(d.Lanes)),
 		many.times(uint64(d.Imports), uint64(max(d.Lanes, l.MaxLanes()))))
-	each := many.times(slot, 1+d.ghosts()) // of one process and its crashed predecessors
+	each := many.times(slot, 1+d.ghosts()) // worker ids of one process and its crashed predecessors
 	slots := many.plus(many.times(uint64(d.Processes), 1+d.ghosts()), uint64(d.Reserved))
 	held := many.times(slots, slot)
 	if many {
