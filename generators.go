@@ -14,9 +14,9 @@ import (
 //
 // The function newGenerator makes the generator of one table, or of all tables that share a worker id. The generator
 // must stamp only ticks that its leases allow, because uniqueness depends on nothing else. A lease of [WithWorkerID]
-// never ends. With it the generator must also stay within MaxBorrow of the clock, because the next process with the
-// worker id begins that far ahead. Its Usage should count all ids of the layout, including every sequence of a tick;
-// otherwise it gets too many worker ids. It must not query a database or create rows, because other tables wait for it.
+// never ends, but the generator must then stay within MaxBorrow of the clock, because the next process with the worker
+// id begins that far ahead. Usage should count all ids of the layout, with every sequence of a tick; otherwise the
+// generator gets too many worker ids. It must not query a database or create rows, because other tables wait for it.
 //
 // To configure [generator.Cached], [generator.Snowflake] or [generator.Paired], replace them by name:
 //

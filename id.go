@@ -92,7 +92,7 @@ func (id *ID) Scan(src any) error {
 	return err
 }
 
-// GormDataType returns "bigint", because GORM makes a primary key of an integer type AUTO_INCREMENT.
+// GormDataType returns "bigint", because GORM adds AUTO_INCREMENT to a primary key of an integer type.
 func (ID) GormDataType() string { return model.KeyDataType }
 
 // GormDBDataType returns the column type: the tag's type if set, otherwise BIGINT. On SQLite it returns "integer",

@@ -64,8 +64,8 @@ type handler struct {
 // to rows that the page shows, as in [uidplugin.Plugin.Find]: pass db.Unscoped() to show deleted rows. The handler is
 // safe for concurrent use.
 //
-// The error wraps [uidplugin.ErrNotRegistered] for a handle without the plugin, or [uidplugin.ErrOption]. For the
-// models of [WithModels] it is the error of [uidplugin.OnlyModels].
+// The error wraps [uidplugin.ErrNotRegistered] for a handle without the plugin, or [uidplugin.ErrOption] for a
+// wrong option. For the models of [WithModels] it is the error of [uidplugin.OnlyModels].
 func New(db *gorm.DB, options ...Option) (http.Handler, error) {
 	return newHandler(db, options...)
 }
@@ -88,7 +88,7 @@ func newHandler(db *gorm.DB, options ...Option) (*handler, error) {
 		return nil, err
 	}
 	if _, err := plugin.FindAll(context.Background(), nil, uidplugin.OnlyModels(c.models...)); err != nil {
-		return nil, err // an invalid model; nothing is sent without ids
+		return nil, err // a model is not valid; a call without ids only checks the models
 	}
 	owner, err := core.Of(db)
 	if err != nil {
@@ -140,7 +140,7 @@ func (h *handler) inTurn(load reader, r *http.Request) answer {
 	wait, cancel := context.WithTimeoutCause(r.Context(), 2*h.limit, errBusy)
 	defer cancel()
 	select {
-	case h.turns <- struct{}{}: // even if the wait is over
+	case h.turns <- struct{}{}: // take a free turn even if the wait is over
 	default:
 		select {
 		case h.turns <- struct{}{}:

@@ -24,7 +24,7 @@ import (
 // A row is the row of an id, or the reason why it is not shown.
 type row struct {
 	Reason  string   `json:"reason,omitempty"`
-	Table   string   `json:"table,omitempty"` // if not the Location's, for example because the database numbered the row
+	Table   string   `json:"table,omitempty"` // set if not the Location's, such as when the database numbered the row
 	Columns []column `json:"columns,omitempty"`
 }
 
@@ -36,7 +36,7 @@ type column struct {
 	IsID   bool    `json:"is_id,omitempty"` // the value looks like an id
 }
 
-// row reads the row of an id. public is the text of a public id; empty for a number. The error comes from the database.
+// row reads the row of an id. public is the text of a public id; empty for a number. row returns only database errors.
 func (h *handler) row(ctx context.Context, l uidplugin.Location, public string) (*row, error) {
 	loaded, err := h.find(ctx, l.ID, public)
 	if err != nil {
@@ -84,7 +84,7 @@ func (h *handler) rounded(ctx context.Context, id uidplugin.ID) string {
 	for _, n := range rounded.Originals(int64(id)) {
 		near = append(near, uidplugin.ID(n))
 	}
-	found, _ := h.plugin.FindAll(ctx, near, uidplugin.OnlyModels(h.models...)) // most of them are not ids
+	found, _ := h.plugin.FindAll(ctx, near, uidplugin.OnlyModels(h.models...)) // no error: most of near are not ids
 	if len(found) == 0 {
 		return " JavaScript or a spreadsheet may have rounded the number."
 	}

@@ -33,7 +33,7 @@ type holding struct {
 // A session is a time in which one process held a slot.
 type session struct {
 	workernode.Session
-	State string `json:"state,omitempty"` // of the slot, in its latest session
+	State string `json:"state,omitempty"` // of the slot; set only in its latest session
 	Same  bool   `json:"same,omitempty"`  // same process as the session before, which lost its lease
 }
 
