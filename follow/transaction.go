@@ -14,7 +14,7 @@ import (
 )
 
 // Transaction runs fn in a transaction. If that fails with [ErrTooLate] or a conflict such as a deadlock, it runs fn
-// again, up to five times in total. So an application that inserts into followed tables does not see ErrTooLate.
+// again, up to five times in total. So an application that inserts into followed tables rarely sees ErrTooLate.
 //
 //	err := follow.Transaction(ctx, db, func(tx *gorm.DB) error {
 //		return tx.Create(&event).Error
