@@ -116,13 +116,13 @@ const (
 )
 
 var (
-	// ofLayout exists if the plugin is in use.
+	// ofLayout metrics exist if the plugin is in use.
 	ofLayout = []metric[uidplugin.Stats]{
 		{"layout_remaining_seconds", "Time until the layout ends; after that no ids can be made.", gauge,
 			func(s *uidplugin.Stats) float64 { return s.Expires.Sub(s.Time).Seconds() }},
 	}
 
-	// ofSlot exists if the worker ids belong to a slot.
+	// ofSlot metrics exist if the worker ids belong to a slot.
 	ofSlot = []metric[uidplugin.Stats]{
 		{"slot_id", "ID of the slot of this process; 0 if it has none now.", gauge,
 			func(s *uidplugin.Stats) float64 { return float64(s.Slot.ID) }},
@@ -150,7 +150,7 @@ var (
 			func(s *uidplugin.Stats) float64 { return float64(s.Layout.MaxWorkerID()) }},
 	}
 
-	// ofLease exists while the process has a slot.
+	// ofLease metrics exist while the process has a slot.
 	ofLease = []metric[uidplugin.Stats]{
 		{"slot_age_seconds", "Time since this session of the slot began.", gauge,
 			func(s *uidplugin.Stats) float64 { return s.Time.Sub(s.Slot.From).Seconds() }},

@@ -42,9 +42,9 @@
 // FindAll and CreatedBetween return errors that wrap [uidplugin.ErrNotDecodable]. [uidplugin.FindAs], publicid.Find,
 // NextID and Range work as in production, because they need only the table or the prefix of a public id.
 //
-// Nodes, Slots and Sessions return nil, as with WithWorkerID. follow.Enable and follow.Disable do nothing, because the
-// ids may be old or without a time. follow.Rows yields rows as soon as they are visible, so tests need not wait. The
-// same holds for follow.Consume, which creates the table UID_CURSOR in the database of the test.
+// Nodes, Slots and Sessions return nil, as with WithWorkerID. follow.Enable and follow.Disable do nothing, because
+// followed tables refuse old ids and ids without a time. follow.Rows yields rows as soon as they are visible, so tests
+// need not wait. The same holds for follow.Consume, which creates the table UID_CURSOR in the database of the test.
 package uidtest
 
 import (
@@ -168,8 +168,8 @@ func workerOf(l generator.Layout, k key) int64 {
 // An opener returns the counter of a table.
 type opener func(key) *counter
 
-// newPlugin returns a plugin with the options of an application, except options for the source of ids. counters gets
-// the resulting configuration, and returns the opener of generators.
+// newPlugin returns a plugin with the options of an application, except options for the source of ids. counters
+// gets the resulting configuration, and returns the opener of counters.
 func newPlugin(options []uidplugin.Option, name string, counters func(*config.Config) opener) *uidplugin.Plugin {
 	before := []uidplugin.Option{uidplugin.WithLogger(nil)}
 	after := []uidplugin.Option{func(c *config.Config) {
@@ -268,7 +268,7 @@ type counter struct {
 	number func(n int64) (int64, error) // id at a position, from 0
 
 	mu     sync.Mutex
-	tables []string // that use this counter
+	tables []string // tables that use this counter
 	runs   []run    // positions taken, by table
 	next   int64    // next position
 	closed bool
@@ -290,8 +290,8 @@ func (c *counter) generatorOf(table string) generator.Generator {
 	return tableCounter{c, table}
 }
 
-// owner returns the table for which a position was taken. If only one table uses the counter, it also owns positions
-// not taken yet, because a test may insert rows with ids from an earlier run of the tests.
+// owner returns the table for which a position was taken. If only one table uses the counter, that table also owns
+// positions not taken yet, because a test may insert rows with ids from an earlier run of the tests.
 func (c *counter) owner(position int64) (table string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
