@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// How the lease manager adds missing worker ids to its slot, or continues without them. Only its goroutine calls this
-// code.
+// This file adds missing worker ids to the slot, or continues without them. Only the lease manager's goroutine
+// calls it.
 
 // An addError is the error of a failed add. The slot's grants are not affected, so tables with worker ids continue.
 // Failed renewals have errors of their own.
@@ -50,7 +50,7 @@ func (m *Manager) notAdded(ctx context.Context, tables []Table, cause error) err
 			return err
 		}
 	}
-	if !optional || ctx.Err() != nil { // Close has ended the statement
+	if !optional || ctx.Err() != nil { // Close has ended ctx, and so the statement
 		return cause
 	}
 	m.log.Warn("uidplugin: could not add further worker ids for a table; trying again later", "error", cause)

@@ -57,7 +57,7 @@ func (w *agenda) rest(h *slotHolder, now time.Time) {
 		return
 	}
 	rest := grace/2 - time.Since(h.lastAck)
-	if h.seen <= h.lease.Fence { // with SEEN_TICK above FENCE the row shows that the process is idle, and has not ended
+	if h.seen <= h.lease.Fence { // a keep-alive after FENCE shows that the process is idle, and has not ended
 		rest = min(rest, h.clock.layout.TimeOf(h.lease.Fence+1).Sub(now))
 	}
 	w.KeepAlive = rest <= 0

@@ -123,7 +123,7 @@ func (a *allocator) dropDeleted(nodes []*Node) {
 		if ok && table == w.table {
 			return false
 		}
-		a.ignored[w.id] = true // even if the row comes back, because its stamped ticks are no longer recorded
+		a.ignored[w.id] = true // even if the row comes back: the worker id's stamped ticks are forgotten
 		a.log.Error("uidplugin: the row of a worker id was deleted from "+NodeTable+", or names another table: its ids cannot be located, and its table gets another worker id",
 			"table", w.table.String(), "worker_id", w.id, "slot", a.slot.ID)
 		if l := w.user; l != nil {
@@ -159,7 +159,7 @@ type generatorNeeds struct {
 }
 
 // look reads the usage of all generators, and decides which of them get more lanes. It reads the clock after the
-// usage, because this goroutine may have paused after reading now. Ids made in a pause are not ahead of the clock.
+// usage, so ids made in a pause of this goroutine do not seem to be ahead of the clock.
 func (a *allocator) look(now time.Time) (d generatorNeeds, tick int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -369,7 +369,7 @@ func (a *allocator) noteNotAdded(err error) {
 }
 
 // noteRecovery undoes noteFailure and noteNotAdded. A generator whose table lacks a worker id keeps its own error until
-// [TableLease.replace] gives the table another.
+// [TableLease.replace] gives the table another worker id.
 func (a *allocator) noteRecovery() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

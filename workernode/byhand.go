@@ -114,8 +114,8 @@ func (d *DB) ClaimFixed(ctx context.Context, layout generator.Layout, worker int
 	}
 }
 
-// claimable reports whether FIRST_ID has to be raised above a worker id and may be. This needs a registry that
-// has given out no worker id. A region may never raise it, because the registries of other regions would not know.
+// claimable reports whether FIRST_ID must and may be raised above a worker id. It may only be raised while the
+// registry has given out no worker id, and never in a region, because the registries of other regions would not know.
 func (r Registry) claimable(worker int64) bool {
 	return worker >= r.FirstID && r.NextID == r.FirstID && r.Region == Whole && !r.Shared
 }
@@ -141,7 +141,7 @@ func (r Registry) refuseFixed(worker int64) error {
 	return nil
 }
 
-// byHand returns what an error about used up worker ids adds about those that are given by hand.
+// byHand returns the end of an error about used up worker ids: the numbers given by hand, if FIRST_ID was raised.
 func (r Registry) byHand(layout generator.Layout) string {
 	if r.FirstID <= layout.MaxFixedWorkerID()+1 {
 		return ""

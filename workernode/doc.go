@@ -54,7 +54,7 @@
 //     statement compares with the row as read. The row itself grants nothing. If VERSION is below the acknowledged
 //     one, either the database has lost commits or the read was stale. Only a release that compares with this row
 //     can tell. If VERSION is not lower, but FENCE is below the last grant, the database did not keep FENCE. Then
-//     the process reports this, keeps the slot, and is granted nothing before a session whose FENCE was read back.
+//     the process reports this, keeps the slot, and gets no grant until it begins a session whose FENCE was read back.
 //  3. A session is a run of grants without a gap. A renewal continues it only if FENCE equals the last grant and the
 //     clock has not passed the grant. Both must hold before the statement is sent and after it is acknowledged.
 //     Otherwise a transaction begins a new session.
@@ -86,10 +86,10 @@
 // clock + G - S. A transaction that adds worker ids also writes the slot's row. If it is lost, all later renewals are
 // lost, too, and the next renewal is refused.
 //
-// We assume that transactions are lost whole, and that of the transactions on one row only the latest are lost. We also
-// assume that no proxy splits or repeats parts of a transaction. Two servers that accept writes at once are not one
-// database, so each needs a region of its own (see Regions). After restoring a backup, operators should set FLOOR_TICK,
-// because no tick up to it is stamped.
+// We assume that transactions are lost whole, and that only the latest ones on each row are lost. We also assume
+// that no proxy splits or repeats parts of a transaction. Two servers that accept writes at once are not one
+// database, so each needs a region of its own (see Regions). After restoring a backup, operators should set
+// FLOOR_TICK, because no tick up to it is stamped.
 //
 // # Another id space
 //
@@ -132,10 +132,10 @@
 // # Lanes
 //
 // A worker id makes only as many ids in a tick as the layout has sequences, so during a burst ids run ahead of the
-// clock. A generator that is [generator.Layout.LaneAhead] ahead gets further worker ids of its table, all that it may
-// have: [generator.Layout.MaxLanes]. They stay with the slot, so later holders have them without a statement. Once half
-// of the layout's worker ids were given out, lanes get no new worker ids. A disposable slot, and a table with gaps
-// between its ids, get lanes only when half of the lease is used up: twice as many each time.
+// clock. A generator that is [generator.Layout.LaneAhead] ahead gets as many worker ids of its table as it may
+// have, [generator.Layout.MaxLanes]. They stay with the slot, so later holders have them without a statement. Once
+// half of the layout's worker ids were given out, lanes get no new worker ids. A disposable slot, and a table with
+// gaps between its ids, get lanes only when half of the lease is used up: twice as many each time.
 //
 // # Worker ids
 //

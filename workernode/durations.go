@@ -34,7 +34,7 @@ const (
 	maxPause = 500 * time.Millisecond
 )
 
-// minLeadTicks is the shortest lead, because a renewal comes after a third of it.
+// minLeadTicks is the shortest lead: a renewal comes after a third of the lead, which must be a tick or more.
 const minLeadTicks = 3
 
 // ticks converts a duration to ticks of a layout, rounded up.

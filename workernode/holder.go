@@ -82,7 +82,7 @@ func (h *slotHolder) keepAlive(ctx context.Context) error {
 
 // succeeded reports whether a statement returned no error and changed the expected rows. If not, it records the
 // outcome, and returns an error, or nil if the statement should be tried again. changed reports whether the rows
-// changed, and name names the statement in errors.
+// changed, and name is the statement's name in errors.
 func (h *slotHolder) succeeded(ctx context.Context, changed bool, err error, name string) (bool, error) {
 	switch {
 	case err != nil:

@@ -85,14 +85,14 @@ func portOf(pid int, getenv func(string) string) string {
 	switch {
 	case port == "":
 		return fmt.Sprintf("pid-%d", pid)
-	case pid == 1: // of a container
+	case pid == 1: // as in a container
 		return port
 	}
 	return fmt.Sprintf("%s/pid-%d", fit(port, maxHost-len("/pid-")-len("4194304")), pid) // the largest process id of Linux
 }
 
-// contained looks for traces of container runtimes, because no trace is common to all. With cgroup v2 and a private
-// namespace /proc/self/cgroup is only "0::/", so contained also looks at the mounts.
+// contained looks for several traces of container runtimes, because none is common to all. With cgroup v2 and a
+// private namespace /proc/self/cgroup is only "0::/", so contained also looks at the mounts.
 func contained(root fs.FS, getenv func(string) string) bool {
 	for _, name := range [...]string{"KUBERNETES_SERVICE_HOST", "container", "JPAAS_HOST", "ECS_CONTAINER_METADATA_URI_V4"} {
 		if getenv(name) != "" {
@@ -140,8 +140,8 @@ func mountsEtc(mountinfo, mark string) bool {
 	return false
 }
 
-// fit makes s valid UTF-8 without control characters, because PostgreSQL refuses the zero byte, and cuts it to n
-// characters.
+// fit makes s valid UTF-8 of at most n characters. It replaces control characters, because PostgreSQL refuses the
+// zero byte.
 func fit(s string, n int) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

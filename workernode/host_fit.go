@@ -48,7 +48,7 @@ func (d *DB) keeps(ctx context.Context, text string) bool {
 	var sets []any
 	var list []string
 	for table, columns := range textColumns {
-		for _, column := range columns { // the character set of a subquery without a row is that of its column
+		for _, column := range columns { // a subquery without a row has the character set of its column
 			list = append(list, fmt.Sprintf(`CHARSET((SELECT MAX("%s") FROM "%s" WHERE 1 = 0))`, column, table))
 			sets = append(sets, new(string))
 		}

@@ -74,7 +74,7 @@ type Manager struct {
 	closing  chan struct{} // capacity 1, used as a mutex: it contains a value while Close runs
 	released bool          // guarded by closing
 
-	stats atomic.Pointer[SlotStats] // a copy of the slotHolder's
+	stats atomic.Pointer[SlotStats] // a copy of the slotHolder's stats
 }
 
 // NewManager opens the registry and returns the lease manager for this start of a process. The error wraps
@@ -163,9 +163,9 @@ func (m *Manager) ReachClock(target time.Time) bool {
 	return ahead > 0
 }
 
-// Assign returns a lease for each of tables, in their order, with the number of worker ids in lanes; nil lanes mean one
-// for each table. The number of statements does not depend on the number of tables. Assign waits at most until ctx
-// ends. Then its error includes the latest error of the database. The error wraps [ErrExhausted], [ErrTable],
+// Assign returns a lease for each of tables, in their order. lanes has the number of worker ids for each table; nil
+// means one for each. The number of statements does not depend on the number of tables. Assign waits at most until
+// ctx ends. Then its error includes the latest error of the database. The error wraps [ErrExhausted], [ErrTable],
 // [ErrClock], [generator.ErrClosed], [generator.ErrConfig], or comes from the database.
 func (m *Manager) Assign(ctx context.Context, tables []Table, lanes []int) ([]*TableLease, error) {
 	if err := checkTables(tables); err != nil {
@@ -258,7 +258,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	}
 }
 
-// lateRelease is how long Close waits, after its context has ended, for the error of the release, which tells more.
+// lateRelease is how long Close waits, after its context has ended, for the more exact error of the release.
 const lateRelease = 100 * time.Millisecond
 
 // release frees the slot for Close, with retries.

@@ -156,8 +156,8 @@ func (d *DB) advance(ctx context.Context, r Registry, counter string, low, n int
 	return first - n, nil
 }
 
-// nextNumber returns SQL for the first number of the region that is not below the counter, nor below another number.
-// The other number must be of the region. The SQL has two question marks, both for this number.
+// nextNumber returns SQL for the first number of the region that is not below the counter, nor below a given number
+// of the region. The SQL has two question marks, both for the given number.
 func (d *DB) nextNumber(r Region, counter string) string {
 	aligned := `"` + counter + `"`
 	if r != Whole {

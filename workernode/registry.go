@@ -99,9 +99,9 @@ func (r Registry) check(layout generator.Layout, region Region) error {
 	return cmp.Or(r.Region.check(), r.CheckRegion(region), refuseRegion(r.Region, r.Shared))
 }
 
-// CheckRegion returns an error that wraps [ErrRegion] unless the registry has the region, or a part of it. It has a
-// part after a further division; processes may restart before their options have the new number of regions. The
-// zero Region stands for any.
+// CheckRegion returns an error that wraps [ErrRegion] unless the registry has the region, or a part of it. After a
+// further division it has a part, and processes may restart before their options have the new number of regions.
+// The zero Region stands for any.
 func (r Registry) CheckRegion(region Region) error {
 	if region == (Region{}) || r.Region.DividedFrom(region) {
 		return nil

@@ -94,8 +94,8 @@ func (d *DB) Sessions(ctx context.Context, layout generator.Layout, slot int64, 
 	return sessionsOf(found, layout), err
 }
 
-// latestOrigins returns up to limit sessions that began before a tick: those of slot, or of all slots if slot is 0.
-// Last takes only the next session of the slot into account.
+// latestOrigins returns up to limit sessions of slot that began before a tick, or sessions of all slots if slot is
+// 0. Last takes only the next session of the slot into account.
 func (d *DB) latestOrigins(ctx context.Context, slot, tick int64, limit int) (sessions []origin, err error) {
 	where, args := `"X"."START_TICK" < ?`, []any{tick}
 	fence, next, end := "NULL", "NULL", "NULL"
@@ -132,9 +132,9 @@ func (d *DB) SessionsAt(ctx context.Context, layout generator.Layout, tick int64
 	return sessionsOf(slices.DeleteFunc(found, func(o origin) bool { return o.Last < tick }), layout), err
 }
 
-// Trace returns the node of a worker id, and the session in which a tick of it was stamped, without Last. It uses one
-// SELECT, so both fit together even if the database has lost commits. The node is nil if the worker id does not exist.
-// ok is false if no process can have stamped the tick, because no session had begun or FENCE is below the tick.
+// Trace returns the node of a worker id, and the session in which a tick was stamped with it, without Last. It uses
+// one SELECT, so both fit together even if the database has lost commits. The node is nil if the worker id does not
+// exist. ok is false if no process can have stamped the tick, because no session had begun or FENCE is below the tick.
 func (d *DB) Trace(ctx context.Context, layout generator.Layout, worker, tick int64) (n *Node, s Session, ok bool, err error) {
 	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
 		var node nodeRow

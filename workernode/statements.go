@@ -204,8 +204,8 @@ func errNotKept(column string, value any, row string, id int64, table, effect st
 		ErrTable, column, value, row, id, table, effect)
 }
 
-// claim writes the slot's row with the new holder, to begin a session. It inserts a new row with FENCE 0 and then
-// updates it as a renewal would. So [statements.kept] detects a database that does not keep the values of renewals.
+// claim writes the slot's row with the new holder, to begin a session. A new row is inserted with FENCE 0 and then
+// updated as by a renewal, so [statements.kept] detects a database that does not keep the values of renewals.
 func (s *statements) claim(ctx context.Context, tx *DB, c lease.Change, now int64) error {
 	host := []any{s.host.Application, s.host.Name, s.host.Port}
 	if c.Insert {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// SlotStats is the state of a process's slot, with counters since its start. Counters never decrease. Plugins with one
-// handle of WithRegistry share a slot, so they return the same values.
+// SlotStats is the state of a process's slot, with counters since the process started. Counters never decrease.
+// Plugins with one handle of WithRegistry share a slot, so they return the same values.
 type SlotStats struct {
 	ID        int64     `json:"id"`             // 0 without a slot
 	From      time.Time `json:"from,omitzero"`  // start of the time that this process may stamp, in this session

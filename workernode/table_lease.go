@@ -21,17 +21,17 @@ type TableLease struct {
 	table     Table
 
 	// The allocator's mutex guards the rest.
-	lanes      []*worker           // ascending; empty after the loss of the slot, until it gets other worker ids
-	least      int                 // number of lanes that its generator needs
-	want       int                 // number of lanes that it should have
+	lanes      []*worker           // ascending; empty while the lanes of a lost slot are not replaced
+	least      int                 // number of lanes that the generator needs
+	want       int                 // number of lanes that the generator should have
 	published  []generator.Lease   // the generator's leases
 	generator  generator.Renewable // nil until Attach
 	lastUse    time.Time           // when the generator was last seen in use
 	usage      generator.Usage     // its usage at the last look
-	ahead      int64               // how many ticks it was ahead of the clock at the last look
-	grown      bool                // it has got more lanes since the last look
+	ahead      int64               // how many ticks the generator was ahead of the clock at the last look
+	grown      bool                // the generator has got more lanes since the last look
 	sparing    bool                // see [TableLease.Spare]
-	noWorkerID error               // the reason why it gets no worker id
+	noWorkerID error               // the reason why the generator gets no worker id
 	again      time.Time           // when to retry to get the wanted worker ids
 	limited    bool                // the lack of lanes was logged
 }

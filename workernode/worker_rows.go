@@ -22,8 +22,8 @@ type workerRows struct {
 	lastRead   time.Time // when the rows of the slot's worker ids were last read
 }
 
-// reserve returns a worker id for each of tables. It reuses worker ids that failed adds have left. The error wraps
-// [ErrExhausted] if the layout has too few left.
+// reserve returns a worker id for each of tables. It reuses worker ids that were reserved for failed adds. The
+// error wraps [ErrExhausted] if the layout has too few left.
 func (r *workerRows) reserve(ctx context.Context, tables []Table) ([]newNode, error) {
 	if !r.mayInsert {
 		if err := r.store.db.mayInsert(ctx); err != nil {
@@ -88,8 +88,8 @@ func (r *workerRows) due(l *lease.Slot) bool {
 
 // reread reads the rows of the slot's worker ids. It reports false, perhaps without an error, if it has to be repeated.
 func (r *workerRows) reread(ctx context.Context, l *lease.Slot, me string) (nodes []*Node, ok bool, err error) {
-	// The same SELECT compares VERSION of the slot. A statement that was committed late has changed it, and a server
-	// that has replaced another may have an old one.
+	// The same SELECT compares VERSION of the slot, which differs if a statement was committed late, and may be old
+	// if another server has taken over.
 	nodes, ok, err = r.store.db.nodesAt(ctx, l.ID, me, l.AckedVersion)
 	if err == nil {
 		_, err = r.store.db.floor(ctx, r.store.space)

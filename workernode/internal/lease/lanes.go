@@ -11,8 +11,8 @@ import (
 // tick of its lease (first) if that is later.
 func Ahead(u generator.Usage, first, now int64) int64 { return max(u.Tick-max(now, first), 0) }
 
-// InNeed reports whether a generator needs more ids than its lease has: a caller waits, or its ids are ahead of
-// the clock (now), and of the ids up to the last tick of the lease (last) fewer than half are left.
+// InNeed reports whether a generator needs more ids than its lease has: a caller waits, or its ids are ahead of the
+// clock (now) and fewer than half of the ids up to the last tick of the lease (last) are left.
 func InNeed(u generator.Usage, last, now int64, perTick uint64) bool {
 	capacity := uint64(max(last-now+1, 0)) * uint64(u.Lanes) * perTick
 	return u.Waiting && u.Left == 0 || u.Tick > now && u.Left < capacity/2

@@ -32,7 +32,7 @@ type Row struct {
 }
 
 // A Change is one statement on a row of WORKER_SLOT: the values it expects, and the values it sets. It inserts or
-// reclaims a slot, begins a session, renews it, keeps the slot alive, or releases it.
+// reclaims a slot, begins a session, or renews, keeps alive or releases the slot.
 type Change struct {
 	Slot           int64
 	Insert         bool   // inserts the row, and expects nothing
@@ -44,7 +44,7 @@ type Change struct {
 	First, Before, Least int64 // for a session: its first tick, its BEFORE_TICK, and its smallest possible first tick
 }
 
-// A Slot is what a process knows about its slot. The zero Slot holds none.
+// A Slot is what a process knows about its slot. The zero Slot stands for a process without a slot.
 //
 // Invariant: each tick in (Start, Granted] was granted to this process only, by an acknowledged statement that moved
 // FENCE from below the tick to the tick or above. Granted only grows while the slot is held.
@@ -109,7 +109,7 @@ func (l *Slot) contiguous(now int64) bool {
 }
 
 // Altered reports whether the row has a lower FENCE than the database has acknowledged, although its VERSION is not
-// older: the database did not keep FENCE. Only a new session helps, because its transaction reads its values back.
+// older: the database did not keep FENCE. Only a new session helps, because its transaction reads the values back.
 // Until then the slot must not be released: its next holder would begin below ticks that this process has stamped.
 func (l *Slot) Altered() bool {
 	return l.Held && !l.InDoubt && !l.Regressed && l.Fence < l.Granted
@@ -134,8 +134,8 @@ func (p Params) Usable(r Row, now int64) bool {
 	return p.Reclaimable(r, now) && r.Region == p.Region && r.ID > 0 && r.Version >= 0 && r.Version < maxVersion && r.Fence <= p.Last
 }
 
-// InOrder returns up to 2*MaxRefused of rows in the order in which to try them, those with the largest Near first. Rows
-// with the same Near are in random order, so that processes that start at once do not all try the same slot.
+// InOrder returns up to 2*MaxRefused of rows in the order in which to try them, beginning with the largest Near.
+// Rows with the same Near are in random order, so that processes that start at once do not all try the same slot.
 func InOrder(rows []Row, shuffle func(n int, swap func(i, j int))) []Row {
 	shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
 	slices.SortStableFunc(rows, func(a, b Row) int { return b.Near - a.Near })
