@@ -35,8 +35,8 @@ CLUSTERS := ./integration/chaos/
 # The tests that need a browser. CI runs them in its second job, next to the checks.
 PAGE := $(wildcard ./integration/page/)
 
-# The packages that have them; the others would be compiled for nothing.
-WITH_THEM = $(filter-out $(PLAIN),$(sort $(dir $(shell grep -rlE --include='*_test.go' 'func \w*($(WITHOUT_RACE))' .))))
+# The packages that have tests of a pattern; the others would be compiled for nothing.
+HAVE = $(sort $(dir $(shell grep -rlE --include='*_test.go' 'func \w*($(1))' .)))
 
 # The race detector, but not in SQLite, which is C translated to Go: what it does to its own memory is nobody's concern
 # here, and with the detector it takes most of the time of many tests. The driver around it is watched.
@@ -53,12 +53,11 @@ test: ## all tests except those in a browser, against private MariaDB, MySQL and
 		integration/servers.sh install pgbouncer || : # not where that starts a service; TestPgBouncer says so
 	integration/servers.sh run -- $(MAKE) --no-print-directory tests
 
-# The hostile tests of two packages need both cores, one after the other. The second line is what the race detector would
+# Hostile tests run one package after the other, because each needs both cores. Then comes what the race detector would
 # falsify, or only slow down; with it these are skipped. make lint has vetted everything.
 tests:
-	$(HOSTILE) go test -vet=off -run '$(HOSTILES)' ./integration/consume/
-	$(HOSTILE) go test -vet=off -run '$(HOSTILES)' ./integration/follow/
-	go test -vet=off -parallel 4 -run '$(WITHOUT_RACE)' $(WITH_THEM)
+	for package in $(call HAVE,$(HOSTILES)); do $(HOSTILE) go test -vet=off -run '$(HOSTILES)' "$$package"; done
+	go test -vet=off -parallel 4 -run '$(WITHOUT_RACE)' $(filter-out $(PLAIN),$(call HAVE,$(WITHOUT_RACE)))
 	go test -vet=off -parallel 4 -shuffle=on $(PLAIN)
 	go test -vet=off -shuffle=on -timeout 40m -skip '$(WITHOUT_RACE)|$(HOSTILES)' $(SLOW)
 	go test -vet=off -shuffle=on -timeout 40m $(CLUSTERS)

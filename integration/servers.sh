@@ -373,7 +373,12 @@ prepare() { # ENGINE DIR [OPTION...]: makes DIR, so that remove() works whatever
   printf '%s\n' "ENGINE=$ENGINE" "OPTIONS=(${OPTIONS[*]@Q})" >"$DIR/conf"
 }
 
-create() { # what prepare() promised
+copy_data() { # FROM TO: the data of a server that does not run
+  cp -a "$1/data" "$1/tmp" "$2"
+  rm -f "$2/data/auto.cnf" # the name that MySQL gave the other server
+}
+
+create() { # [keep]: what prepare() promised; "keep" keeps a copy of the data for servers that tests start
   local t try fresh
   "need_$ENGINE"
   printf '%s=%q\n' MYROOT "${MYROOT:-}" PGBIN "${PGBIN:-}" >>"$DIR/conf"
@@ -382,14 +387,13 @@ create() { # what prepare() promised
   fresh=UID_TEST_${ENGINE^^}_DIR
   fresh=${!fresh:-}/fresh
   if [ -d "$fresh" ]; then
-    cp -a "$fresh/data" "$fresh/tmp" "$DIR"
+    copy_data "$fresh" "$DIR" # takes a tenth of the time
   else
     ("${ENGINE}_create") </dev/null >>"$LOG" 2>&1 # in a subshell, so that a trap on EXIT does not print into LOG
   fi
-  if [ -n "${KEEP:-}" ]; then # a copy takes a tenth of the time, and the tests start many servers
+  if [ "${1:-}" = keep ]; then
     mkdir "$DIR/fresh"
-    cp -a "$DIR/data" "$DIR/tmp" "$DIR/fresh"
-    rm -f "$DIR/fresh/data/auto.cnf" # MySQL's name for this server
+    copy_data "$DIR" "$DIR/fresh"
   fi
   rm "$DIR/reason"
   log "data folder made in $(took "$t")"
@@ -433,8 +437,7 @@ copy() { # DIR [NEW [OPTION...]]
   [ -z "$(DIR=$from pids)" ] || die "$from runs; stop it first"
   or_remove
   prepare "$ENGINE" "${2:-$(new_name "$ENGINE")}" "${@:3}"
-  cp -a "$from/data" "$from/tmp" "$DIR"
-  rm -f "$DIR/data/auto.cnf" # the name that MySQL gave the other server
+  copy_data "$from" "$DIR"
   PORT=$(free_port)
   { grep -E '^(MYROOT|PGBIN)=' "$from/conf" && echo "PORT=$PORT"; } >>"$DIR/conf"
   write_env
@@ -469,7 +472,7 @@ run() { # [--engines LIST] -- CMD...
     (
       set +m
       load "${DIRS[$e]}"
-      KEEP=1 create
+      create keep
     ) </dev/null &
     JOBS[$e]=$!
   done

@@ -30,7 +30,7 @@ func TestAnswers_EachOneIsLostOnce(t *testing.T) {
 		}
 		step := 1
 		if d.Name != "sqlite" {
-			step = 3 // a life takes a second of a core; over several runs each statement has its turn
+			step = 3 // because lives on a server take long; over several runs each statement has its turn
 		}
 		if testing.Short() {
 			step = 5

@@ -269,8 +269,8 @@ Without ` + "`-update`" + ` the test fails if an available database gives anothe
 A result without a database is the result on all others. The databases are SQLite, MariaDB, MariaDB with
 ` + "`DisableWithReturning: true`" + ` in the driver's configuration ("no RETURNING"), Oracle MySQL, and PostgreSQL. Keys are
 ` + "`int64`, `uint64` and `*int64`" + `, on AUTO_INCREMENT columns and on plain ones, ` + "`string` and `uidplugin.ID`" + `. If kinds of
-keys differ, the worst result counts. ` + "`uint64`, and `*int64`" + ` on plain columns, run on SQLite only, because servers get the
-same statements as with ` + "`int64`" + `. Numbers in brackets refer to the [notes](#notes).
+keys differ, the worst result counts. ` + "`uint64`, and `*int64`" + ` on plain columns, run on SQLite only, because servers
+get the same statements as with ` + "`int64`" + `. Numbers in brackets refer to the [notes](#notes).
 `
 
 const okIntroduction = `# Ways to create rows that are ok on all databases
