@@ -23,17 +23,21 @@ HOSTILES := HostileWriters|HostileConsumers
 # Packages that are tested without the race detector as a whole. They compile code, start processes, or send one statement
 # after another, which takes several times as long with it. What goroutines share, the tests of workernode, generator
 # and the root package show.
-PLAIN := $(wildcard ./benchmarks/ ./cmd/uid/ ./generator/capacity/ ./generator/foreign/ ./migrations/ ./publicid/ ./uidprom/ ./uidtest/ $(patsubst %,./examples/%/,node outbox quickstart shards) \
+PLAIN := $(wildcard ./cmd/uid/ ./generator/capacity/ ./generator/foreign/ ./migrations/ ./publicid/ ./uidprom/ ./uidtest/ $(patsubst %,./examples/%/,node outbox quickstart shards) \
 	$(patsubst %,./internal/%/,admin adopt catalog config core functions inspect lookup model narrow partition rounded testkit upsert) \
 	$(patsubst %,./integration/%/,adopt docs leases metrics partitions paths plugins registry schemas settings tables upsert))
 
-# Packages that would take most of the time with it, and the one that runs clusters, alone because they need both cores.
-# "make test SLOW=./integration/paths/" tests the first ones with it, before a release.
+# Packages that would take most of the time with it. "make test SLOW=./integration/paths/" tests some of them with it,
+# before a release.
 SLOW := $(wildcard $(patsubst %,./integration/%/,consume follow lifecycle outage regions segment))
-CLUSTERS := ./integration/chaos/
 
-# The tests that need a browser. CI runs them in its second job, next to the checks.
-PAGE := $(wildcard ./integration/page/)
+# Processes that are killed. This package is tested alone, because it needs both cores.
+CHAOS := ./integration/chaos/
+
+# What only "make test-more" tests, to keep "make test" below 20 minutes: clusters, a promoted replica, the previous build,
+# the control of TestChaos, a browser, and the program of the comparison.
+MORE_CHAOS := Galera|TestGroup|Promoted|Previous|Control
+MORE := $(wildcard ./benchmarks/ ./integration/page/)
 
 # The packages that have tests of a pattern; the others would be compiled for nothing.
 HAVE = $(sort $(dir $(shell grep -rlE --include='*_test.go' 'func \w*($(1))' .)))
@@ -42,12 +46,12 @@ HAVE = $(sort $(dir $(shell grep -rlE --include='*_test.go' 'func \w*($(1))' .))
 # here, and with the detector it takes most of the time of many tests. The driver around it is watched.
 RACE := -race '-gcflags=modernc.org/...=-race=false'
 
-.PHONY: help test tests test-short test-page test-vitess minimum wings lint cross vuln bench compare rehearse
+.PHONY: help test tests more test-short test-more test-vitess minimum wings lint cross vuln bench compare rehearse
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
 
-test: ## all tests except those in a browser, against private MariaDB, MySQL and PostgreSQL servers, with the race detector for what goroutines share
+test: ## most tests, against private MariaDB, MySQL and PostgreSQL servers, with the race detector for what goroutines share
 	@command -v gcc >/dev/null || integration/servers.sh install gcc libc6-dev # for -race
 	@command -v pgbouncer >/dev/null || { [ -d /run/systemd/system ] && [ "$${CI:-}" != true ]; } || \
 		integration/servers.sh install pgbouncer || : # not where that starts a service; TestPgBouncer says so
@@ -60,16 +64,20 @@ tests:
 	go test -vet=off -parallel 4 -run '$(WITHOUT_RACE)' $(filter-out $(PLAIN),$(call HAVE,$(WITHOUT_RACE)))
 	go test -vet=off -parallel 4 -shuffle=on $(PLAIN)
 	go test -vet=off -shuffle=on -timeout 40m -skip '$(WITHOUT_RACE)|$(HOSTILES)' $(SLOW)
-	go test -vet=off -shuffle=on -timeout 40m $(CLUSTERS)
-	packages=$$(go list $(PACKAGES) | grep -vxFf <(go list $(PLAIN) $(SLOW) $(CLUSTERS) $(PAGE))) && \
+	go test -vet=off -shuffle=on -timeout 40m -skip '$(MORE_CHAOS)' $(CHAOS)
+	packages=$$(go list $(PACKAGES) | grep -vxFf <(go list $(PLAIN) $(SLOW) $(CHAOS) $(MORE))) && \
 	UID_TEST_WITHOUT_RACE='$(WITHOUT_RACE)' go test -vet=off $(RACE) -shuffle=on -timeout 40m $$packages
 
 test-short: ## the tests that need no server
 	go test $(PACKAGES)
 
-test-page: ## the page for operators in a browser; as root on Debian it installs Chromium
+test-more: ## the other tests: clusters, a replica, the page in a browser, the comparison; installs as "make test" does
 	@command -v chromium >/dev/null || integration/servers.sh install chromium
-	integration/servers.sh run -- go test -vet=off -parallel 4 $(PAGE)
+	integration/servers.sh run -- $(MAKE) --no-print-directory more
+
+more:
+	go test -vet=off -parallel 1 -run '$(MORE_CHAOS)' -timeout 40m $(CHAOS) -group.for 1s -segment.galera
+	go test -vet=off -parallel 4 $(MORE)
 
 # A module of its own, and no part of go.work, because Vitess needs a newer Go than this library and takes minutes to build.
 # VITESS_FLAGS='-run Killed -vitess.for 10m' is the long form.
