@@ -27,15 +27,15 @@ type peer struct {
 	bytes  int  // of an id
 	shared bool // one generator for the whole process
 
-	// stall is the longest wait of a generator that usual makes. Rates are measured for at least two stalls, so that
+	// stall is the longest wait of a generator that the function usual makes. Rates are measured for at least two stalls, so that
 	// one wait takes at most half of the time.
 	stall time.Duration
 
-	// open makes a generator that never waits: its sequence is wide, or it may run ahead of the clock.
+	// open makes a generator that hardly waits: its sequence is wide, or it may run ahead of the clock.
 	open func() (func(n int), error)
 
-	// usual, if set, makes a generator in the usual settings of the peer. The generator may have to wait, because its
-	// reserve of ids is used up already.
+	// usual, if set, makes a generator in the usual settings of the peer. The generator may have to wait for
+	// the clock.
 	usual func() (func(n int), error)
 
 	usually string // the setting of usual, if the rate depends on it

@@ -30,9 +30,9 @@ type Inserted struct {
 	LastRate  Figure    // of the last quarter of the chunks
 	Log       float64   // bytes of redo log or WAL for a row
 	PagesRead float64   // for 1,000 rows
-	TableMB   float64   // with the primary key
+	TableMB   float64   // with the primary key, except on PostgreSQL
 	IndexMB   float64   // secondary indexes; the primary key, too, on PostgreSQL
-	Join      Figure    // us for the rows of a customer, joined with their parents
+	Join      Figure    // microseconds for the rows of a customer, joined with their parents
 }
 
 // measureRows measures all engines, with little memory for pages, and a redo log of usual size.
@@ -133,7 +133,7 @@ func insertChunks(ctx context.Context, l *Lab, s *Server, db *gorm.DB, tables []
 	return nil
 }
 
-// sizes returns the megabytes of a table and of its secondary indexes.
+// sizes returns the megabytes of a table and of its indexes, as TableMB and IndexMB; on SQLite 0 and 0.
 func (s *Server) sizes(db *gorm.DB, table string) (data, index float64, err error) {
 	const mb = 1 << 20
 	switch s.Name {
@@ -182,7 +182,7 @@ type textKey string
 // GormDataType implements GORM's GormDataTypeInterface.
 func (textKey) GormDataType() string { return "char(36)" }
 
-// The names of these types are the names of tables.
+// A table is named after one of these types: rows_uid.
 type (
 	auto     struct{}
 	uid      struct{}
@@ -192,7 +192,7 @@ type (
 	v4Text   struct{}
 )
 
-// A shipment is a row of a table T. ParentID is the key of an earlier row.
+// A shipment is a row of a table T. ParentID is the key of a row of an earlier batch.
 type shipment[K comparable, T any] struct {
 	ID         K     `gorm:"primaryKey"`
 	CustomerID int64 `gorm:"index"`
@@ -213,7 +213,7 @@ func (shipment[K, T]) TableName() string {
 type keyed struct {
 	kind, table string
 	insert      func(n int) error // n rows, in batches
-	join        func() error      // the rows of one customer, at random
+	join        func() error      // the rows of a random customer
 	close       func() error
 	err         error // why it cannot be used
 }

@@ -43,14 +43,14 @@ func From(after uidplugin.ID) ConsumeOption {
 }
 
 // Into makes the handler write into another database: its tx belongs to effects. The cursor is also in that database,
-// in a table UID_CURSOR that Consume creates. If several databases of rows have the same name, give their consumers
-// different names.
+// in a table UID_CURSOR that Consume creates. If two databases whose tables are followed have the same name, give their
+// consumers different names.
 //
 // If only the database of the rows loses commits, as after a failover, rows could be missed. Consume then returns an
-// error, or with [WithRewind] goes back to the mark that the database had after the loss. A process that takes over
-// later also notices the loss, because the cursor has the mark with which rows were last read. But the table remembers
-// only the marks of about the last 15 seconds in which rows came, or of a shorter time if the slack is below 500 ms. If
-// others have followed the table for longer than that since the loss, an operator should set the cursor back.
+// error, or with [WithRewind] goes back to an id below which no row is new. A process that takes over later also
+// notices the loss, because the cursor remembers how far the table had been read. But the table remembers that only for
+// the last 15 seconds or so in which rows came, and for less if the slack is below 500 ms. If all processes of a consumer
+// stand still for longer after a loss, while other consumers read the table, an operator should set the cursor back.
 func Into(effects *gorm.DB) ConsumeOption {
 	return consumeOption(func(o *consumeOptions) { o.effects, o.into = effects, true })
 }

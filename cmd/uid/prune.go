@@ -27,14 +27,14 @@ func (a *app) pruneCommand() *cobra.Command {
 	var yes, dry bool
 	c := &cobra.Command{
 		Use:   "prune --before TIME",
-		Short: "Remove the processes of old sessions",
+		Short: "Forget which processes held the slots in old sessions",
 		Long: `prune removes the rows of WORKER_SESSION that record which process held which slot before a time. Older ids
-then resolve to their table and time, but not to their process. Numbers with such a time may then resolve even
-if no process made them.
+then resolve to their table and time, but not to their process. Numbers of that age may then resolve even if
+no process made them.
 
 Each slot keeps the latest session that began before the time, because that session may have made ids after the time.
-One row for each slot, without a process, replaces the others. Sessions of other regions stay: prune them there.
-WORKER_SLOT keeps the last holder of each slot, and WORKER_NODE the process that inserted each worker id.
+One row for each slot, which names no process, replaces its older sessions. Sessions of other regions stay: prune them
+there. WORKER_SLOT keeps the last holder of each slot, and WORKER_NODE the process that inserted each worker id.
 Processes may run meanwhile. The command needs the privileges SELECT, UPDATE and DELETE on WORKER_SESSION. Only a backup
 can restore removed sessions.`,
 		Example: `  uid sessions prune --before 2025-01-01 --dry-run

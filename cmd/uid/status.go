@@ -15,7 +15,7 @@ func (a *app) statusCommand() *cobra.Command {
 		Short: "Summarize an id space in a few lines",
 		Long: `status prints when the layout ends, how many worker ids were given out, in total and per day, and how many
 slots are in each state. It checks the clock, the layout and the worker ids. It also checks that the server accepts
-writes, and that processes renew their slots. It is quick enough for a probe; "uid doctor" checks everything.
+writes, and that at least one process renews its slot. It is quick enough for a probe; "uid doctor" checks everything.
 
 The exit code is 1 if a check finds a problem.`,
 		Args: cobra.NoArgs,

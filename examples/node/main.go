@@ -1,5 +1,5 @@
 // Node serves rows of three tables by their public ids. A caller gets the rows of its tenant, and the same 404 for
-// everything else. It needs only Go:
+// any other id. It needs only Go:
 //
 //	go run ./examples/node                          # shows some requests
 //	go run ./examples/node -listen 127.0.0.1:8080   # serves
@@ -47,7 +47,7 @@ type (
 		OrderID publicid.ID[Order] `json:"order"`
 		Article string             `json:"article"`
 	}
-	// Session is secret, so the handlers do not list it.
+	// Session is secret, so the handlers never serve it.
 	Session struct {
 		ID     publicid.ID[Session]
 		Tenant string
@@ -183,7 +183,7 @@ func show(ctx context.Context, out io.Writer, url string, ids []string) error {
 		get("/node/"+ids[0]), get("/node/"+ids[1]),
 		get("/nodes?id="+ids[1]+"&id="+ids[2]+"&id="+ids[0]),
 		get("/node/"+ids[2]), // of another tenant
-		get("/node/"+ids[3]), // not a listed model
+		get("/node/"+ids[3]), // a Session
 		get("/node/7"), get("/node/ord_00000000000000000000000000"),
 	)
 }

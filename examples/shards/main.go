@@ -35,7 +35,7 @@ type Customer struct {
 }
 
 func main() {
-	slog.SetLogLoggerLevel(slog.LevelWarn) // hide the log lines about worker ids, because the example prints the slot
+	slog.SetLogLoggerLevel(slog.LevelWarn) // hide the log lines about worker ids, to keep the output short
 	var dsns dsns
 	flag.StringVar(&dsns.registry, "registry", "", "data source `name` of MySQL with the registry, instead of SQLite")
 	flag.Func("shard", "data source `name` of MySQL with customers; repeat it for each shard", func(dsn string) error {
@@ -184,7 +184,7 @@ func (s *shop) create() error {
 		fmt.Fprintf(s.out, "  %s  %s  %d\n", shard, name, c.ID)
 	}
 	space := uidplugin.From(s.shards[s.names[0]]).Stats()
-	fmt.Fprintf(s.out, "\n  all of the id space %s, from slot %d\n", space.Space, space.Slot.ID)
+	fmt.Fprintf(s.out, "\n  all ids are of the id space %s, from slot %d\n", space.Space, space.Slot.ID)
 	return nil
 }
 

@@ -49,7 +49,7 @@ var errPanic = errors.New("panic")
 
 // errEnded reports that the transaction of a handler was no longer there when it returned.
 var errEnded = errors.New("the handler has returned nil, but its transaction has failed or ended: return the first error of its statements," +
-	" close their rows, and use none that commits or rolls back, such as CREATE TABLE")
+	" close their rows, and send nothing that commits or rolls back, such as CREATE TABLE")
 
 // savepoint is set before each call of a handler. If it is gone afterwards, the transaction has ended meanwhile.
 const savepoint = "SAVEPOINT uid_consume"
@@ -68,8 +68,8 @@ type attempt struct {
 //   - What the handler reads is not older than the lock.
 //   - On SQLite it takes the write lock, like BEGIN IMMEDIATE. A transaction that has read first may not get that lock.
 //
-// If COMMIT fails, the outcome is Again. If the server has committed all the same, the next change finds another
-// cursor. transact returns an error if one of its own statements fails before the handler is called.
+// If COMMIT fails, the outcome is Again. If the server has committed all the same, a later step finds that the cursor
+// has moved. transact returns an error if one of its own statements fails before the handler is called.
 func (c *cursorRow) transact(ctx context.Context, conn *sql.Conn, step consumer.Step, handle func(ctx context.Context, tx *sql.Tx) attempt) (attempt, error) {
 	tx, err := sqldb.Begin(ctx, conn, TransactionLimit, nil)
 	if err != nil {
@@ -186,7 +186,7 @@ func (c *consuming[T]) transact(ctx context.Context, conn *sql.Conn, step consum
 	})
 }
 
-// count passes the outcome of a transaction on to the process, counts it and logs it.
+// count passes the outcome of a transaction to c.process, counts it and logs it.
 func (c *consuming[T]) count(step consumer.Step, a attempt) {
 	id, tries := c.process.IDs()[0], c.process.Row().Attempts+1
 	outcome := c.process.Ended(step, a.outcome)
@@ -218,7 +218,7 @@ func (c *consuming[T]) count(step consumer.Step, a attempt) {
 		c.log.Warn("uidplugin: the handler of a consumer has failed for a batch, whose rows come again one by one", "rows", step.Rows, "error", a.cause)
 	case step.Rows > 1: // if the handler skips them, each row comes again alone, and is logged then
 	case outcome == consumer.Failed:
-		c.log.Error("uidplugin: the handler of a consumer has failed; the row comes again after a pause, and no other before it",
+		c.log.Error("uidplugin: the handler of a consumer has failed; the row comes again after a pause, and before any other row",
 			"id", id, "tries", tries, "error", a.cause)
 	case outcome == consumer.Skipped:
 		c.log.Warn("uidplugin: the handler of a consumer has skipped a row", "id", id, "error", a.cause)
