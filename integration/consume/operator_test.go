@@ -412,40 +412,54 @@ func TestConsume_LooksForOtherTablesOfAConsumerInTheSchemaOfItsTable(t *testing.
 	}, servers...)
 }
 
-// The table is created while the consumer starts, and the search path leads to a UID_CURSOR of other tables before.
-// With its cursor there, the next start would begin anew.
+// The table appears while the consumer starts, and the search path leads to another UID_CURSOR before. With a cursor
+// there, the rows would be handled again: at the next start, or at once if the table has left an old cursor there.
 func TestConsume_ACursorIsInTheSchemaOfATableThatHasJustAppeared(t *testing.T) {
 	t.Parallel()
-	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		schema := d.Beside(t)
-		place(t, shop(t, d, nil), 2, "Ulm")
-		db, wire := testkit.OpenWire(t, d, "search_path="+schema+",public")
-		testkit.Must(t, db.Use(uidplugin.New(uidplugin.WithLogger(slog.New(slog.DiscardHandler)))))
-		t.Cleanup(func() { _ = uidplugin.From(db).Close(context.Background()) })
-		testkit.Must(t, db.Exec("CREATE TABLE purchases (LIKE orders INCLUDING ALL)").Error)
-		testkit.Must(t, follow.Enable(t.Context(), db, &purchase{}))
-		testkit.Must(t, db.Exec("ALTER TABLE orders RENAME TO hidden").Error)
-		appear := sync.OnceValue(func() error { return db.Exec("ALTER TABLE hidden RENAME TO orders").Error })
-		appeared := make(chan error, 1)
-		wire.Set(func(c *testkit.Crossing) error {
-			err := c.Run()
-			if c.Is("SELECT LAST_ID") {
-				select {
-				case appeared <- appear():
-				default:
-				}
-			}
-			return err
+	for name, left := range map[string]bool{"new": false, "with an old cursor in another schema": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testkit.Each(t, func(t *testing.T, d *testkit.Database) { appears(t, d, left) }, "postgres")
 		})
-		consumer := consumeMails(t, db)
-		testkit.Must(t, <-appeared)
-		finished(t, db, "mails")
+	}
+}
+
+func appears(t *testing.T, d *testkit.Database, left bool) {
+	schema, here := d.Beside(t), shop(t, d, nil)
+	place(t, here, 2, "Ulm")
+	db, wire := testkit.OpenWire(t, d, "search_path="+schema+",public")
+	testkit.Must(t, db.Use(uidplugin.New(uidplugin.WithLogger(slog.New(slog.DiscardHandler)))))
+	t.Cleanup(func() { _ = uidplugin.From(db).Close(context.Background()) })
+	testkit.Must(t, db.Exec("CREATE TABLE purchases (LIKE orders INCLUDING ALL)").Error)
+	testkit.Must(t, follow.Enable(t.Context(), db, &purchase{}))
+	if left {
+		consumer := consumeMails(t, here)
+		finished(t, here, "mails")
 		consumer.stop(t)
-		var n int
-		if err := db.Raw(`SELECT COUNT(*) FROM public."UID_CURSOR"`).Scan(&n).Error; err != nil || n != 1 {
-			t.Errorf("%d cursors in the schema of the table, %v", n, err)
+		testkit.Must(t, db.Exec(`INSERT INTO "UID_CURSOR" ("CONSUMER", "SPACE", "TABLE_NAME", "LAST_ID") VALUES ('mails', '', 'orders', 0)`).Error)
+	}
+	testkit.Must(t, db.Exec("ALTER TABLE orders RENAME TO hidden").Error)
+	appear := sync.OnceValue(func() error { return db.Exec("ALTER TABLE hidden RENAME TO orders").Error })
+	appeared := make(chan error, 1)
+	wire.Set(func(c *testkit.Crossing) error {
+		err := c.Run()
+		if c.Is("SELECT LAST_ID") {
+			select {
+			case appeared <- appear():
+			default:
+			}
 		}
-	}, "postgres")
+		return err
+	})
+	consumer := consumeMails(t, db)
+	testkit.Must(t, <-appeared)
+	place(t, here, 1, "Bonn")
+	finished(t, here, "mails")
+	consumer.stop(t)
+	var n int
+	if err := db.Raw(`SELECT COUNT(*) FROM public."UID_CURSOR"`).Scan(&n).Error; err != nil || n != 1 {
+		t.Errorf("%d cursors in the schema of the table, %v", n, err)
+	}
 }
 
 func consumePurchases(t *testing.T, db *gorm.DB, options ...follow.ConsumeOption) *running {

@@ -229,7 +229,6 @@ func (c *consuming[T]) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.row.known = nil // before Start the table may have been missing, and another schema may have a UID_CURSOR, too
 	inserted, err := c.row.insert(ctx, last)
 	if inserted {
 		c.log.Info("uidplugin: a consumer has no cursor yet, so it begins with the rows after this id", "id", last)

@@ -22,11 +22,15 @@ type cursorRow struct {
 	key        ConsumerKey
 	conditions string      // a hash of the conditions of the consumer
 	mark       *Mark       // of the followed table, which may be in another database
-	known      *statements // nil until the table was found
+	known      *statements // with key.Space; nil until UID_CURSOR was found
 }
 
-// statements returns the statements for the place where the cursor is.
+// statements returns the statements for the place where the cursor is. Without a space that is the schema where the mark
+// has found the table: if the table appears or moves meanwhile, a lookup of its own might find another UID_CURSOR.
 func (c *cursorRow) statements(ctx context.Context) (*statements, error) {
+	if c.key.Space == "" {
+		return c.mark.statements(ctx)
+	}
 	if c.known != nil {
 		return c.known, nil
 	}
@@ -88,7 +92,9 @@ func (c *cursorRow) insert(ctx context.Context, last int64) (inserted bool, err 
 	if err != nil {
 		return false, err
 	}
-	if c.known == nil {
+	if exists, err := s.flavor.has(ctx, c.db, s.cursors()); err != nil {
+		return false, err
+	} else if !exists {
 		if err := retry(ctx, func() error { return c.db.ExecRaw(ctx, s.flavor.CreateCursors(s.table)) }); err != nil {
 			return false, fmt.Errorf("create UID_CURSOR (follow.Enable does so, too): %w", err)
 		}
