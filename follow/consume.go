@@ -128,14 +128,25 @@ func cursorsIn(effects *gorm.DB, t *table) (*sqldb.DB, error) {
 }
 
 // space returns the name of the database of the table, cut to the 128 characters of SPACE. Only the names of SQLite's
-// files can be longer.
+// files can be longer. On PostgreSQL the name of a schema follows, unless it is public, because tenants may have tables
+// of one name.
 func (t *table) space(ctx context.Context) (string, error) {
 	name, err := engine.DatabaseName(ctx, t.db)
-	if name != "" && t.db.Dialect() == "sqlite" {
+	switch {
+	case err != nil:
+		return "", err
+	case name != "" && t.db.Dialect() == "sqlite":
 		name = filepath.Base(name)
+	case t.db.Dialect() == "postgres":
+		schema, err := t.mark.Schema(ctx)
+		if err != nil {
+			return "", err
+		} else if schema != "" && schema != "public" {
+			name += "." + schema
+		}
 	}
 	characters := []rune(strings.ToValidUTF8(name, ""))
-	return cmp.Or(string(characters[:min(len(characters), 128)]), "main"), err
+	return cmp.Or(string(characters[:min(len(characters), 128)]), "main"), nil
 }
 
 // conditions returns a hash of the statement that reads rows. It returns an error if the handle has a clause that it

@@ -44,7 +44,7 @@ func From(after uidplugin.ID) ConsumeOption {
 
 // Into makes the handler write into another database: its tx belongs to effects. The cursor is also in that database,
 // in a table UID_CURSOR that Consume creates. If two databases whose tables are followed have the same name, give their
-// consumers different names.
+// consumers different names, because they would share a cursor and miss rows.
 //
 // If only the database of the rows loses commits, as after a failover, rows could be missed. Consume then returns an
 // error, or with [WithRewind] goes back to an id below which no row is new. A process that takes over later also

@@ -388,6 +388,27 @@ func TestConsume_FollowsTablesOfTwoSchemasIntoAnotherDatabase(t *testing.T) {
 	}, servers...)
 }
 
+// Two tenants have tables of one name, in schemas that the models do not name, and consumers of one name that write into
+// one database. With one cursor for both, each would pass over the rows of the other.
+func TestConsume_SchemasOfTenantsHaveTheirOwnCursorsInAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		into := testkit.SQLite{}.Open(t)
+		testkit.Must(t, into.AutoMigrate(&effect{}, &total{}))
+		tenants, shared := []*gorm.DB{shop(t, d, nil)}, uidplugin.WithSchema("public")
+		tenants = append(tenants, shop(t, d.Elsewhere(t), nil, shared), shop(t, d.Elsewhere(t), nil, shared))
+		for _, db := range tenants {
+			place(t, db, 2, "Ulm")
+		}
+		slices.Reverse(tenants) // ids of the others are below those of the first
+		for i, db := range tenants {
+			consumer := consumeMails(t, db, follow.Into(into))
+			eventually(t, "the effects came", func() bool { return len(effects(t, into, "mails")) == 2*(i+1) })
+			consumer.stop(t)
+		}
+	}, "postgres")
+}
+
 // The model names the schema of its table. A model of another program names a table there without the schema, because
 // the program is connected to that schema.
 func TestConsume_LooksForOtherTablesOfAConsumerInTheSchemaOfItsTable(t *testing.T) {

@@ -93,6 +93,19 @@ func (m *Mark) statements(ctx context.Context) (*statements, error) {
 	return s, nil
 }
 
+// Schema returns the schema where the table is, or "" if the table's name has one. The error wraps ErrNotEnabled if the
+// table does not exist, because a table that appears later may be in any schema.
+func (m *Mark) Schema(ctx context.Context) (string, error) {
+	s, err := m.statements(ctx)
+	if err == nil && m.known.Load() == nil {
+		err = m.failed(fmt.Errorf("%w: the table does not exist", ErrNotEnabled))
+	}
+	if err != nil {
+		return "", err
+	}
+	return s.table.Schema, nil
+}
+
 func (m *Mark) failed(err error) error {
 	return fmt.Errorf("uidplugin: follow %s: %w", m.table.Name, enabled(err))
 }
