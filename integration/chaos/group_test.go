@@ -76,7 +76,7 @@ func newGroup(t *testing.T) *group {
 	g.nodes[0].Install(t)
 	for _, n := range g.nodes[1:] {
 		testkit.Must(t, os.CopyFS(n.Data(), os.DirFS(g.nodes[0].Data())))
-		testkit.Must(t, os.Remove(filepath.Join(n.Data(), "auto.cnf"))) // the name that MySQL gave the other server
+		testkit.Must(t, os.RemoveAll(filepath.Join(n.Data(), "auto.cnf"))) // the name that MySQL gave the other server
 	}
 	for i, n := range g.nodes {
 		testkit.Must(t, n.Start("--group-replication-start-on-boot=OFF"))
