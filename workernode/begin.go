@@ -146,8 +146,8 @@ func (d *DB) refuseDeletedRow(ctx context.Context, r Region) error {
 	case err != nil:
 		return fmt.Errorf("workernode: look for slots of a registry: %w", err)
 	case lost && r == Whole:
-		return fmt.Errorf("%w: the row %q of %s was deleted, and a new one could give out its worker ids again:"+
-			" restore it, begin a new id space (docs/failures.md), or set WithRegion if the rows are of another region",
+		return fmt.Errorf("%w: the row %q of %s was deleted, and a new one would reuse worker ids:"+
+			" restore it, or begin a new id space (docs/failures.md); if regions replicate, set WithRegion",
 			ErrTable, registryName, RegistryTable)
 	case lost:
 		return fmt.Errorf("%w: the row %q of %s was deleted, and a new one could give out the worker ids of %s again:"+

@@ -69,8 +69,8 @@ func (d *DB) checkUnbegun(ctx context.Context, layout generator.Layout, worker i
 	case shared:
 		return Registry{Shared: true}.refuseFixed(worker)
 	}
-	return fmt.Errorf("%w: %s has low worker ids, as UidGenerator inserts them, so a registry of this database will give out the numbers above,"+
-		" perhaps %d: leave the option out, or use another database; see docs/layouts.md",
+	return fmt.Errorf("%w: %s has ids of UidGenerator, so others may get %d:"+
+		" leave the option out, or use another database (docs/layouts.md)",
 		ErrFixed, NodeTable, worker)
 }
 
@@ -135,8 +135,8 @@ func (r Registry) refuseFixed(worker int64) error {
 		return fmt.Errorf("%w: UidGenerator takes worker ids from 1 on (%s.ID is AUTO_INCREMENT), so two rows could get the same id as with %d:"+
 			" leave the option out, or use another database; see docs/layouts.md", ErrFixed, NodeTable, worker)
 	case worker >= r.FirstID:
-		return fmt.Errorf("%w: %d is not below %d, the first one that the registry of this database gives out, so ids could come twice:"+
-			" give processes lower numbers, or leave the option out; see docs/layouts.md", ErrFixed, worker, r.FirstID)
+		return fmt.Errorf("%w: the registry may give out %d, because it begins at %d:"+
+			" use a lower number, or leave the option out (docs/layouts.md)", ErrFixed, worker, r.FirstID)
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func TestDBClaimFixed_TakesNumbersThatTheRegistryHasNotGivenOut(t *testing.T) {
 	claim(5000, 5001, 5003, nil)
 	claim(5001, 5001, 5003, workernode.ErrFixed)
 	claim(6000, 5001, 5003, workernode.ErrFixed)
-	testkit.IsError(t, d.ClaimFixed(t.Context(), layout, 6000), workernode.ErrFixed, "6000 is not below 5001", "docs/layouts.md")
+	testkit.IsError(t, d.ClaimFixed(t.Context(), layout, 6000), workernode.ErrFixed, "may give out 6000, because it begins at 5001", "docs/layouts.md")
 	testkit.IsError(t, d.ClaimFixed(t.Context(), narrow(17), 7), workernode.ErrLayoutMismatch, "WithLayout")
 }
 
@@ -61,7 +61,7 @@ func TestDBClaimFixed_IsRefusedInARegion(t *testing.T) {
 	_, err := d.OpenRegistry(t.Context(), layout, time.Second, workernode.Region{N: 1, Of: 2})
 	must(t, err)
 	must(t, d.ClaimFixed(t.Context(), layout, 1024))
-	testkit.IsError(t, d.ClaimFixed(t.Context(), layout, 1025), workernode.ErrFixed, "not below 1025")
+	testkit.IsError(t, d.ClaimFixed(t.Context(), layout, 1025), workernode.ErrFixed, "begins at 1025")
 }
 
 // A registry that began at 1, in an earlier build or next to UidGenerator's rows, also gives out the numbers of
@@ -84,13 +84,13 @@ func TestDBCheckFixed_ReadsRegistriesOfAllAges(t *testing.T) {
 	must(t, d.CheckFixed(t.Context(), layout, 0))
 	_, err := d.OpenRegistry(t.Context(), layout, time.Second, workernode.Region{})
 	must(t, err)
-	testkit.IsError(t, d.CheckFixed(t.Context(), layout, 7), workernode.ErrFixed, "7 is not below 1,")
+	testkit.IsError(t, d.CheckFixed(t.Context(), layout, 7), workernode.ErrFixed, "may give out 7, because it begins at 1:")
 	must(t, d.CheckFixed(t.Context(), layout, 0)) // which no registry gives out
 	run(t, db, `UPDATE "WORKER_REGISTRY" SET "FIRST_ID" = 8, "NEXT_ID" = 8`)
 	must(t, d.CheckFixed(t.Context(), layout, 7))
 	testkit.IsError(t, d.CheckFixed(t.Context(), generator.SnowflakeLayout(), 7), workernode.ErrLayoutMismatch)
 	run(t, db, `ALTER TABLE "WORKER_REGISTRY" DROP COLUMN "FIRST_ID"`)
-	testkit.IsError(t, d.CheckFixed(t.Context(), layout, 7), workernode.ErrFixed, "7 is not below 1,")
+	testkit.IsError(t, d.CheckFixed(t.Context(), layout, 7), workernode.ErrFixed, "may give out 7, because it begins at 1:")
 }
 
 // UidGenerator's table has no registry yet. Formerly a process with a low number started next to it, and the registry that

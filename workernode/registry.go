@@ -85,8 +85,8 @@ func (d *DB) sharedNodes() (condition string, args []any) {
 func (r Registry) check(layout generator.Layout, region Region) error {
 	switch {
 	case r.Layout != layout.String() && r.Shared:
-		return fmt.Errorf("%w: this process uses %s, but the first process next to UidGenerator used %s; give all the layout of Java"+
-			" (WithLayout); if the first was wrong, see docs/from-uidgenerator.md", ErrLayoutMismatch, layout, r.Layout)
+		return fmt.Errorf("%w: this process uses %s, and the registry %s: set UidGenerator's layout in all processes"+
+			" (WithLayout; see docs/from-uidgenerator.md)", ErrLayoutMismatch, layout, r.Layout)
 	case r.Layout != layout.String():
 		return fmt.Errorf("%w: this process uses %s, but the database was begun with %s;"+
 			" with both, two rows could get the same id: give this process the database's layout (WithLayout), or a database of its own",

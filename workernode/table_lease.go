@@ -141,7 +141,7 @@ func (l *TableLease) take(free []*worker, n int) {
 func (l *TableLease) replace(free []*worker, n int) {
 	had := len(l.published)
 	l.take(free, n)
-	l.grown = true // with more lanes, ids begin further ahead
+	l.grown = true // its next ids begin further ahead of the clock, which grow must not take for a lack of lanes
 	l.publish()
 	if l.noWorkerID != nil && l.generator != nil {
 		l.generator.Suspend(nil)

@@ -68,7 +68,7 @@ func TestWithWorkerID_HighNumbersAndARegistryExcludeEachOther(t *testing.T) {
 			d := d.New(t)
 			harness.Use(t, d.Open(t, nil), small, uidplugin.WithModels(&harness.T1{}))
 			testkit.IsError(t, start(d, small, uidplugin.WithWorkerID(700)), uidplugin.ErrOption,
-				"WithWorkerID(700)", "not below 64", "docs/layouts.md")
+				"WithWorkerID(700)", "because it begins at 64", "docs/layouts.md")
 			testkit.Must(t, start(d, small, uidplugin.WithWorkerID(63)))
 		})
 		t.Run("the numbers came first", func(t *testing.T) {
@@ -100,6 +100,6 @@ func TestWithWorkerID_IsRefusedNextToUidGenerator(t *testing.T) {
 		harness.Use(t, d.Open(t, nil), uidplugin.WithModels(&harness.T1{}))
 		testkit.IsError(t, d.Open(t, nil).Use(uidplugin.New(harness.Quiet, uidplugin.WithWorkerID(8))), uidplugin.ErrOption, "WithWorkerID(8)", "UidGenerator", "AUTO_INCREMENT")
 		harness.Exec(t, db, `ALTER TABLE "WORKER_NODE" MODIFY "ID" BIGINT NOT NULL`)
-		testkit.IsError(t, d.Open(t, nil).Use(uidplugin.New(harness.Quiet, uidplugin.WithWorkerID(8))), uidplugin.ErrOption, "WithWorkerID(8)", "8 is not below 1,")
+		testkit.IsError(t, d.Open(t, nil).Use(uidplugin.New(harness.Quiet, uidplugin.WithWorkerID(8))), uidplugin.ErrOption, "WithWorkerID(8)", "may give out 8, because it begins at 1:")
 	}, "mariadb", "mysql")
 }
