@@ -66,7 +66,7 @@ var ErrNoConsumer = errors.New("there is no such consumer")
 // These are reasons why the table of a consumer cannot be read.
 var (
 	errElsewhere = errors.New("its table is in another database")
-	errMoved     = errors.New("its table is in another schema than its cursor")
+	errMoved     = errors.New("its table and its row of UID_CURSOR are in different schemas")
 )
 
 // ListConsumers returns the cursors in the default schema, and in the schemas of the known tables, as [List] does.

@@ -150,7 +150,7 @@ func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 				" and set TABLE_NAME of this row of UID_CURSOR to %[2]s", name, c.key.Table)
 		}
 		if exists, err := followed.flavor.isTable(ctx, c.mark.db, t); err != nil {
-			return fmt.Errorf("look for the table %s, of which it has a cursor: %w", name, err)
+			return fmt.Errorf("check whether the table %s, for which it has a cursor, exists: %w", name, err)
 		} else if !exists {
 			rename := "run uid tables rename " + name + " " + c.key.Table
 			if c.key.Space != "" { // the command does not know this database
