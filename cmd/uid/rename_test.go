@@ -51,7 +51,7 @@ func TestTablesRename_OldIDsResolve(t *testing.T) {
 		if text, err := sales(t, d.Open(t, nil), ids[0]); err == nil || errors.Is(err, uidplugin.ErrNoSuchID) || !strings.Contains(err.Error(), command) {
 			t.Errorf("before: %q, %v", text, err)
 		}
-		r.doctor().want(t, exitWrong, admin.CodeTableRenamed, "of the table orders, which does not exist, and rows of sales have such ids", command)
+		r.doctor().want(t, exitWrong, admin.CodeTableRenamed, "rows of the table sales have ids of the table orders", "which does not exist", command)
 		rename("orders", "sales", "--yes").want(t, exitOK, "1 worker id of orders: now of sales")
 		if text, err := sales(t, d.Open(t, nil), ids[0]); err != nil || text != "first" {
 			t.Errorf("after: %q, %v", text, err)
@@ -108,7 +108,7 @@ func TestTablesRename_NamesFollowingAndSegments(t *testing.T) {
 		exec("ALTER TABLE events RENAME TO happenings", "ALTER TABLE invoices RENAME TO bills",
 			insertCursor+` ('mails', '', 'events', 7, '', 0, 0, ''), ('index', '', 'events', 8, '', 0, 0, ''), ('index', '', 'happenings', 0, '', 0, 0, '')`)(t, db)
 		r.run("tables", "rename", "events", "happenings", "--yes").want(t, exitOK, "1 worker id of events: now of happenings",
-			"Its consumers go on with the rows of happenings: index, mails", "Except index: its cursor stays at events, because happenings",
+			"Its consumers go on with the rows of happenings: index, mails", "Except index: its cursor stays at events, because happenings", "set happenings to it, then remove the cursor of events",
 			`Run "uid follow enable happenings", and when a follower has begun, "uid follow disable events"`)
 		r.run("tables", "rename", "invoices", "bills", "--yes", "--json").want(t, exitOK, `"worker_ids":0`, "uid:segment:invoices")
 		r.run("follow", "enable", "happenings").want(t, exitOK, "installed")

@@ -302,9 +302,8 @@ func (d *DB) renameConsumers(ctx context.Context, r *Renaming) error {
 	_, home := d.databases()
 	_, left, err := follow.RenameConsumers(ctx, home[r.Database].SQL, r.From, r.To)
 	for _, k := range left {
-		r.Notes = append(r.Notes, fmt.Sprintf(`Except %s: its cursor stays at %s, because %s already has one, or is in another schema. `+
-			`If the cursor of the new name has the lower LAST ID in "uid follow consumers", set it to that of the old name: the rows up to there are handled. `+
-			`Never set it back. Then run "uid follow consumers remove" for the old name`,
+		r.Notes = append(r.Notes, fmt.Sprintf(`Except %s: its cursor stays at %s, because %s has one, or is in another schema. `+
+			`If %[2]s has the higher LAST ID (uid follow consumers), set %[3]s to it, then remove the cursor of %[2]s`,
 			k.Consumer, r.From, r.To))
 	}
 	return err

@@ -100,7 +100,7 @@ func (d *DB) checkKey(ctx context.Context, entry workernode.Table, t table) (lis
 		strays, failed := d.strays(ctx, entry, t, key)
 		err = errors.Join(err, failed)
 		list = append(list, Finding{Code: CodeKeyNumbered, Fix: key.PlainStatement(d.SQL.Dialect(), t.quoted),
-			Text: fmt.Sprintf("the database numbers %s.%s, so a row that is inserted without the plugin gets a "+
+			Text: fmt.Sprintf("the database numbers %s.%s, so a row inserted without the plugin gets a "+
 				"number that cannot be located, or that the plugin may use for another row%s", name, key.Name, strays),
 			Advice: "First make all programs that insert rows use the plugin. docs/from-auto-increment.md has the " +
 				"statements for a key that foreign keys refer to, and explains how to find such rows."})
@@ -161,8 +161,7 @@ func (d *DB) strays(ctx context.Context, entry workernode.Table, t table, key co
 	if err != nil || n == 0 {
 		return "", err
 	}
-	return fmt.Sprintf("; among the newest %d rows it numbered %d, for which Locate finds another table or none",
-		newest, n), nil
+	return fmt.Sprintf("; the database numbered %d of the newest %d rows", n, newest), nil
 }
 
 // largest returns the largest key of a table; NULL without rows.

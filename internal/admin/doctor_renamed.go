@@ -34,8 +34,8 @@ func (d *DB) checkRenamed(ctx context.Context, missing []workernode.Table) (list
 			if found {
 				renamed := workernode.Table{Database: entry.Database, Name: name}
 				list = append(list, Finding{Code: CodeTableRenamed,
-					Text: fmt.Sprintf("WORKER_NODE has %s of the table %s, which does not exist, and rows of %s have such ids, "+
-						"so Find cannot load these rows", Count(int64(len(workers)), "worker id", "worker ids"), entry, renamed),
+					Text: fmt.Sprintf("rows of the table %s have ids of the table %s (%s in WORKER_NODE), which does not exist, "+
+						"so Find cannot load these rows", renamed, entry, Count(int64(len(workers)), "worker id", "worker ids")),
 					Advice: fmt.Sprintf(`If the table was renamed, run "uid tables rename %s %s". docs/looking-up.md explains it.`,
 						entry, renamed)})
 			}

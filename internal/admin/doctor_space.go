@@ -93,8 +93,8 @@ func (d *DB) checkSlots(ctx context.Context) (list []Finding, err error) {
 		}
 		list = append(list, Finding{
 			Code: CodeSlotUnheld,
-			Text: fmt.Sprintf("no process of the application %q has held its %s since %s UTC; other applications cannot use "+
-				"its %s until new ones run out",
+			Text: fmt.Sprintf("no process of the application %q has held its %s since %s UTC; other applications get "+
+				"its %s only when no new worker ids are left",
 				name, Count(slots, "slot", "slots"), Time(d.timeOf(fence)), Count(workers, "worker id", "worker ids")),
 			Advice: "If the application has a new name, run the statement with that name. If it no longer exists, do " +
 				"nothing until worker ids run out.",

@@ -318,7 +318,7 @@ func (d *DB) planFollow(ctx context.Context, known []workernode.Table) (steps []
 		}
 		if len(statements) > 0 {
 			steps = append(steps, RemovalStep{
-				Database: name, Text: "End following, because its triggers would refuse new rows.", SQL: statements,
+				Database: name, Text: "End following: its triggers refuse new rows once its tables are dropped, so drop the triggers first.", SQL: statements,
 				on:   home[name],
 				exec: func(ctx context.Context, statement string) error { return follow.Exec(ctx, home[name].SQL, statement) },
 			})
