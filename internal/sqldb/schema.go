@@ -200,7 +200,7 @@ func (d *DB) locateOnPostgres(ctx context.Context, userSchema, option string) (s
 			d.second = t.Schema
 		}
 		if t.Schema == schema && !isOwn(t.Table) {
-			return "", otherSpelling(t, d.Quoted(t), d.quote(strings.ToUpper(t.Table)))
+			return "", otherSpelling(d.Quoted(t), d.quote(strings.ToUpper(t.Table)))
 		}
 		if userSchema == "" && t.Schema != schema && strings.EqualFold(t.Table, registry) {
 			return "", otherSchema(schema, visible != "", t, option)
@@ -248,10 +248,10 @@ func otherSchema(schema string, used bool, other Name, option string) error {
 		" name the schema of the tables by %s in all of them (docs/several-databases.md)", ErrElsewhere, here, other.Schema, other.Table, option)
 }
 
-// otherSpelling returns the error for a table whose name is not in upper case. renamed is its quoted new name.
-func otherSpelling(found Name, old, renamed string) error {
-	return fmt.Errorf("%w: %s, and statements need the name in upper case: with new tables, ids would be made twice;"+
-		" stop all processes, then run ALTER TABLE %s RENAME TO %s, and the same for the others", ErrElsewhere, found, old, renamed)
+// otherSpelling returns the error for a table whose name is not in upper case. old and renamed are its quoted names.
+func otherSpelling(old, renamed string) error {
+	return fmt.Errorf("%w: table names must be in upper case, or ids are made twice:"+
+		" stop all processes, then rename each: ALTER TABLE %s RENAME TO %s", ErrElsewhere, old, renamed)
 }
 
 // marks are two of the tables, each with a column that tables of the same name in other programs lack. All names are in
@@ -329,7 +329,7 @@ func (d *DB) locateOnMySQL(ctx context.Context) (schema string, err error) {
 		return "", fmt.Errorf("look for the tables in the database %q: %w", schema, err)
 	}
 	if t := (Name{schema, found.String}); found.String != "" {
-		return "", otherSpelling(t, d.Quoted(t), d.Quoted(Name{schema, strings.ToUpper(found.String)}))
+		return "", otherSpelling(d.Quoted(t), d.Quoted(Name{schema, strings.ToUpper(found.String)}))
 	}
 	return schema, nil
 }
