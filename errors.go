@@ -34,7 +34,7 @@ var (
 
 	// ErrInTransaction reports that the first create of a table was inside a transaction and the pool was out of
 	// connections. The plugin needs a connection to get a worker id or open another generator, so list the model in
-	// [WithModels]. Creates and NextID return it.
+	// [WithModels]. Hooks and CreateInBatches run in a transaction, too. Creates and NextID return it.
 	ErrInTransaction = supply.ErrInTransaction
 
 	// ErrClosed reports the use of a plugin after Close. Creates, NextID and Health return it.

@@ -223,8 +223,6 @@ func lacking(sources []*Source) string {
 
 // remedy suggests fixes for a first insert inside a transaction.
 func remedy(missing string) string {
-	return "getting " + missing + " needs a second connection next to the transaction's" +
-		" (hooks and CreateInBatches run in a transaction, too):" +
-		" list the models in WithModels, so that db.Use does it, or insert a row before the transaction," +
-		" or allow the pool more connections (SQLite cannot write from a second one meanwhile)"
+	return missing + " needs a second connection: list the models in WithModels," +
+		" or insert a row before the transaction, or allow more connections (not on SQLite)"
 }

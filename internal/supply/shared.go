@@ -93,8 +93,8 @@ func ShareFixed(l generator.Layout, workerID int64, lead time.Duration, now func
 		case other.users.Load() == 0:
 			last = max(last, ((other.last.Load()+1)<<(key.layout.WorkerBits+key.layout.SequenceBits)-1)>>(l.WorkerBits+l.SequenceBits))
 		case key.layout != l:
-			return nil, fmt.Errorf("%w: WithLayout: another plugin of this process has the worker id %d and the layout %s, and this one %d and %s, so both"+
-				" make the same ids: use one layout or another number, or close the other plugin",
+			return nil, fmt.Errorf("%w: WithLayout: two plugins would make the same ids (worker id %d with %s, and %d with %s):"+
+				" use one layout or another worker id, or close one",
 				ErrOption, key.worker, key.layout, worker, l)
 		case other.generator != name || !slices.Equal(other.workers, workers):
 			return nil, fmt.Errorf("%w: WithWorkerID(%d): another plugin of this process uses worker id %d with the generator %s, and this one has %s:"+
