@@ -81,7 +81,7 @@ func (c *Catalog) list(p *Plan) error {
 	c.listed[p.Schema.Table] = p
 	if _, kind := p.kindOf(); kind.Missing != "" && !c.warned[warnedTexts] {
 		c.warned[warnedTexts] = true
-		c.Log.Warn("uidplugin: keys of these models can be neither written nor read as texts yet", "model", p.Schema.Name, "missing", kind.Missing)
+		c.Log.Warn("uidplugin: keys of models like this one cannot be written as texts or read from texts yet; see missing", "model", p.Schema.Name, "missing", kind.Missing)
 	}
 	return nil
 }

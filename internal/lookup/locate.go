@@ -46,7 +46,7 @@ func (loc *Locator) locateOne(ctx context.Context, db *gorm.DB, id int64) (Place
 		l.Session.Application, l.Session.Host, l.Session.Port, l.Session.Kind = host.Application, host.Name, host.Port, host.Kind
 		return l, nil
 	case !stamped:
-		return Place{}, failuref(id, "%w: %d is stamped %s, when no process could use its worker id %d, of slot %d, or the database has lost the commits of that time",
+		return Place{}, failuref(id, "%w: %d has the time %s, but no process could use its worker id %d (slot %d) then, unless the database has lost the commits of that time",
 			ErrUnknownID, id, supply.FormatTime(l.Time), l.WorkerID, l.Session.Slot)
 	}
 	if l.Session = s; s.Pruned() {
