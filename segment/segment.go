@@ -185,7 +185,7 @@ func Open(ctx context.Context, db *gorm.DB, tag string, c Config) (*Generator, e
 	case r.maxID > 1 && r.maxID <= c.Used && !c.Lift:
 		return nil, t.isBehind(ctx, r.maxID, c.Used)
 	case r.maxID <= c.Used && c.Used > 0:
-		c.Log.Warn("segment: the column has larger numbers than max_id, so another program numbers it too, or max_id went back; ids begin above them",
+		c.Log.Warn("segment: the column has larger numbers than max_id, because another program also fills it, or max_id went back; ids begin above these numbers",
 			"table", t.String(), "tag", tag, "max_id", r.maxID, "largest", c.Used)
 	}
 	c.Start = max(c.Start, c.Used+1)

@@ -81,8 +81,8 @@ func (t *table) refuseSecond(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("look for %s in other schemas: %w", t.name, err)
 	case other != "":
-		return fmt.Errorf("%w: the schema %q of this connection has no %s, and the schema %q has one: two of them would count the same numbers;"+
-			" set segment.Config{Schema: %q}, or another schema to use a table there", workernode.ErrTable, t.schema, t.name, other, other)
+		return fmt.Errorf("%w: the schema %q has no %s, but %q has one, and two would give out the same numbers:"+
+			" set segment.Config{Schema: %q}, or the schema of the table to use", workernode.ErrTable, t.schema, t.name, other, other)
 	}
 	return nil
 }
