@@ -352,7 +352,7 @@ func (g *Buffered) fillUp() error {
 func (g *Buffered) fetch(want int64) (run Run, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: it panicked: %v", ErrSource, p)
+			err = fmt.Errorf("%w: Source panicked: %v", ErrSource, p)
 		}
 	}()
 	if run, err = g.config.Source(g.ctx, want); err != nil {
@@ -360,7 +360,7 @@ func (g *Buffered) fetch(want int64) (run Run, err error) {
 	}
 	if run.N < 1 || run.First <= g.last || run.First > math.MaxInt64-run.N+1 {
 		// An id that does not ascend may have been handed out before.
-		return run, fmt.Errorf("%w: it returned %d ids from %d on; a run must have at least one id, and begin above %d, the last id before", ErrSource, run.N, run.First, g.last)
+		return run, fmt.Errorf("%w: Source returned %d ids from %d on; it must return at least one id, and only ids above %d, its last id before", ErrSource, run.N, run.First, g.last)
 	}
 	return run, nil
 }

@@ -41,7 +41,7 @@ func TestBuffered_RecoversFromItsSource(t *testing.T) {
 			testkit.IsError(t, err, generator.ErrSource)
 			said = append(said, err.Error())
 		}
-		if testkit.SaysAll(t, strings.Join(said, "; "), "it panicked: a bug", "away"); len(said) > 4 {
+		if testkit.SaysAll(t, strings.Join(said, "; "), "Source panicked: a bug", "away"); len(said) > 4 {
 			t.Errorf("%q", said)
 		}
 		if s := g.State(); s.Failed != 4 || s.LastError != nil {

@@ -78,6 +78,6 @@ func (l Layout) Above(largest int64, now time.Time) error {
 		return fmt.Errorf("%w: no tick of the layout %v has only ids above %d; the smallest id of its last tick is %d",
 			ErrLayout, l, largest, l.MaxTick()<<l.timeShift())
 	}
-	return fmt.Errorf("%w: the smallest id from %s on is %d; ids are above %d only from %s on, so choose an earlier epoch, or more bits for worker id and sequence",
+	return fmt.Errorf("%w: ids at %s begin at %d; all are above %d only from %s on: choose an earlier epoch, or more worker or sequence bits",
 		ErrLayout, format(now), l.TickAt(now)<<l.timeShift(), largest, exact(l.TimeOf(tick)))
 }

@@ -265,8 +265,8 @@ func (g *Snowflake) backwards(now time.Time) (wait time.Duration, err error) {
 	reached := g.layout.TimeOf(max(g.tick-g.lead, 0))
 	back := reached.Sub(now)
 	if back > g.tolerance {
-		return 0, fmt.Errorf("%w: it shows %s, %v before %s, which it showed earlier; MaxClockBackwards allows a wait of at most %v",
-			ErrClockBackwards, format(now), back, format(reached), g.tolerance)
+		return 0, fmt.Errorf("%w: it shows %s, but showed %s before, so it is %v behind; calls fail until it is at most %v behind (MaxClockBackwards)",
+			ErrClockBackwards, format(now), format(reached), back, g.tolerance)
 	}
 	return back, nil
 }
