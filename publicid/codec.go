@@ -175,7 +175,7 @@ func (c *Codec) Decode(text string) (int64, error) {
 	}
 	hi, lo, ok := parseBase32(text[len(c.prefix):])
 	if !ok {
-		return 0, fmt.Errorf("%w: %q has a character that no id has there: after %q come 0 to 9 and a to z without i, l, o and u",
+		return 0, fmt.Errorf("%w: %q has a wrong character after %q: an id has only 0 to 9 and a to z without i, l, o and u, and begins with 0 to 7",
 			ErrInvalid, text, c.prefix)
 	}
 	var sent, block [aes.BlockSize]byte

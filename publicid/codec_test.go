@@ -256,7 +256,7 @@ func TestCodecDecode_TellsWhatIsWrong(t *testing.T) {
 		text[:20]:                            `has 16 characters after "ord_", and must have 26`,
 		text + "0":                           `has 27 characters after "ord_"`,
 		strings.ToUpper(text[:3]) + text[3:]: `does not begin with "ord_"`,
-		text[:29] + "u":                      "has a character that no id has there",
+		text[:29] + "u":                      `has a wrong character after "ord_"`,
 		wrong:                                strconv.Quote(wrong) + " was changed, or was made with another key",
 		strings.Repeat("x", 1000):            "does not begin",
 	} {
