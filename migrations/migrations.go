@@ -276,7 +276,7 @@ func (t *table) up(ctx context.Context, db *sqldb.DB) error {
 			continue // PostgreSQL refuses an index that another process is creating
 		}
 		if err := t.run(ctx, db, t.extension(db, lacks)...); err != nil {
-			failed = fmt.Errorf("%w: it lacks the columns %s, and they cannot be added: %w; if the user lacks the right, "+
+			failed = fmt.Errorf("%w: the columns %s are missing and could not be added: %w; if the user lacks the right, "+
 				"run these statements as another user:\n%s;", workernode.ErrTable, strings.Join(lacks, ", "), err,
 				strings.Join(t.extension(db, lacks), ";\n"))
 			continue // another process may have just added them

@@ -85,7 +85,7 @@ import (
 // table, and 3 for each consumer whose rows the process handles.
 func NewCollector(db *gorm.DB, labels prometheus.Labels) prometheus.Collector {
 	c := &collector{db: db, plugin: uidplugin.From(db), descs: map[string]*prometheus.Desc{}}
-	c.descs[healthy] = describe(healthy, "1 if Plugin.Health returns no error, 0 if it does.", nil, labels)
+	c.descs[healthy] = describe(healthy, "1 if Plugin.Health returns nil, 0 if it returns an error.", nil, labels)
 	for _, m := range slices.Concat(ofLayout, ofSlot, ofLease) {
 		c.descs[m.name] = describe(m.name, m.help, nil, labels)
 	}

@@ -130,7 +130,7 @@ func (a *app) writePlace(p admin.Place) error {
 		g.add("prefix", p.Prefix)
 	}
 	if !abbreviates(p.Prefix, p.Table) {
-		g.add("but", "the prefix does not fit this table; if it belongs to another table, a program encoded the id with the wrong type")
+		g.add("but", "the prefix does not abbreviate the name of this table; if it is the prefix of another table, a program encoded the id with the wrong type")
 	}
 	if p.Database != "" {
 		g.add("database", p.Database)

@@ -166,8 +166,8 @@ func (p *postgres) convert(ctx context.Context, t *table, s *Step) error {
 		return err
 	}
 	if len(do["refuse"]) > 0 {
-		return fmt.Errorf("the partitioned table would not get these: %s; drop them first, and afterwards create those again"+
-			" that it can have", strings.Join(do["refuse"], ", "))
+		return fmt.Errorf("the conversion would lose these: %s; drop them before it, and create them again after it"+
+			" if a partitioned table can have them", strings.Join(do["refuse"], ", "))
 	}
 	table, old, key := p.quote(t), p.partition(t, s), p.identifier(t.key[0].name)
 	checked := p.identifier(s.Partition + "_check")

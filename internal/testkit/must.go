@@ -129,5 +129,5 @@ func SkipWithRace(tb testing.TB) {
 	if pattern := os.Getenv("UID_TEST_WITHOUT_RACE"); pattern != "" && !regexp.MustCompile(pattern).MatchString(tb.Name()) {
 		tb.Fatalf("make test never runs this test: WITHOUT_RACE in the Makefile, %q, does not match its name", pattern)
 	}
-	tb.Skip("the race detector falsifies it, or makes it slow and finds nothing in it; make test runs it without")
+	tb.Skip("make test runs this test without the race detector, which would change its counts, or slow it down and find nothing")
 }
