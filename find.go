@@ -23,8 +23,8 @@ import (
 // If the table was renamed after the id was made, and a model of the new name has the row, the error names "uid tables
 // rename" and does not wrap [ErrNoSuchID], because the row exists.
 //
-// On MySQL and PostgreSQL the database may have numbered a row of another program, and its number may contain another
-// table's worker id. So if the row is missing, Find also looks in the table of the nearest id below the number;
+// On servers the database may number the rows that other programs insert, and such a number may contain another table's
+// worker id. So if the row is missing, Find also looks in the table of the nearest id below the number;
 // docs/from-auto-increment.md describes the limits.
 func (p *Plugin) Find(ctx context.Context, id ID, options ...FindOption) (any, error) {
 	f, err := p.finder(options)
@@ -39,8 +39,8 @@ func (p *Plugin) Find(ctx context.Context, id ID, options ...FindOption) (any, e
 //
 // If a row is missing from a known table, or does not meet the conditions, its id is in neither the map nor the error.
 // All other failures have an [IDError], in the order of ids; the text of the error lists the first 20. If a query
-// fails, only errors of queries are returned. So callers that expect missing ids should ignore errors that are
-// [ErrNoSuchID].
+// fails, only errors of queries are returned. So an error that is [ErrNoSuchID] means that no query failed, and
+// callers that expect missing ids may ignore it.
 func (p *Plugin) FindAll(ctx context.Context, ids []ID, options ...FindOption) (map[ID]any, error) {
 	f, err := p.finder(options)
 	if err != nil {

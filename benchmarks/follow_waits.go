@@ -66,7 +66,7 @@ func holdBusy(_ context.Context, s *Server, db *gorm.DB, stream *stream, length 
 // waitRows is the number of rows of a long INSERT ... SELECT.
 const waitRows = 1000
 
-// measureWaits inserts rows one by one while each of waits holds up the follower of the table.
+// measureWaits inserts rows while each entry of waits holds up the follower of the table.
 func (f *Followed) measureWaits(ctx context.Context, l *Lab, s *Server, db *gorm.DB) (err error) {
 	if err := fillNumbers(db, waitRows); err != nil {
 		return err

@@ -32,7 +32,7 @@ const (
 type BufferedConfig struct {
 	// Source makes or fetches the next ids: a run of at least one, all larger than the ids of all runs before.
 	// want is how many the buffer has room for; Source may return fewer, or more. Only one goroutine at a time
-	// calls it, and never one that calls Next or Fill. ctx ends with Close. Required. [its BufferedUidProvider]
+	// calls it, and never one that calls Next or Fill. ctx ends with Close. Required. [BufferedUidProvider]
 	//
 	// The callers that wait for ids get the error of Source. Later callers begin another attempt, after a pause that
 	// grows from 10 ms to a second. A panic counts as an error.
@@ -179,13 +179,13 @@ func (g *Buffered) State() BufferedState {
 func (g *Buffered) Made() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	// Ids that are in the ring but not yet in filled make the difference too small, never too large.
+	// Ids that are in the ring but not yet in g.filled make the difference too small, never too large.
 	g.made = max(g.made, g.filled-g.ring.Len())
 	return g.made
 }
 
-// Waits returns how many calls have waited for ids. A call counts each time that it finds the buffer empty. The
-// number begins at 0 and never goes down.
+// Waits returns how many calls have waited for ids. A call may count more than once. The number begins at 0 and
+// never goes down.
 func (g *Buffered) Waits() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -60,7 +60,7 @@ func (g *Cached) Made() int64 {
 // false. It never waits.
 func (g *Cached) visit() bool {
 	if !g.mu.TryLock() {
-		return true // because a caller is in the slow path, which does the same
+		return true // because a caller that holds the lock is mostly in the slow path, which does the same
 	}
 	low := false
 	g.idle++

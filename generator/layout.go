@@ -56,7 +56,7 @@ func SnowflakeLayout() Layout {
 
 // JSSafeLayout is the 53-bit layout for a [Paired], so that a JavaScript number holds its ids without loss. It has
 // 32/5/16 bits and ticks of a second: 65,536 ids a second for each of 32 worker ids, from 2019-01-01 until 2155-02-07
-// (UTC). Unless you need a backup worker id, use [JSSafeTablesLayout].
+// (UTC). For other generators, use [JSSafeTablesLayout].
 func JSSafeLayout() Layout {
 	return Layout{TimeBits: 32, WorkerBits: 5, SequenceBits: 16, Tick: time.Second,
 		Epoch: time.Date(2019, 1, 1, 0, 0, 0, 0, time.UTC)}
@@ -65,9 +65,9 @@ func JSSafeLayout() Layout {
 // JSSafeTablesLayout is a 53-bit layout, so that a JavaScript number holds its ids without loss. It has enough worker
 // ids for one per process and table: 37/13/3 bits and ticks of 10 ms, from 2018-01-01 until 2061-07-21 (UTC).
 //
-// With 50 tables, its 7,680 worker ids are enough for 153 processes at once, or for 76 if all of these may crash and
-// restart within 70 s. [JSSafeLayout] has too few worker ids for one such process. Processes must reuse worker ids:
-// if each start took new ones, 20 processes that restart 12 times a day would use up all of them in 16 hours.
+// With 50 tables, its 7,680 worker ids are enough for 153 processes at once, or for 76 if all may crash at once,
+// because the worker ids of a crashed process stay held for 70 s. [JSSafeLayout] has too few for one process. Processes
+// reuse worker ids: if each start took new ones, 20 processes that restart 12 times a day would use up all of them in 16 hours.
 //
 // One worker id makes 800 ids a second, and 16 lanes, the maximum, make 12,800.
 func JSSafeTablesLayout() Layout {
@@ -126,10 +126,10 @@ func (l Layout) Expires() time.Time { return l.timeOf(1 << l.TimeBits) }
 func (l Layout) MaxWorkerID() int64 { return 1<<l.WorkerBits - 1 }
 
 // MaxFixedWorkerID returns the largest worker id that registries leave to processes whose worker id is given by hand:
-// 1,024, or a sixteenth of the worker ids if that is less.
+// 1,024, or MaxWorkerID/16 if that is less.
 func (l Layout) MaxFixedWorkerID() int64 {
-	// The limit is 1,024 and not 1,023, because ids of the default layout that were rounded as floats have a multiple
-	// of 8 as their worker id. So ids of a registry's first worker ids round to 1,024, which no registry gives out.
+	// 1,024 and not 1,023, because an id of the default layout that was rounded as a float has a multiple of 8 as its
+	// worker id. If the id had one of a registry's first worker ids, that is 1,024, which no registry gives out.
 	return min(1024, l.MaxWorkerID()/16)
 }
 

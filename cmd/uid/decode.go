@@ -203,7 +203,7 @@ func (d decoding) decodeFor(s system, id int64) (decoded, error) {
 		Sequence: p.Sequence,
 	}
 	if s.SequenceFirst {
-		one.Note = "the sequence is above the worker id"
+		one.Note = "the order of its bits is time, sequence, worker id"
 	} else if one.picture, err = capacity.Picture(l, id); err != nil {
 		return decoded{}, err
 	}

@@ -28,8 +28,8 @@ the application "uid".
 
 It acquires a slot as the application "uid", and releases it at the end. It needs the privileges SELECT, INSERT
 and UPDATE on the four tables of uidplugin. If the table is in another database than the registry, as with
-WithRegistry, write its name as "uid tables" lists it, or pass --database NAME. With --database NAME=DSN it
-also checks whether the table exists. It refuses a table whose keys come from segments, because the ids would be
+WithRegistry, write its name as "uid tables" lists it, or pass --database NAME. With --database NAME alone it
+does not check whether the table exists. It refuses a table whose keys come from segments, because the ids would be
 far above them. A followed table refuses ids that are older than its slack, so create its rows in Go.`,
 		Example: `  uid next orders -n 3
   uid next orders --json`,
@@ -52,11 +52,11 @@ far above them. A followed table refuses ids that are older than its slack, so c
 	}
 	c.Flags().IntVarP(&n, "count", "n", 1, "number of ids")
 	c.Flags().StringVar(&where, "database", "", "database of the table, if it is not the registry's: NAME or NAME=DSN")
-	c.Flags().BoolVar(&force, "force", false, "make ids even if the table does not exist yet, or has other keys")
+	c.Flags().BoolVar(&force, "force", false, "make ids even if the table does not exist, or its keys are not ids")
 	return c
 }
 
-// nextTable returns the table named by the arguments. where is --database: a name, with or without a data source name.
+// nextTable returns the table named by the arguments. where has the value of --database: NAME or NAME=DSN.
 func (a *app) nextTable(ctx context.Context, d *database, name, where string) (t workernode.Table, err error) {
 	if name == workernode.AllTables {
 		return t, fmt.Errorf("%q is not a table; pass the name of a table, because an id for all tables resolves to none", name)

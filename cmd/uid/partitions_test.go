@@ -102,7 +102,7 @@ func TestPartitions_RefusesBadInput(t *testing.T) {
 		month("numbered").want(t, exitFailed, "its largest id is 70000000, which is not an id")
 		month("future").want(t, exitFailed, "its largest id, 4000000000000000000, has a time after")
 		month("made").want(t, exitFailed, "it is partitioned by RANGE (", "day")
-		month("uniques").want(t, exitFailed, "first")
+		month("uniques").want(t, exitFailed, "unique", "drop them ")
 		month("orders_view").want(t, exitFailed, "it is")
 		month("orders", "--keep", "0").want(t, exitFailed, "--keep 0 must be at least 1")
 		month("orders", "--ahead", "0").want(t, exitFailed, "cannot create 0 partitions ahead")

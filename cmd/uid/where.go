@@ -149,8 +149,8 @@ func (a *app) writePlace(p admin.Place) error {
 	}
 	g.add("worker id", fmt.Sprintf("%d, sequence %d", p.WorkerID, p.Sequence))
 	if p.Follows != 0 {
-		g.add("but", fmt.Sprintf("the database numbered the row; time, process and worker id come from the id before "+
-			"that number, %d", p.Follows))
+		g.add("but", fmt.Sprintf("the database numbered the row; time, process and worker id are those of %d, "+
+			"the nearest id below", p.Follows))
 	}
 	if p.MayBeRounded {
 		g.add("but", "JavaScript or a spreadsheet may have rounded the number, so this may be the wrong id; check with --row")

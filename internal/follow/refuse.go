@@ -29,8 +29,8 @@ func CheckSlack(slack time.Duration) error {
 	return nil
 }
 
-// refuse returns an error wrapping ErrRefused if rows of the table could be missed. It ignores settings that this user
-// may not see.
+// refuse returns an error wrapping ErrRefused if rows of the table could be missed. It ignores most
+// settings that this user may not see.
 func refuse(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 	checks := []func(context.Context, *sqldb.DB, Flavor, Table) error{refuseServer, refuseKey}
 	if f == MySQL || f == MariaDB {
@@ -47,7 +47,7 @@ func refuse(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 	return ctx.Err()
 }
 
-// refuseServer checks that this server takes all writes to the table, because gates do not work across servers, and
+// refuseServer checks that this server takes all writes to the table, because locks do not work across servers, and
 // replication does not run the trigger. It sends at most two statements, because a process repeats the check while it
 // follows: a server may join a cluster later.
 func refuseServer(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
@@ -127,8 +127,8 @@ func refuseInherited(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error
 	return refused("the table %s inherits from %s, and its rows are not guarded; use partitions", child, t.Name)
 }
 
-// refuseElsewhere checks that the table has no trigger of an installation in another schema, because rounds would not
-// raise the mark of that trigger.
+// refuseElsewhere checks that the table has no trigger of an installation in another schema, because that
+// trigger compares ids with a mark that this installation does not raise.
 func refuseElsewhere(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 	s := newStatements(f, t)
 	var other string
@@ -178,8 +178,8 @@ func refuseCluster(ctx context.Context, db *sqldb.DB) error {
 // followed, because followers leave out the rows of other regions.
 var ErrReplicated = fmt.Errorf("%w: replication inserts rows without the trigger, so they could be missed", ErrRefused)
 
-// refuseReplica checks that a server of MySQL or MariaDB does not apply the changes of another server. Followers do not
-// call it, because these changes may concern other tables only.
+// refuseReplica checks that a server of MySQL or MariaDB does not apply the changes of another server. Only the status
+// of a table calls it, because these changes may concern other tables.
 func refuseReplica(ctx context.Context, db *sqldb.DB, f Flavor) error {
 	query := map[Flavor]string{
 		MariaDB: "SHOW GLOBAL STATUS LIKE 'Slaves_running'",
@@ -248,7 +248,7 @@ func (s settings) read(ctx context.Context, db *sqldb.DB, query string) error {
 func (s settings) isOn(name string) bool { return strings.EqualFold(s[name], "ON") || s[name] == "1" }
 
 func (s settings) clusterRefusal() error {
-	const alone = "a transaction on another server does not pass the gates of this one, so its rows could be missed"
+	const alone = "this server does not see open transactions of other servers, so their rows could be missed"
 	provider, mode := s["wsrep_provider"], "group_replication_single_primary_mode"
 	switch members, seen := s["members"]; {
 	case s.isOn("wsrep_on") && provider != "" && provider != "none":
@@ -272,7 +272,7 @@ func (s settings) binlogRefusal(global string) error {
 	for scope, format := range map[string]string{"GLOBAL": global, "SESSION": s["binlog_format"]} {
 		if s.isOn("log_bin") && strings.EqualFold(format, "STATEMENT") {
 			return refused("@@%s.binlog_format is STATEMENT, so the trigger would run again on replicas, refuse rows there"+
-				" and stop replication; SET %[1]s binlog_format = 'ROW'", scope)
+				" and stop replication; SET %s binlog_format = 'ROW'", scope, scope)
 		}
 	}
 	return nil

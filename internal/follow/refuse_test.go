@@ -35,8 +35,8 @@ func TestRefusals_OfSettings(t *testing.T) {
 		{settings{"read_only": "OFF", "innodb_read_only": "OFF", mode: "ON"}, ""},
 		{settings{"log_bin": "ON", "binlog_format": "ROW", "global": "ROW"}, ""},
 		{settings{"log_bin": "ON", "binlog_format": "MIXED", "global": "MIXED"}, ""},
-		{settings{"log_bin": "ON", "binlog_format": "STATEMENT", "global": "ROW"}, "SESSION.binlog_format"},
-		{settings{"log_bin": "1", "binlog_format": "ROW", "global": "statement"}, "GLOBAL.binlog_format"},
+		{settings{"log_bin": "ON", "binlog_format": "STATEMENT", "global": "ROW"}, "SET SESSION binlog_format"},
+		{settings{"log_bin": "1", "binlog_format": "ROW", "global": "statement"}, "SET GLOBAL binlog_format"},
 		{settings{"log_bin": "OFF", "binlog_format": "STATEMENT", "global": "STATEMENT"}, ""},
 	} {
 		err := errors.Join(tt.settings.clusterRefusal(), tt.settings.binlogRefusal(tt.settings["global"]))
