@@ -409,6 +409,73 @@ func TestConsume_SchemasOfTenantsHaveTheirOwnCursorsInAnotherDatabase(t *testing
 	}, "postgres")
 }
 
+// The cursor is in another database. While the consumer is stopped, its table gets another name or schema, or the model
+// begins or ceases to name the schema. With a second cursor all rows would be handled again.
+func TestConsume_ATableOfASchemaGetsNoSecondCursorInAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	const inSchema, named, inPublic = "", "tenant.", "public"
+	for name, c := range map[string]struct {
+		before, after string // how the model and the handle find the table
+		change        string
+		want          string // the error, and the cursor with which the consumer goes on
+		space, table  string
+	}{
+		"the model names the schema now": {inSchema, named, "SELECT 1",
+			"let TableName return orders; or end all its processes, and set SPACE", "", "tenant.orders"},
+		"the model does not name the schema any more": {named, inSchema, "SELECT 1",
+			"let TableName return tenant.orders; or end all its processes, and set SPACE", ".tenant", "orders"},
+		"the table has left public": {inPublic, inSchema, "ALTER TABLE public.orders SET SCHEMA tenant",
+			".orders, which is not a table any more", ".tenant", "orders"},
+		"public has another table of the old name": {inSchema, inSchema,
+			"ALTER TABLE tenant.orders RENAME TO purchases; CREATE TABLE public.orders (id bigint)",
+			"set TABLE_NAME of this row of UID_CURSOR to purchases", ".tenant", "purchases"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+				into, admin := testkit.SQLite{}.Open(t), d.Open(t, nil)
+				testkit.Must(t, into.AutoMigrate(&effect{}, &total{}))
+				testkit.Must(t, admin.Exec("CREATE SCHEMA tenant").Error)
+				open := func(how string) *gorm.DB {
+					process, config := *d, &gorm.Config{}
+					switch how {
+					case inSchema:
+						process.Path = "tenant,public"
+					case named:
+						config.NamingStrategy = &gormschema.NamingStrategy{TablePrefix: named}
+					}
+					return shop(t, &process, config, uidplugin.WithSchema("public"))
+				}
+				db := open(c.before)
+				place(t, db, 2, "Ulm")
+				consumer := consumeMails(t, db, follow.Into(into))
+				eventually(t, "the effects came", func() bool { return len(effects(t, into, "mails")) == 2 })
+				consumer.stop(t)
+				testkit.Must(t, follow.Disable(t.Context(), db, &order{}))
+				for _, statement := range strings.Split(c.change, "; ") {
+					testkit.Must(t, admin.Exec(statement).Error)
+				}
+				if c.table == "purchases" {
+					testkit.Must(t, follow.Enable(t.Context(), db, &purchase{}, follow.WithSlack(slack)))
+					consumer = consumePurchases(t, db, follow.Into(into))
+				} else {
+					db = open(c.after)
+					consumer = consumeMails(t, db, follow.Into(into))
+				}
+				failsWith(t, db, c.want)
+				testkit.Must(t, into.Exec("UPDATE UID_CURSOR SET SPACE = ?, TABLE_NAME = ?", d.Schema+c.space, c.table).Error)
+				if c.table == "purchases" {
+					buy(t, db)
+				} else {
+					place(t, db, 1, "Bonn")
+				}
+				eventually(t, "the consumer goes on", func() bool { return len(effects(t, into, "mails")) == 3 })
+				consumer.stop(t)
+			}, "postgres")
+		})
+	}
+}
+
 // The model names the schema of its table. A model of another program names a table there without the schema, because
 // the program is connected to that schema.
 func TestConsume_LooksForOtherTablesOfAConsumerInTheSchemaOfItsTable(t *testing.T) {

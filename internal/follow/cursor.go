@@ -116,51 +116,71 @@ func (c *cursorRow) insert(ctx context.Context, last int64) (inserted bool, err 
 // With a second cursor the consumer would handle all rows again. A name is taken for a former one if no table has it
 // any more, even if a view has it.
 func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
-	var tables []string
-	err := c.db.Query(ctx, func(r *sql.Rows) error {
-		var name string
-		err := r.Scan(&name)
-		tables = append(tables, name)
-		return err
-	}, "SELECT "+s.flavor.columns("TABLE_NAME")+" FROM "+s.cursors()+" WHERE "+s.flavor.equal("CONSUMER", "SPACE"), c.key.Consumer, c.key.Space)
-	if err != nil {
-		return err
-	}
 	followed, err := c.mark.statements(ctx)
 	if err != nil {
 		return err
 	}
-	for _, name := range tables {
-		if name == c.key.Table { // another process was faster
+	database, withSchema := c.spaces(followed)
+	var others []ConsumerKey
+	err = c.db.Query(ctx, func(r *sql.Rows) error {
+		k := ConsumerKey{Consumer: c.key.Consumer}
+		err := r.Scan(&k.Space, &k.Table)
+		others = append(others, k)
+		return err
+	}, "SELECT "+s.flavor.columns("SPACE, TABLE_NAME")+" FROM "+s.cursors()+" WHERE "+s.flavor.equal("CONSUMER")+
+		" AND "+s.flavor.quote("SPACE")+" IN (?, ?)", c.key.Consumer, database, withSchema)
+	if err != nil {
+		return err
+	}
+	for _, k := range others {
+		if k.Space == c.key.Space && k.Table == c.key.Table { // another process was faster
 			continue
 		}
-		t := Table{Schema: followed.table.Schema, Name: inSchemaOf(followed.table.Name, bare(name))}
-		if c.key.Space != "" { // otherwise UID_CURSOR names only tables of its own schema
-			at, exists, err := followed.flavor.located(ctx, c.mark.db, Table{Name: name})
-			if err != nil {
-				return err
-			} else if exists {
-				t = at
+		t := Table{Schema: followed.table.Schema, Name: inSchemaOf(followed.table.Name, bare(k.Table))}
+		if database != "" && k.Space == database { // otherwise the cursor is of this schema
+			t = Table{Name: k.Table}
+			if followed.flavor == Postgres {
+				t.Schema = "public" // unless the name has a schema
 			}
+			if t, _, err = followed.flavor.located(ctx, c.mark.db, t); err != nil {
+				return err
+			}
+		}
+		set := "set TABLE_NAME of this row of UID_CURSOR to " + c.key.Table
+		if k.Space != c.key.Space {
+			set = fmt.Sprintf("set SPACE and TABLE_NAME of this row of UID_CURSOR to %s and %s", c.key.Space, c.key.Table)
 		}
 		if same, err := followed.isSame(ctx, c.mark.db, t); err != nil {
 			return err
 		} else if same {
 			return fmt.Errorf("it has a cursor for %[1]s, which is the same table as %[2]s: let TableName return %[1]s; or end all its processes,"+
-				" and set TABLE_NAME of this row of UID_CURSOR to %[2]s", name, c.key.Table)
+				" and %[3]s", k.Table, c.key.Table, set)
 		}
 		if exists, err := followed.flavor.isTable(ctx, c.mark.db, t); err != nil {
-			return fmt.Errorf("check whether the table %s, for which it has a cursor, exists: %w", name, err)
+			return fmt.Errorf("check whether the table %s, for which it has a cursor, exists: %w", k.TableName(), err)
 		} else if !exists {
-			rename := "run uid tables rename " + name + " " + c.key.Table
-			if c.key.Space != "" { // the command does not know this database
-				rename = "set TABLE_NAME of this row of UID_CURSOR to " + c.key.Table
+			if c.key.Space == "" { // otherwise the command does not know the cursor
+				set = "run uid tables rename " + k.Table + " " + c.key.Table
 			}
 			return fmt.Errorf("it has a cursor for %[2]s, which is not a table any more: if it was renamed to %[3]s, %[4]s;"+
-				" otherwise uid follow consumers remove %[1]s --table %[2]s", c.key.Consumer, name, c.key.Table, rename)
+				" otherwise uid follow consumers remove %[1]s --table %[2]s", k.Consumer, k.TableName(), c.key.TableName(), set)
 		}
 	}
 	return nil
+}
+
+// spaces returns the database in SPACE, and the SPACE that also has the schema of the followed table, because models
+// may have named the schema before, or name it only now. Without a schema in SPACE the two are equal.
+func (c *cursorRow) spaces(followed *statements) (database, withSchema string) {
+	if c.key.Space == "" || followed.flavor != Postgres {
+		return c.key.Space, c.key.Space
+	}
+	schema := "." + followed.table.schema()
+	database = c.key.Space
+	if followed.table.Schema != "" && followed.table.Schema != "public" {
+		database = strings.TrimSuffix(database, schema)
+	}
+	return database, database + schema
 }
 
 // isSame reports whether t, a table that was located, is the followed table.
