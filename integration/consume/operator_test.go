@@ -550,6 +550,31 @@ func appears(t *testing.T, d *testkit.Database, left bool) {
 	}
 }
 
+// A consumer may start before its table exists, or while another table takes its name.
+func TestConsume_WaitsForATableThatDoesNotExistYet(t *testing.T) {
+	t.Parallel()
+	for name, withInto := range map[string]bool{"cursor beside the table": false, "Into": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+				db, into, options := shop(t, d, nil), testkit.SQLite{}.Open(t), []follow.ConsumeOption(nil)
+				testkit.Must(t, into.AutoMigrate(&effect{}, &total{}))
+				if place(t, db, 2, "Ulm"); withInto {
+					options = append(options, follow.Into(into))
+				} else {
+					into = db
+				}
+				testkit.Must(t, db.Migrator().RenameTable("orders", "hidden"))
+				consumer := consumeMails(t, db, options...)
+				failsWith(t, db, "orders")
+				testkit.Must(t, db.Migrator().RenameTable("hidden", "orders"))
+				eventually(t, "the effects came", func() bool { return len(effects(t, into, "mails")) == 2 })
+				consumer.stop(t)
+			})
+		})
+	}
+}
+
 func consumePurchases(t *testing.T, db *gorm.DB, options ...follow.ConsumeOption) *running {
 	t.Helper()
 	return start(t, func(ctx context.Context) error {

@@ -93,12 +93,15 @@ func (m *Mark) statements(ctx context.Context) (*statements, error) {
 	return s, nil
 }
 
-// Schema returns the schema where the table is, or "" if the table's name has one. The error wraps ErrNotEnabled if the
-// table does not exist, because a table that appears later may be in any schema.
+// Schema returns the schema where the table is, or "" if the table's name has one. It returns an error if the table does
+// not exist, because a table that appears later may be in any schema.
 func (m *Mark) Schema(ctx context.Context) (string, error) {
 	s, err := m.statements(ctx)
 	if err == nil && m.known.Load() == nil {
-		err = m.failed(fmt.Errorf("%w: the table does not exist", ErrNotEnabled))
+		if _, err = s.state(ctx, m.db); err == nil { // ErrNotEnabled, or an error that ends when the table appears
+			err = errors.New("the table has just appeared")
+		}
+		err = m.failed(err)
 	}
 	if err != nil {
 		return "", err
