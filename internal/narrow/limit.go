@@ -14,7 +14,7 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// A Limit is a column that cannot hold every value of its field.
+// A Limit is a column that cannot hold the largest id of the layout.
 type Limit struct {
 	model.Range
 	Field string // as in Order.CustomerID
@@ -100,13 +100,13 @@ func render(stmt *gorm.Statement, value any) (out *gorm.Statement, computed bool
 	return out, strings.Trim(out.SQL.String(), "()?$1") != ""
 }
 
-// check returns an error if the value does not fit into the column. If the database is lenient, check refuses a
-// computed value unless it certainly fits.
+// check returns an error if the value does not fit into the column. If the database is lenient, check also refuses
+// expressions that may not fit. For a Small column it then refuses only constants.
 func (l Limit) check(stmt *gorm.Statement, value any) error {
 	switch v := reflect.Indirect(reflect.ValueOf(value)); {
 	case !v.IsValid():
 		return nil // NULL
-	case v.Type().PkgPath() != "" || l.Characters > 0: // only render shows a Valuer's value, and a text's length
+	case v.Type().PkgPath() != "" || l.Characters > 0: // rendered below: a Valuer, or a column of texts
 	case v.CanInt() && v.Int() <= l.Largest, v.CanUint() && v.Uint() <= uint64(l.Largest):
 		return nil
 	}

@@ -2,7 +2,7 @@
 // stores another number there. It compares the integers of a statement with their columns before the statement is sent.
 // It checks every 64-bit field, because each may be a foreign key.
 //
-// Columns are read when the model is listed, or at the first create or update. If all columns hold 64 bits, later
+// Columns are read when the model is listed, or at the first create or update. If all are wide enough, later
 // statements only load a pointer. Otherwise the values are compared. Before the package refuses a statement, it
 // reads the columns again, because somebody may have widened one.
 //
@@ -54,7 +54,7 @@ func (g *Guard) BeforeInsert(db *gorm.DB) { g.guard(db, "INSERT", "VALUES") }
 // BeforeUpdate makes an UPDATE fail if an id does not fit into its column.
 func (g *Guard) BeforeUpdate(db *gorm.DB) { g.guard(db, "UPDATE", "SET") }
 
-// AfterExec forgets the columns after a statement that may have changed them, because migrations use Exec.
+// AfterExec forgets all columns if an Exec, such as one of a migration, may have changed columns of a table.
 func (g *Guard) AfterExec(db *gorm.DB) {
 	if definition.MatchString(db.Statement.SQL.String()) {
 		g.forget()

@@ -100,8 +100,8 @@ func (r Request) name(start time.Time) string {
 // first is the name of the partition that has the rows from before the conversion.
 const first = "p_first"
 
-// changes returns the partitions to create, and after them those to drop, because MySQL does not drop the last
-// partition.
+// changes returns the partitions to create, and after them those to drop, because MySQL never drops the only
+// partition of a table.
 func (r Request) changes(layout generator.Layout, partitioned bool, parts []part) ([]Step, error) {
 	create, err := r.creates(layout, partitioned, parts)
 	if err != nil {
@@ -118,7 +118,7 @@ func (r Request) creates(layout generator.Layout, partitioned bool, parts []part
 	next := Step{Action: Create}
 	switch {
 	case !partitioned:
-		// The first partition ends after the next period, so that the conversion has a whole period to finish.
+		// The first partition ends with the next period, so that the conversion has a whole period to finish.
 		next.End = r.start(r.Now, 2)
 		if next.Below, err = boundAt(layout, next.End); err != nil {
 			return nil, err
@@ -201,7 +201,7 @@ func (r Request) endOf(layout generator.Layout, p part) (time.Time, error) {
 	return end, nil
 }
 
-// boundAt returns the smallest id of the tick at a time. It is the bound of Plugin.Range, too.
+// boundAt returns the smallest id of the tick at a time. Plugin.Range has the same bounds.
 func boundAt(layout generator.Layout, t time.Time) (int64, error) {
 	if t.Before(layout.Epoch) {
 		t = layout.Epoch
@@ -209,7 +209,7 @@ func boundAt(layout generator.Layout, t time.Time) (int64, error) {
 	return layout.Compose(generator.Parts{Time: t})
 }
 
-// timeOf returns the time of an id, or zero if it has none.
+// timeOf returns the time of an id, or the zero time if the number is not an id of the layout.
 func timeOf(layout generator.Layout, id int64) time.Time {
 	p, err := layout.Decompose(id)
 	if err != nil {

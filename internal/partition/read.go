@@ -85,11 +85,11 @@ func steps(ctx context.Context, db *sqldb.DB, layout generator.Layout, r Request
 	return t.steps(ctx, s, layout, r)
 }
 
-// steps adds the statements to the changes.
+// steps returns the changes of a Request with their statements.
 func (t *table) steps(ctx context.Context, s server, layout generator.Layout, r Request) ([]Step, error) {
 	parts := slices.Clone(t.parts)
 	_, postgres := s.(*postgres)
-	if postgres { // partitions of PostgreSQL are tables, so their names begin with the name of the table
+	if postgres { // a partition of PostgreSQL is a table, so its name gets that of t as a prefix, to be unique
 		for i := range parts {
 			parts[i].name = strings.TrimPrefix(parts[i].name, t.name+"_")
 		}
@@ -163,7 +163,7 @@ func (t *table) check(s server, layout generator.Layout, now time.Time) error {
 		return nil
 	}
 	largest := timeOf(layout, t.largest.Int64)
-	// Numbers of a sequence are so small that their time is at the epoch.
+	// Numbers of a sequence are so small that, read as ids, they have a time soon after the epoch.
 	if largest.IsZero() || largest.Sub(layout.Epoch) < now.Sub(layout.Epoch)/1000 {
 		return fmt.Errorf("its largest %s is %d, which is not an id of the layout %s, so its keys have no time",
 			t.key[0].name, t.largest.Int64, layout)

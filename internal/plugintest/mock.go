@@ -113,8 +113,8 @@ func numbered(s string) string {
 	return strings.Join(parts, "")
 }
 
-// MockedUse returns a handle on a MySQL mock with a plugin whose tables exist. Its clock stands at noon, so its lease
-// manager sends nothing unless a table needs a worker id; see [Process].
+// MockedUse returns a handle on a MySQL mock with a plugin whose tables exist. The clock stands at noon, so no
+// lease needs a renewal: the lease manager sends nothing unless a table needs a worker id; see [Process].
 func MockedUse(t *testing.T, options ...uidplugin.Option) (*gorm.DB, sqlmock.Sqlmock) {
 	t.Helper()
 	db, mock := testkit.Mock(t, Dialects[0].Dial)
@@ -178,7 +178,7 @@ func Columns(list string) *sqlmock.Rows {
 	return sqlmock.NewRows(strings.Split(strings.ReplaceAll(list, `"`, ""), ", "))
 }
 
-// located is the query for the schema of the tables. The answer comes from a server that ignores the case of names.
+// located is the query for the schema of the tables. The answer of MySQL is that it ignores the case of names.
 func located(sql func(string) string) Step {
 	if sql("?") == "?" {
 		return Step{SQL: `SELECT COALESCE(DATABASE(), ''), VERSION(), @@lower_case_table_names`,
@@ -193,8 +193,8 @@ func located(sql func(string) string) Step {
 		Rows: Columns("p, a, b, c, d, e").AddRow(`["public"]`, "public", false, "public", "WORKER_REGISTRY", true)}
 }
 
-// Probes has the queries for the version and the columns of the four tables. Up and Check compare the answers with
-// the version and the columns that they need.
+// Probes has the queries that Up and Check of package migrations share: for the schema, the modes of MySQL, and the
+// version and the columns of the four tables.
 func Probes(sql func(string) string) (steps []Step) {
 	steps = append(append(steps, located(sql)), Modes(sql)...)
 	steps = append(steps, Step{SQL: sql(`SELECT * FROM "WORKER_REGISTRY" WHERE 1 = 0`), Rows: Columns(allRegistry)},
@@ -232,7 +232,7 @@ func Reading(sql func(string) string) string {
 	return sql(readRegistry)
 }
 
-// Taken is the query for low worker ids in WORKER_NODE, which are for WithWorkerID. The answer is none.
+// Taken is the query whether WORKER_NODE has low worker ids, which are for WithWorkerID. The answer is no.
 func Taken(sql func(string) string) Step {
 	query, args, rows := `SELECT `+lowNodes, []driver.Value{1024}, Columns("taken").AddRow(0)
 	if sql("?") == "?" {
@@ -285,7 +285,7 @@ func Connections(sql func(string) string) []Step {
 	return []Step{Settings(sql), {SQL: `SELECT @@autocommit = 1 AND @@completion_type <> 'CHAIN'`, Rows: Columns("n").AddRow(1)}}
 }
 
-// Settings is the query for settings that risk commits. The mock answers that there are none.
+// Settings is the query for settings with which a server may lose commits. The mock answers that there are none.
 func Settings(sql func(string) string) Step {
 	query, columns := `SELECT name, setting FROM pg_settings WHERE name = 'synchronous_commit'`, []string{"name", "setting"}
 	if sql("?") == "?" {
@@ -306,7 +306,7 @@ type Process struct {
 // on.
 func (p *Process) advances(counter string, first, n int64) []Step {
 	next := `CASE WHEN "` + counter + `" > ? THEN "` + counter + `" ELSE ? END + ?`
-	const least = 1 // what both counters were when the registry was read
+	const least = 1 // the value that Registry answers for both counters
 	args := []driver.Value{least, least, n, "default", "space", 1, 0}
 	alone := Step{SQL: p.SQL(`SELECT MIN("REGION") FROM "WORKER_SLOT" WHERE "REGION" <> 0 AND MOD("REGION", 1) = 0`), Rows: Columns("n").AddRow(nil)}
 	if p.SQL("?") != "?" { // PostgreSQL
@@ -345,7 +345,7 @@ func (p *Process) starts() []Step {
 	)
 }
 
-// Adds has the statements that give the worker ids from first on to tables, in the order of their names.
+// Adds has the statements that give worker ids, beginning with first, to tables. Pass the tables sorted by name.
 func (p *Process) Adds(first int64, tables ...string) (steps []Step) {
 	if p.version == 0 {
 		steps = append(p.starts(), Step{Do: "exec", SQL: p.SQL(mayInsert)})
@@ -389,7 +389,7 @@ func Node(rows *sqlmock.Rows, worker int64, table string) *sqlmock.Rows {
 }
 
 // Traces is the query of Locate for the table and the process of an id of noon. The answer is a process on web-1 that
-// had begun its session a minute and a half before. Without a table, the worker id does not exist.
+// had begun its session a minute and a half before. If no table is passed, the worker id does not exist.
 func (p *Process) Traces(slot, worker, start int64, table ...string) Step {
 	rows := Columns(strings.ReplaceAll(nodeFields, `"`, "") + `, SLOT, START_TICK, BEFORE_TICK, APPLICATION, HOST_NAME, PORT, TYPE, LAUNCHED, HOLDER, FENCE, NEXT, END`)
 	for _, t := range table {

@@ -80,8 +80,8 @@ func Use(tb testing.TB, db *gorm.DB, options ...uidplugin.Option) *uidplugin.Plu
 // own process.
 func Alone(c *config.Config) { c.Alone = true }
 
-// WithMaxSkew sets how much the clocks of a plugin and its database may differ. Without this option they are not
-// compared if the test sets the clock.
+// WithMaxSkew sets how much the clocks of a plugin and its database may differ. Without this option the
+// clocks are not compared if the test sets the plugin's clock.
 func WithMaxSkew(d time.Duration) uidplugin.Option {
 	return func(c *config.Config) { c.MaxSkew = d }
 }
@@ -112,7 +112,7 @@ func Rows(tb testing.TB, want int64, db *gorm.DB, table string, where ...any) {
 	}
 }
 
-// Links checks that the number of rows in a table is want, and that the foreign key of each leads to a row.
+// Links checks that a table has want rows, and that each row refers to a row of the other table by its column.
 func Links(tb testing.TB, db *gorm.DB, table, column, to string, want int64) {
 	tb.Helper()
 	Rows(tb, want, db, table, column+" IN (SELECT id FROM "+to+")")
@@ -130,7 +130,7 @@ func IsOurs(tb testing.TB, db *gorm.DB, table string, id int64) {
 	}
 }
 
-// IDIn returns the id of a row that is a map, or 0 if it has none.
+// IDIn returns the id of a row that is a map. If the row has none, IDIn reports an error and returns 0.
 func IDIn(tb testing.TB, m map[string]any) int64 {
 	tb.Helper()
 	id, ok := m["id"].(int64)
@@ -219,7 +219,7 @@ var kindsOfNoID = []error{
 	uidplugin.ErrNoModel, gorm.ErrRecordNotFound, uidplugin.ErrNotRegistered,
 }
 
-// Only is a check that err is of one kind and of no other, and that its text has each of words.
+// Only checks that err wraps kind and no other error of kindsOfNoID, and that its text contains all words.
 func Only(t *testing.T, err, kind error, words ...string) {
 	t.Helper()
 	if err == nil {

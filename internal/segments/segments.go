@@ -26,7 +26,7 @@ import (
 // Name is the name of the generator in tags.
 const Name = "segment"
 
-// Spec returns the generator with the configuration of an option.
+// Spec returns the Spec of the generator with the configuration c, which was set by the named option.
 func Spec(option string, c segment.Config) supply.Spec {
 	return supply.Spec{Counter: true, Option: option, Check: c.Validate, Bind: func(s *supply.Supply, spec *supply.Spec) {
 		o := &opener{Supply: s, config: c, tables: map[string]*tableSegment{}}
@@ -107,8 +107,8 @@ func (o *opener) within(ctx context.Context, pool gorm.ConnPool) context.Context
 			return ctx
 		}
 	}
-	// A wait of a moment may help, because a fetch may be running already, and on SQLite the transaction may only have
-	// read so far.
+	// A wait of a moment may help, because a fetch may be running already. On SQLite a fetch can also begin, if the
+	// transaction has only read so far.
 	return context.WithValue(ctx, fetchWaitKey{}, min(time.Second, o.Timeout))
 }
 
@@ -156,7 +156,7 @@ func (o *opener) configOf(ctx context.Context, table string, columns []supply.Co
 	config.Timeout = cmp.Or(config.Timeout, o.Timeout)
 	config.Schema = cmp.Or(config.Schema, o.Schema)
 	config.Description = cmp.Or(config.Description, "keys of the table, by uidplugin")
-	config.Lift = columns[0].Tag == "" // then the tag is the column's name, and only this plugin uses it
+	config.Lift = columns[0].Tag == "" // then the tag names the table or column, and only uidplugin uses it
 	for _, c := range columns {
 		largest, err := o.largestKey(ctx, table, c)
 		if err != nil {

@@ -15,7 +15,7 @@ var ErrNoConnection = errors.New("get a connection")
 // The first statement waits for the connection, or [DB.Ready] does. The DB replaces a connection that is closed, or
 // that may still be busy after an error.
 //
-// Use it for tasks of several statements, because a caller that asks for a connection for each one may starve.
+// Use Hold for tasks of several statements, because a caller that waits for a connection each time may starve.
 //
 // Only one goroutine may use the DB. If the pool does not hand out connections, Hold returns d and each statement goes
 // to the pool.
@@ -29,7 +29,7 @@ func (d *DB) Hold() (*DB, func()) {
 	return &other, other.held.release
 }
 
-// Ready waits for the connection of a DB from [DB.Hold], for at most the time of a transaction. The error wraps
+// Ready waits for the connection of a DB from [DB.Hold], for at most the limit of a transaction. The error wraps
 // ErrNoConnection.
 func (d *DB) Ready(ctx context.Context) error {
 	if d.held == nil || d.held.conn != nil {
@@ -92,7 +92,7 @@ func (d *DB) take(ctx context.Context) (*sql.Conn, error) {
 	return conn, nil
 }
 
-// giveBack returns a connection to its holder or to the pool. After an error it closes the connection.
+// giveBack returns a connection to d.held or the pool. After an error but ErrRollback it closes the connection.
 func (d *DB) giveBack(conn *sql.Conn, err error) {
 	if d.held != nil && (err == nil || err == ErrRollback) {
 		d.held.conn = conn
@@ -101,8 +101,8 @@ func (d *DB) giveBack(conn *sql.Conn, err error) {
 	closeAfter(conn, err)
 }
 
-// closeAfter returns a connection to the pool. After an error it closes the connection in the background, because
-// closing waits for a statement that is still running.
+// closeAfter returns a connection to the pool. After an error but ErrRollback it closes the connection in the
+// background, because closing waits for a statement that is still running.
 func closeAfter(conn *sql.Conn, err error) {
 	switch {
 	case conn == nil:

@@ -65,7 +65,7 @@ func Open(db *gorm.DB, timeout time.Duration) (*DB, error) {
 	// was opened.
 	pool := db.Config.ConnPool
 	if prepared, ok := pool.(*gorm.PreparedStmtDB); ok {
-		pool = prepared.ConnPool // these statements are rare, and some are about tables that change
+		pool = prepared.ConnPool // do not prepare ours: they are rare, and some are about tables that change
 	}
 	if pool == nil {
 		return nil, errors.New("the GORM handle has no connection pool")
@@ -76,7 +76,7 @@ func Open(db *gorm.DB, timeout time.Duration) (*DB, error) {
 	return &DB{pool: pool, gorm: db, timeout: timeout}, nil
 }
 
-// On returns a DB for reading on another pool of the same database, such as a transaction.
+// On returns a DB that sends its statements to another pool of the same database, such as a transaction.
 func (d *DB) On(pool gorm.ConnPool) *DB {
 	other := *d
 	other.pool, other.held = pool, nil
@@ -142,8 +142,8 @@ func (d *DB) Query(ctx context.Context, scan func(*sql.Rows) error, query string
 	return err
 }
 
-// Scan reads a row of a table. The first columns are the key, and keys is their number. The error names the table, the
-// column and the key, because on SQLite other programs may have written any value.
+// Scan reads a row of a table. The parameter keys says how many of the first columns are the key. The error names
+// the table, the column and the key, because on SQLite other programs may have written any value.
 func Scan(rows *sql.Rows, table string, keys int, into ...any) error {
 	err := rows.Scan(into...)
 	if err == nil {
@@ -169,8 +169,8 @@ func Scan(rows *sql.Rows, table string, keys int, into ...any) error {
 	return fmt.Errorf("a row of %s, with %s, cannot be read: %w", table, strings.Join(key, " and "), err)
 }
 
-// send runs f and shows the statement to GORM's logger. Like database/sql, it retries on another connection if the
-// first turns out to be closed.
+// send runs f and shows the statement to GORM's logger. If the held connection turns out to be closed, send retries
+// on another, as database/sql does. It also retries after an error that isOutdatedPlan recognizes.
 func (d *DB) send(ctx context.Context, query string, args []any, f func(ctx context.Context, pool gorm.ConnPool, query string) (int64, error)) (int64, error) {
 	for try := 0; ; try++ {
 		if err := d.Ready(ctx); err != nil {
@@ -236,8 +236,8 @@ var token = regexp.MustCompile(`--[^\n]*|'[^']*'|"[^"]*"|` + "`[^`]*`" + `|\?`)
 // ours matches the names in double quotes that are translated.
 var ours = regexp.MustCompile(`^"[A-Z_]+"$`)
 
-// Translate quotes names and numbers placeholders as the dialect requires. It puts the plugin's tables into the schema
-// of the DB.
+// Translate quotes names and numbers placeholders as the dialect requires. It writes the schema of the DB before
+// the names of the plugin's tables.
 func (d *DB) Translate(query string) string {
 	stmt := &gorm.Statement{DB: d.gorm}
 	return token.ReplaceAllStringFunc(query, func(t string) string {
@@ -251,7 +251,7 @@ func (d *DB) Translate(query string) string {
 		case d.schema != "" && isOwn(name):
 			return d.Quoted(Name{d.schema, name})
 		case d.Dialect() == "postgres":
-			return t // GORM's option may leave quotes out, and PostgreSQL would then look for names in lower case
+			return t // GORM with WithoutQuotingCheck writes no quotes, and PostgreSQL then looks for lower case
 		default:
 			d.gorm.Dialector.QuoteTo(&out, name)
 		}

@@ -20,7 +20,7 @@ type Name struct{ Schema, Table string }
 // String returns the name for errors.
 func (n Name) String() string { return fmt.Sprintf("%s in the schema %q", n.Table, n.Schema) }
 
-// Quoted returns a name for statements of d's dialect. It has no schema if n has none.
+// Quoted returns a name for statements of d's dialect. The result has no schema if n has none.
 func (d *DB) Quoted(n Name) string {
 	if n.Schema == "" {
 		return d.quote(n.Table)
@@ -40,7 +40,7 @@ func QuotePart(dialect, part string) string {
 	return q + strings.ReplaceAll(part, q, q+q) + q
 }
 
-// own are the names of the tables that are found by [DB.Locate], and that [DB.Translate] puts into their schema.
+// own are the tables in the schema that [DB.Locate] finds. [DB.Translate] writes the schema before their names.
 var own = []string{registry, "WORKER_NODE", "WORKER_SLOT", "WORKER_SESSION"}
 
 const registry = "WORKER_REGISTRY"
@@ -136,8 +136,8 @@ var (
 // is the schema that the user has named on PostgreSQL. If it is empty, Locate takes the schema in which the search path
 // finds WORKER_REGISTRY, or else the current schema. option tells the user how to name a schema.
 //
-// The error wraps ErrElsewhere if the tables exist in another spelling, or, without userSchema, in another schema of
-// the same database. It wraps ErrSchema if userSchema does not exist. Locate only reads.
+// The error wraps ErrElsewhere if the tables exist in another spelling, or, without userSchema, if another schema has
+// WORKER_REGISTRY or no schema is current. It wraps ErrSchema if userSchema does not exist. Locate only reads.
 func (d *DB) Locate(ctx context.Context, userSchema, option string) (*DB, error) {
 	var schema string
 	var err error
@@ -213,7 +213,7 @@ func (d *DB) locateOnPostgres(ctx context.Context, userSchema, option string) (s
 	return schema, nil
 }
 
-// createLock is the advisory lock of PostgreSQL that [DB.CreateRegistry] takes, in each database.
+// createLock is the number of the advisory lock that the statement of [DB.CreateRegistry] takes in its database.
 const createLock int64 = 0x7569<<48 + 1
 
 // CreateRegistry returns a statement that creates WORKER_REGISTRY by running create. On PostgreSQL the statement fails
@@ -258,9 +258,9 @@ func otherSpelling(old, renamed string) error {
 // lower case.
 const marks = `('worker_registry', 'id_space'), ('worker_node', 'launch_date')`
 
-// SchemaOf looks for tables in the schemas that d knows from [DB.Home], or else in those of this connection. It returns
-// the schema of the first table that exists, and whether that table is tables[0]. If no table exists, it returns the
-// current schema. The schema is empty on Vitess and unknown databases, where statements do not name one.
+// SchemaOf looks on PostgreSQL in the schemas of [DB.Home], or else of this connection. It returns the schema of
+// the first table that exists and whether that is tables[0], or else the current schema and false. Elsewhere it
+// returns the current schema and true, or no schema on Vitess and unknown databases, where statements name none.
 func (d *DB) SchemaOf(ctx context.Context, tables ...string) (schema string, exists bool, err error) {
 	query, args := "", []any{}
 	switch {
@@ -320,7 +320,7 @@ func (d *DB) locateOnMySQL(ctx context.Context) (schema string, err error) {
 	}
 	var found sql.NullString // even a COALESCE would return NULL in the mode EMPTY_STRING_IS_NULL
 	err = d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&found) },
-		// The names are compared as bytes, because MariaDB's columns ignore case.
+		// The last condition compares bytes, because the columns of MariaDB's information_schema ignore case.
 		`SELECT MIN(c.table_name) FROM information_schema.tables t JOIN information_schema.columns c`+
 			` ON c.table_schema = t.table_schema AND c.table_name = t.table_name WHERE t.table_schema = ?`+
 			` AND LOWER(t.table_name) IN ('worker_registry', 'worker_node') AND (LOWER(c.table_name), LOWER(c.column_name)) IN (`+marks+`)`+

@@ -13,7 +13,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// ErrRollback makes [DB.Transact] roll back a transaction that has not failed. Return it from f.
+// ErrRollback makes [DB.Transact] roll back a transaction that has not failed. The function f returns ErrRollback.
 var ErrRollback = errors.New("sqldb: the transaction was rolled back")
 
 // Transact runs f in a transaction on one connection, and commits unless f returns an error. After any error but
@@ -127,7 +127,7 @@ func Begin(ctx context.Context, pool gorm.ConnPool, limit time.Duration, options
 // Close rolls back if neither Commit nor Rollback was called, for example after a panic.
 func (t *Tx) Close() { t.cancel() }
 
-// SQL returns the transaction. Its pool must be one of database/sql.
+// SQL returns the transaction. [Begin] must have got a pool or connection of database/sql.
 func (t *Tx) SQL() *sql.Tx { return t.txPool.(*sql.Tx) }
 
 // Commit commits. If there is no answer within the limit, it returns an error while COMMIT may still be running.
@@ -142,7 +142,7 @@ func (t *Tx) within(name string, f func() error) error {
 	return t.end(ctx, t.limit, name, f)
 }
 
-// whenIdle calls f, in the background if COMMIT or ROLLBACK is still running.
+// whenIdle calls f. If COMMIT or ROLLBACK is still running, f is called after its end, in the background.
 func (t *Tx) whenIdle(f func()) {
 	select {
 	case <-t.idle:
@@ -176,8 +176,8 @@ func (t *Tx) end(ctx context.Context, limit time.Duration, name string, f func()
 }
 
 // RolledBack reports whether a connection can be used again after COMMIT or ROLLBACK has failed on it. On SQLite it
-// first rolls back, because a failed COMMIT may keep the transaction. The connection is kept, because a database in
-// memory would end with it. Connections to other databases, and connections that are still busy, should be closed.
+// first rolls back, because a failed COMMIT may leave the transaction open. The connection is kept, because a
+// database in memory would end with it. Connections to other databases, and busy ones, should be closed.
 func (d *DB) RolledBack(ctx context.Context, failed error) bool {
 	if d.Dialect() != "sqlite" || errors.Is(failed, context.DeadlineExceeded) {
 		return false
