@@ -21,7 +21,7 @@ func (s *Supply) Ensure(ctx context.Context, pool gorm.ConnPool, sources []*Sour
 	if s.LookupOnly {
 		return fmt.Errorf("%w: WithLookupOnly: this plugin makes no ids; create rows on a handle whose plugin does not have the option", ErrOption)
 	}
-	wait := time.Duration(math.MaxInt64) // the call has a limit of its own
+	wait := time.Duration(math.MaxInt64) // the calls end by themselves after s.Timeout
 	transaction := sqldb.HoldsConnection(pool)
 	needsAnother := transaction && slices.ContainsFunc(sources, s.needsPool)
 	if needsAnother {
@@ -63,10 +63,10 @@ func (s *Supply) needsPool(src *Source) bool {
 	return s.Fixed == nil && s.Registry == s.DB
 }
 
-// table returns the source's table as in the registry.
+// table returns the source's table as the registry names it.
 func (s *Supply) table(src *Source) workernode.Table {
 	if src.Table == AllTables {
-		return workernode.Table{Name: AllTables} // not of one database
+		return workernode.Table{Name: AllTables} // belongs to no single database
 	}
 	return workernode.Table{Database: s.Database, Name: src.Table}
 }
@@ -116,7 +116,7 @@ func (s *Supply) assignLeases(ctx context.Context, sources []*Source) (err error
 	return err
 }
 
-// noteAttempt records the end of an attempt for sources, and returns err. After an error the sources retry.
+// noteAttempt records the end of an attempt for sources, and returns err. After an error it starts the retries.
 func (s *Supply) noteAttempt(sources []*Source, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +162,7 @@ func (s *Supply) makeLeased(src *Source, lease *workernode.TableLease) error {
 	return nil
 }
 
-// makeFixed makes the generator of all tables with the fixed worker id.
+// makeFixed makes or shares the generator of the fixed worker id, which serves all tables.
 func (s *Supply) makeFixed(src *Source) error {
 	g, leases, err := s.Fixed.open(s.Specs[src.Generator].Lanes, func(leases []generator.Lease) (generator.Renewable, error) {
 		return s.generator(src, leases, nil)

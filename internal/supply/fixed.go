@@ -14,16 +14,16 @@ type Fixed struct {
 	layout generator.Layout
 	lease  generator.Lease
 	backup int64     // worker id of a second lane
-	ahead  int64     // ticks from begins to the lease
-	start  time.Time // when it was made
-	begins time.Time // first instant of use
+	ahead  int64     // ticks from the time begins to the first tick of the lease
+	start  time.Time // when the Fixed was made
+	begins time.Time // the first instant at which the worker id may be used
 	now    func() time.Time
 	share  *share // nil if no other plugin may use it
 }
 
 // NewFixed returns the worker id of a process that starts now. An earlier process may have stamped ticks up to lead
 // ahead of the clock, the last one in part. So the lease begins after these ticks. The worker id may be used from the
-// end of the present tick on, because the lease then begins exactly lead ahead. A lead of 0 allows use at once.
+// end of the present tick on: the lease then begins lead ahead, and ids may be so far ahead. 0 allows use at once.
 func NewFixed(l generator.Layout, workerID int64, lead time.Duration, now func() time.Time) *Fixed {
 	start := now()
 	f := &Fixed{layout: l, lease: l.FullLease(workerID, start), backup: l.BackupWorker(workerID), start: start, begins: start, now: now}

@@ -13,9 +13,9 @@ import (
 	"gorm.io/gorm"
 )
 
-// Openers make the generators of counters and of WithSource, whose ids are usually not of the layout.
+// Openers (Spec.Open) make the generators of counters and of WithSource, whose ids are usually not of the layout.
 //
-// A source that got no generator retries in the background, first after about a second, later after up to 5 s. It stops
+// A source that got no generator retries in the background, first after up to 1 s, later after up to 5 s. It stops
 // when it has a generator or the Supply is closed. So a process without creates becomes ready by itself. A create that
 // needs the generator tries at once.
 
@@ -28,7 +28,7 @@ const (
 )
 
 // OpenCounters opens the counters among sources. It returns errors that need a change of the configuration or the
-// database. It only logs errors that may pass, and a retry in the background opens their counters later.
+// database. It does not return errors that may pass, because Start tries these counters again.
 func (s *Supply) OpenCounters(sources []*Source) error {
 	var counters []*Source
 	for _, src := range sources {
@@ -50,7 +50,7 @@ func (s *Supply) OpenCounters(sources []*Source) error {
 	return errors.Join(errs...)
 }
 
-// Start opens the generators of sources that are not open yet, and enables retries. Register all callbacks first,
+// Start makes the generators that sources lack, and enables background retries. Register all callbacks first,
 // because openers of the application may create rows.
 func (s *Supply) Start(sources []*Source) {
 	s.mu.Lock()
@@ -68,7 +68,7 @@ func (s *Supply) Start(sources []*Source) {
 }
 
 // makeNow tries to make the generators of sources, and waits for the end of the attempt or the limit of WithTimeout.
-// The sources have the results; the only error is ErrClosed.
+// Each source keeps its generator or error; makeNow itself returns only ErrClosed.
 func (s *Supply) makeNow(sources []*Source) error {
 	calls, err := s.startCall(sources)
 	for _, call := range calls {

@@ -16,7 +16,7 @@ import (
 // each request. Two generators with one worker id would make the same ids, so these plugins share a generator.
 
 // A sharedWorker is a worker id that plugins of this process share, with its generator. When the last plugin has left,
-// the generator is closed, and the next plugin begins another sharedWorker above all ticks of the first.
+// the generator is closed, and the next plugin begins another sharedWorker above all ticks of the one before.
 type sharedWorker struct {
 	generator string        // name
 	lead      time.Duration // the same for all plugins
@@ -31,7 +31,7 @@ type sharedWorker struct {
 	leases []generator.Lease
 }
 
-// sharedWorkers has the latest sharedWorker of each worker id that this process was given by hand. They are never
+// sharedWorkers has the latest sharedWorker of each worker id that this process was given by hand. No entry is ever
 // removed, because the ticks stamped with a worker id must be known for as long as the process runs.
 var sharedWorkers = struct {
 	mu    sync.Mutex
@@ -49,9 +49,9 @@ func canonical(l generator.Layout) generator.Layout {
 	return l
 }
 
-// meets returns the first of workers whose ids can equal ids that k makes at the same time, or -1. Two layouts make the
-// same ids if their ids grow at the same rate, however the bits are divided: a tick that is twice as long, with one
-// more bit below the time, has the ids of two shorter ticks.
+// meets returns the first entry of workers that can make ids in l that k makes at the same time, or -1. Two
+// layouts with one epoch make the same ids if their ids grow at the same rate, however the bits are divided: a tick
+// that is twice as long, with one more bit below the time, has the ids of two shorter ticks.
 func (k workerKey) meets(l generator.Layout, workers []int64) int64 {
 	below, other := k.layout.WorkerBits+k.layout.SequenceBits, l.WorkerBits+l.SequenceBits
 	short, long := k.layout, l
@@ -65,7 +65,7 @@ func (k workerKey) meets(l generator.Layout, workers []int64) int64 {
 	}
 	size := max(k.layout.SequenceBits, l.SequenceBits) // of the layout with more ids per worker id and tick
 	for _, w := range workers {
-		// Divide a short tick into blocks of 2^size ids. Two worker ids share an id if their ids begin in one block.
+		// Divide a short tick into blocks of 2^size ids. Worker ids share ids if their first ids are in one block.
 		if size >= period || (k.worker<<k.layout.SequenceBits^w<<l.SequenceBits)>>size&(1<<(period-size)-1) == 0 {
 			return w
 		}
@@ -73,7 +73,7 @@ func (k workerKey) meets(l generator.Layout, workers []int64) int64 {
 	return -1
 }
 
-// ShareFixed is like [NewFixed], but the other plugins of this process that have the worker id use the same generator.
+// ShareFixed is like [NewFixed], but all plugins of this process that have this worker id share one generator.
 // lanes is 2 for a generator with a second worker id. The error wraps [ErrOption] if the options of the plugins differ.
 // Close of the Supply ends the sharing.
 func ShareFixed(l generator.Layout, workerID int64, lead time.Duration, now func() time.Time, name string, lanes int) (*Fixed, error) {

@@ -49,7 +49,7 @@ type sourceKey struct{ tag, generator string }
 // made is a generator with its leases.
 type made struct {
 	generator.Generator
-	lease *workernode.TableLease // nil with a fixed worker id, and if its ids are not of the layout
+	lease *workernode.TableLease // nil with a fixed worker id, and if an opener made the generator
 	fixed []generator.Lease      // with a fixed worker id
 	note  func(id int64)         // with a fixed worker id: logs that ids are far ahead of the clock
 }
@@ -102,7 +102,7 @@ func (src *Source) SetFilter(f Filter) {
 	}
 }
 
-// spareLanes keeps a source with a filter from getting lanes for a few rows, because a row takes several ids.
+// spareLanes keeps a source with a filter from getting lanes for a few rows. The filter uses up more ids than rows.
 func (src *Source) spareLanes() {
 	if m := src.made.Load(); m != nil && m.lease != nil && src.filter.Load() != nil {
 		m.lease.Spare()
@@ -148,7 +148,7 @@ func (src *Source) Within(ctx context.Context, pool gorm.ConnPool) context.Conte
 	return src.within(ctx, pool)
 }
 
-// Next returns an id. Without a generator it returns the error notReady.
+// Next returns an id. Without a generator it returns the error notReady, or errNoGenerator if notReady is nil.
 func (src *Source) Next(ctx context.Context, notReady error) (int64, error) {
 	m := src.made.Load()
 	if m == nil {
@@ -191,7 +191,7 @@ func (src *Source) fill(ctx context.Context, m *made, ids []int64) (err error) {
 	return nil
 }
 
-// errNoGenerator is for a row that needs an id only now, for example because another goroutine has changed it.
+// errNoGenerator is for a row that needed no id at first, for example if another goroutine has changed it since.
 var errNoGenerator = errors.New("the table has no generator yet; repeat the create")
 
 // wrap adds the table to an error.
@@ -224,7 +224,7 @@ func (o *outage) note(err error, now time.Time) {
 type State struct {
 	Tag       string
 	Generator string
-	Leases    []generator.Lease // empty if its ids are not of the layout
+	Leases    []generator.Lease // empty if an opener made its generator
 
 	// Results of the generator's methods Lead, Made and Waits, or 0. Made excludes ids that a filter leaves out.
 	Lead        time.Duration
@@ -251,8 +251,8 @@ func (s *Supply) States() (states []State) {
 	return states
 }
 
-// count reads the generator's counters. It recovers panics of the application's generators, because they would end the
-// process in a goroutine that collects metrics. Counters that were not read before the panic stay 0.
+// count reads the generator's counters. It recovers panics of the application's generators, because a panic in a
+// goroutine that collects metrics would end the process. Counters that were not read before the panic stay 0.
 func (s *State) count(g generator.Generator) {
 	defer func() { _ = recover() }()
 	if g, ok := g.(interface{ Lead() time.Duration }); ok {
@@ -314,8 +314,8 @@ func (src *Source) note(m *made, err error) {
 // healthy is the optional method of a generator.
 type healthy interface{ Health() error }
 
-// Health returns the errors of sources, ordered by tag. It covers sources that failed to get a generator, sources that
-// lost their worker ids, the errors of generators with a method Health() error, and the last errors of others.
+// Health returns the error of s.unusable, and those of sources, by tag: the source got no generator or lost its
+// worker ids, the error of the generator's method Health, or a recent error of a generator without this method.
 func (s *Supply) Health() error {
 	errs := []error{s.unusable()}
 	for _, src := range s.sorted() {

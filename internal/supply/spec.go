@@ -19,7 +19,7 @@ const (
 	Paired    = "paired"
 )
 
-// NameOf returns the name of a generator as in [Specs].
+// NameOf returns the key in [Specs] for the name of a generator, which may have spaces around it and upper case.
 func NameOf(name string) string { return strings.ToLower(strings.TrimSpace(name)) }
 
 // A Spec describes how to make a generator: by Make from leases, or by the opener Open.
@@ -30,7 +30,7 @@ type Spec struct {
 	Open     func(context.Context, Opening) (generator.Generator, error)
 	Local    bool // Open sends no statement, so it needs no connection
 	OfLayout bool // Open makes ids of the layout without a lease
-	Counter  bool // Open counts the rows of a column: the tag of a field may name the counter, and db.Use opens it
+	Counter  bool // its generator counts rows: the tag of a field may name the counter, and db.Use opens it
 
 	Bind   func(*Supply, *Spec)                                 // sets Open and Within of an opener with a state; may be nil
 	Within func(context.Context, gorm.ConnPool) context.Context // returns the context for ids of a statement; may be nil

@@ -67,10 +67,10 @@ type Supply struct {
 	closed  bool
 
 	anyForeign atomic.Bool   // a source has ids that are not of the layout
-	gate       chan struct{} // closed by Start or Close
-	openGate   func()        // closes gate; may be called again
+	gate       chan struct{} // this channel is closed by Start or Close
+	openGate   func()        // closes the channel gate; may be called again
 	queue      *logqueue.Queue
-	log        *slog.Logger // for background work; passes records on once gate is closed
+	log        *slog.Logger // for background work; keeps its records until the channel gate is closed
 
 	// Background work: Close cancels ctx and waits for the group.
 	ctx        context.Context
@@ -78,8 +78,8 @@ type Supply struct {
 	background sync.WaitGroup
 }
 
-// A call gets the generators of some sources in the background. All waiting creates share it, so it outlives the
-// context and the transaction of the first.
+// A call gets the generators of some sources in the background. All creates that wait share it, so it may outlive
+// the context and the transaction of the first create.
 type call struct {
 	done chan struct{} // closed when err is set
 	err  error
@@ -159,7 +159,7 @@ func (s *Supply) Logger(l *slog.Logger) *slog.Logger { return s.queue.Logger(cmp
 // AnyForeign reports whether any source has ids that are not of the layout.
 func (s *Supply) AnyForeign() bool { return s.anyForeign.Load() }
 
-// startCall returns the calls to wait for. It starts a call for sources that have neither a generator nor a call.
+// startCall returns the calls to wait for. It starts one for sources that have no generator and no running call.
 func (s *Supply) startCall(sources []*Source) (calls []*call, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
