@@ -136,7 +136,7 @@ var (
 // is the schema that the user has named on PostgreSQL. If it is empty, Locate takes the schema in which the search path
 // finds WORKER_REGISTRY, or else the current schema. option tells the user how to name a schema.
 //
-// The error wraps ErrElsewhere if the tables exist in another spelling, or, without userSchema, if another schema has
+// The error wraps ErrElsewhere if a table exists in another spelling, or, without userSchema, if another schema has
 // WORKER_REGISTRY or no schema is current. It wraps ErrSchema if userSchema does not exist. Locate only reads.
 func (d *DB) Locate(ctx context.Context, userSchema, option string) (*DB, error) {
 	var schema string
