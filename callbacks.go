@@ -12,15 +12,15 @@ import (
 
 // registerCallbacks tells GORM which code runs when. The position of each callback has a reason:
 //
-//   - fill is first ("*"), so model hooks and foreign keys of associations see the id. A generator waits or fails
-//     before GORM opens its transaction. "*" is needed because SkipDefaultTransaction removes gorm:begin_transaction.
+//   - fill is first ("*"), so model hooks and foreign keys of associations see the id, and GORM opens its
+//     transaction after a generator has waited. SkipDefaultTransaction removes gorm:begin_transaction, hence "*".
 //   - refill follows the hooks, because they may have zeroed the key.
-//   - beforeInsert and afterInsert surround the INSERT, before the associations that need the key.
-//   - prepare gets worker ids before an UPDATE, because the UPDATE can create associated rows in its transaction.
+//   - beforeInsert and afterInsert surround the INSERT. GORM saves the associations that need the key after both.
+//   - prepare gets worker ids before GORM opens the transaction of an UPDATE, which may create associated rows.
 //   - beforeUpdate directly precedes the UPDATE: by then all values are set, and the connection is known.
 //   - settle is last ("*"), because it also clears keys of associated rows, which GORM has saved by then. Updates
 //     have it too, because an UPDATE may also save associated rows.
-//   - disown comes first in other writes, because these may be copies of the statement of a create or an update.
+//   - disown is first in Delete and Raw, because a hook may run them on a copy of the statement of a create.
 //   - afterExec follows each Exec, because the application's own INSERTs and migrations use Exec.
 //
 // Nothing is registered on Query and Row: reads are as fast as without the plugin, and cannot fail because of it.
@@ -42,8 +42,8 @@ func (s *shared) registerCallbacks(db *gorm.DB) error {
 	)
 }
 
-// wireWings connects the code for errors of the database, and for numbers that the database gave to rows of other
-// programs. db.Use calls it before registerCallbacks.
+// wireWings sets the functions for numbers that the database gave to rows of other programs, for errors of the
+// database, and for clearing the keys of a whole transaction. db.Use calls it before registerCallbacks.
 func (s *shared) wireWings(loc *lookup.Locator) {
 	loc.Before = adopt.Before                                                                     // AUTO_INCREMENT
 	s.core.OnInsertError = core.Value[follow.Followed](s.core).OnInsertError(s.supply.ReachClock) // wing: follow
@@ -56,8 +56,8 @@ func (s *shared) fill(db *gorm.DB) { s.filler.Fill(db) }
 // refill sets keys again after hooks have zeroed them.
 func (s *shared) refill(db *gorm.DB) { s.filler.Refill(db) }
 
-// beforeInsert prepares the statement. When GORM writes it, filler adds the ids that Select has left out, and then
-// narrow compares all ids with their columns. Here narrow is first, because model.BeforeBuild reverses the order.
+// beforeInsert prepares the statement. When GORM writes it, s.filler adds the ids that Select has left out, and
+// then s.narrow compares all ids with their columns. model.BeforeBuild needs the calls in reverse order.
 func (s *shared) beforeInsert(db *gorm.DB) {
 	s.narrow.BeforeInsert(db) // narrow columns
 	s.filler.BeforeInsert(db)
@@ -86,7 +86,7 @@ func (s *shared) afterUpdate(db *gorm.DB) { s.filler.AfterUpdate(db) }
 // disown removes the notes of a create or an update from a copy of its statement.
 func (s *shared) disown(db *gorm.DB) { s.filler.Disown(db) }
 
-// afterExec looks at statements that the application wrote.
+// afterExec explains the error of a statement, and forgets the columns that the statement may have changed.
 func (s *shared) afterExec(db *gorm.DB) {
 	s.isRefused(db)
 	s.narrow.AfterExec(db) // narrow columns

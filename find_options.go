@@ -20,7 +20,7 @@ func OnlyModels(models ...any) FindOption {
 }
 
 // Scoped restricts Find and FindAll to rows that meet the conditions of a scope, such as the rows of a tenant or user.
-// They call scope for each query, with a handle and a pointer to a zero struct of the model:
+// Both functions call scope for each query, with a handle and a pointer to a zero struct of the model:
 //
 //	func(db *gorm.DB, model any) *gorm.DB {
 //		if _, ok := model.(*Order); ok {
@@ -29,13 +29,13 @@ func OnlyModels(models ...any) FindOption {
 //		return db.Where("tenant_id = ?", tenant)
 //	}
 //
-// A row must meet both these conditions and the conditions of the handle given to [From], even if one of them has an
+// A row must meet both the conditions of the scope and those of the handle given to [From], even if they contain an
 // Or. Other rows are treated as missing. The scope does not apply to rows loaded by Preload.
 //
-// The scope must add at least one condition or inner join to its handle and return it. Otherwise Find fails with
-// [ErrClause]. GORM ignores zero fields of a struct, so write Where("tenant_id = ?", tenant) instead of
-// Where(&Order{Tenant: tenant}). Where("1 = 1") allows all rows. The scope cannot join an association that the handle
-// already joins. Unscoped must be set on the handle.
+// The scope must add at least one condition or inner join to its handle and return the handle. Otherwise Find fails
+// with [ErrClause]. GORM ignores zero fields of a struct, so write Where("tenant_id = ?", tenant) instead of
+// Where(&Order{Tenant: tenant}). Where("1 = 1") allows all rows. The scope cannot join an association that the
+// handle of From already joins. To find deleted rows, call Unscoped on the handle of From.
 func Scoped(scope func(db *gorm.DB, model any) *gorm.DB) FindOption {
 	return func(f *lookup.Finder) error { return f.Scoped(scope) }
 }

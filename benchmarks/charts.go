@@ -27,7 +27,7 @@ var (
 // dark are the colours in dark mode.
 var dark = map[color.RGBA]string{ink: "#E6EDF3", paper: "#0D1117", grid: "#30363D"}
 
-// palette has colours that differ on white and on black, in the order of series.
+// palette has the colours of series. They are easy to tell apart on white and on black.
 var palette = []color.RGBA{
 	{0x2F, 0x81, 0xF7, 0xFF}, {0xD2, 0x7B, 0x1E, 0xFF}, {0x2D, 0xA4, 0x4E, 0xFF}, {0xE5, 0x53, 0x4B, 0xFF},
 	{0xA3, 0x71, 0xF7, 0xFF},
@@ -79,7 +79,7 @@ func (c *chart) name(name string, thumbnail plot.Thumbnailer) {
 	c.names++
 }
 
-// ticks returns a function that labels the ticks of other with numbers as in the tables.
+// ticks returns a function that calls the function other, and labels its ticks with numbers as in the tables.
 func ticks(other plot.TickerFunc) plot.TickerFunc {
 	return func(low, high float64) []plot.Tick {
 		all := other(low, high)
@@ -92,7 +92,7 @@ func ticks(other plot.TickerFunc) plot.TickerFunc {
 	}
 }
 
-// logTicks are 1, 2, 5, 10 and so on; if they are many, only powers of ten have labels.
+// logTicks are 1, 2, 5, 10 and so on. If high is 100 times low or more, only powers of ten have labels.
 func logTicks(low, high float64) (all []plot.Tick) {
 	for e := math.Floor(math.Log10(low)); e <= math.Log10(high); e++ {
 		for _, step := range []float64{1, 2, 5} {

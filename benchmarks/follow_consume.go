@@ -28,8 +28,8 @@ type Consumed struct {
 	Reads   int       // statements with the name of the followed table, of the processes that stand by
 }
 
-// The goals for consumers: how many times as fast batches are as single rows, and how many statements a process that
-// stands by sends in a second.
+// The goals for consumers: batches are at least 10 times as fast as single rows, and a process that stands by sends
+// at most one statement a second.
 const goalBatch, goalStandby = 10, 1
 
 type consumedRow = followedRow[uidplugin.ID, slack200]
@@ -40,13 +40,13 @@ type consumedEffect struct {
 	RowID uidplugin.ID
 }
 
-// A handCursor is the cursor of the loop by hand.
+// A handCursor is the cursor of consumeByHand.
 type handCursor struct {
 	Name   string `gorm:"primaryKey;size:100"`
 	LastID uidplugin.ID
 }
 
-// consumers are the contestants. Each calls handled in its transactions, with the rows that it handles.
+// consumers are the contestants. In each transaction, run calls the function handled with the rows that it handles.
 var consumers = []struct {
 	title string
 	run   func(ctx context.Context, db *gorm.DB, name string, handled func(...*consumedRow)) error
@@ -72,7 +72,7 @@ var consumers = []struct {
 
 var errOtherProcess = errors.New("another process was faster")
 
-// consumeByHand compares and sets a cursor of the application in the transaction of each row.
+// consumeByHand handles each row in a transaction that moves its cursor. It fails if another process has moved it.
 func consumeByHand(ctx context.Context, db *gorm.DB, name string, handled func(...*consumedRow)) error {
 	cursor := handCursor{Name: name}
 	if err := db.FirstOrCreate(&cursor, cursor).Error; err != nil {
@@ -98,7 +98,7 @@ func consumeByHand(ctx context.Context, db *gorm.DB, name string, handled func(.
 	return ctx.Err()
 }
 
-// measureConsume measures all engines and SQLite.
+// measureConsume measures all engines of l, and SQLite even if it is not one of them.
 func measureConsume(ctx context.Context, l *Lab) (all []Consumed, err error) {
 	with := *l
 	if !slices.Contains(l.Engines, "sqlite") {
@@ -115,7 +115,7 @@ func measureConsume(ctx context.Context, l *Lab) (all []Consumed, err error) {
 	return all, err
 }
 
-// measure measures everything. Consumers of another database become idle meanwhile.
+// measure measures rates and delay, while consumers of the database quiet become idle, and then those consumers.
 func (c *Consumed) measure(ctx context.Context, l *Lab, s *Server, quiet *testkit.Database, db *gorm.DB) (err error) {
 	idle, stop := context.WithCancel(ctx)
 	var group errgroup.Group
@@ -222,7 +222,7 @@ func rateOf(ctx context.Context, l *Lab, run func(context.Context, func(...*cons
 	return float64(rows-first) / max(last.Sub(begun), time.Microsecond).Seconds(), nil
 }
 
-// measureDelay has a writer insert rows in short transactions.
+// measureDelay measures the delay while a writer inserts rows in short transactions.
 func (c *Consumed) measureDelay(ctx context.Context, l *Lab, db *gorm.DB) (err error) {
 	s := newFollowedStream[slack200]()
 	s.read = func(ctx context.Context, db *gorm.DB, note func(string)) error {

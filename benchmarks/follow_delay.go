@@ -27,7 +27,7 @@ type Delay struct {
 	Refused  int           // creates that came too late, and were repeated
 	Slack    time.Duration `json:",omitempty"`
 	Median   float64       // ms
-	Ninety9  float64       // ms; 99 % of the rows were seen earlier
+	Ninety9  float64       // ms; 99 % of the delays are shorter
 	Greatest float64       // ms
 }
 

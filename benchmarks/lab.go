@@ -38,7 +38,7 @@ type Sizes struct {
 	FollowRounds int           // rounds of each of these runs
 	FollowBulk   int           // rows of an INSERT ... SELECT
 	FollowHeld   time.Duration // time for which a follower waits
-	ConsumeFor   time.Duration // time of a consumer
+	ConsumeFor   time.Duration // time after which a consumer is stopped, from its first row on
 	Idle         time.Duration // how long to wait until a follower is idle: more than a minute
 }
 

@@ -18,7 +18,7 @@ import (
 type Server struct {
 	testkit.Engine
 	Title string          // with the version
-	own   *testkit.Server // nil if the server is not ours
+	own   *testkit.Server // nil unless serve has started the server
 	dir   string          // of SQLite's files
 }
 
@@ -44,8 +44,8 @@ func (l *Lab) eachServer(ctx context.Context, part, dir string, options func(eng
 	return nil
 }
 
-// serve brings up a server with options of its command line. Its data is in dir, or in memory if dir is empty. The
-// caller calls remove, also after an error.
+// serve starts a server with options on its command line. Its data is in dir, or in memory if dir is empty. SQLite
+// and running servers use neither options nor dir. The caller calls remove, also after an error.
 func (l *Lab) serve(engine, dir string, options []string) (s *Server, err error) {
 	s = &Server{}
 	for _, e := range testkit.Engines() {
@@ -83,7 +83,7 @@ func (l *Lab) serve(engine, dir string, options []string) (s *Server, err error)
 	})
 }
 
-// remove ends a server of ours and deletes its data.
+// remove ends the server if serve has started it, and deletes the data of that server or of SQLite.
 func (s *Server) remove() error {
 	if s.own != nil {
 		return s.own.Down()
@@ -186,7 +186,7 @@ func (s *Server) counters(db *gorm.DB) (c Counters, err error) {
 			c.PagesRead = value
 		}
 	}
-	if c.Log == 0 { // MySQL has no Innodb_lsn_current, and updates its own counter of that position too rarely
+	if c.Log == 0 { // MySQL has no Innodb_lsn_current, and updates Innodb_redo_log_current_lsn too rarely
 		c.Log = written
 	}
 	return c, nil

@@ -38,9 +38,9 @@ import (
 // panics as well.
 //
 // If a statement of Consume itself fails, Consume logs the error and tries again. When the context ends, Consume
-// finishes the present transaction and returns the context's cause: with signal.NotifyContext, the signal. Other errors
-// mean that Consume cannot go on: the model or the conditions of db are not suitable, as in [Enable] and [Rows], the
-// pool of connections was closed, or the error wraps [ErrNotEnabled], [ErrRemoved] or [uidplugin.ErrOption].
+// finishes the present transaction and returns the context's cause: with signal.NotifyContext, the signal. Other
+// errors mean that Consume cannot go on: [Enable] rejects the model, [Rows] rejects the conditions of db, the pool
+// of connections was closed, or the error wraps [ErrNotEnabled], [ErrRemoved] or [uidplugin.ErrOption].
 //
 // # What handle must not do
 //
@@ -128,8 +128,8 @@ func cursorsIn(effects *gorm.DB, t *table) (*sqldb.DB, error) {
 }
 
 // space returns the name of the database of the table, cut to the 128 characters of SPACE. Only the names of SQLite's
-// files can be longer. On PostgreSQL the name of a schema follows, unless it is public, because tenants may have tables
-// of one name.
+// files can be longer. On PostgreSQL, a dot and the table's schema follow unless the schema is public, because the
+// schemas of tenants may have tables of the same name.
 func (t *table) space(ctx context.Context) (string, error) {
 	name, err := engine.DatabaseName(ctx, t.db)
 	switch {
@@ -149,11 +149,11 @@ func (t *table) space(ctx context.Context) (string, error) {
 	return cmp.Or(string(characters[:min(len(characters), 128)]), "main"), nil
 }
 
-// conditions returns a hash of the statement that reads rows. It returns an error if the handle has a clause that it
-// must not have.
+// conditions returns a hash of the statement that reads rows. It returns an error if the handle has a clause that
+// followers do not allow.
 func (r *reader[T]) conditions(ctx context.Context) (string, error) {
 	var rows []*T
-	handle := r.handle.WithContext(ctx) // a copy, because dry changes its configuration
+	handle := r.handle.WithContext(ctx) // a copy, because the clause dry sets DryRun
 	query := r.model.Where(ctx, handle, r.after(0), dry{}).Find(&rows)
 	if errors.Is(query.Error, uidplugin.ErrClause) {
 		return "", query.Error

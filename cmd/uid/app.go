@@ -83,7 +83,7 @@ func (a *app) redact(text string) string {
 	return text
 }
 
-// afterFlags moves negative numbers to the end, after "--", so that cobra does not take them for flags.
+// afterFlags moves negative numbers of decode and where behind "--", so that cobra does not take them for flags.
 func afterFlags(args []string) []string {
 	if !slices.Contains(args, "decode") && !slices.Contains(args, "where") || slices.Contains(args, "--") {
 		return args
@@ -155,7 +155,7 @@ Exit codes:
 		if !errors.As(err, &no) || len(no.GetSpecifiedName()) < 2 {
 			return err
 		}
-		names := &cobra.Command{SuggestionsMinimumDistance: 2} // cobra suggests only commands
+		names := &cobra.Command{SuggestionsMinimumDistance: 2} // cobra suggests only commands, so each flag becomes one
 		c.Flags().VisitAll(func(f *pflag.Flag) {
 			names.AddCommand(&cobra.Command{Use: "--" + f.Name, Run: func(*cobra.Command, []string) {}})
 		})
@@ -211,7 +211,7 @@ func (a *app) versionCommand() *cobra.Command {
 	}
 }
 
-// version returns the module's version, or the revision of the build.
+// version returns the module's version. Go puts the revision into it when it builds a checkout.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
