@@ -18,7 +18,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// renewal is the longest interval of the plugin's renewals, which is random between 7/24 and 8/24 of 10 s.
+// renewal is roughly the interval of the plugin's renewals, a random time between 7/24 and 8/24 of a Lead of 10 s.
 const renewal = 3300 * time.Millisecond
 
 // Coordinated is the cost of one way to coordinate.
@@ -240,7 +240,7 @@ func coordinationTables(all []Coordinated) string {
 		if c.Policy == policyUID && c.Processes >= 10 { // fewer processes change too few rows for an exact figure
 			most = max(most, c.Interval)
 		}
-		if c.Processes == largest.Processes && c.Tables == largest.Tables { // the chart has fewer processes and tables, too
+		if c.Processes == largest.Processes && c.Tables == largest.Tables { // the chart has smaller numbers, too
 			t.add(c.Policy, number(c.Second.Changed), number(c.Second.Binlog),
 				number(c.Start.Changed), number(c.StartTook), late)
 		}

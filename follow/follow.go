@@ -32,16 +32,16 @@ import (
 	"gorm.io/gorm"
 )
 
-// Enable installs the trigger that [Rows] needs in the table of a model, with the tables UID_FOLLOW, UID_FOLLOW_GATE
-// and UID_CURSOR, and on PostgreSQL and MariaDB a sequence. From then on the table refuses rows whose ids are older
-// than the slack; see [WithSlack] and [ErrTooLate]. Call it once, as in a migration, or at each start: on an enabled
-// table it only updates the slack.
+// Enable gives the table of a model the trigger that [Rows] needs. It also creates the tables UID_FOLLOW,
+// UID_FOLLOW_GATE and UID_CURSOR, and on PostgreSQL and MariaDB a sequence. From then on the table refuses rows
+// whose ids are older than the slack; see [WithSlack] and [ErrTooLate]. Call Enable once, as in a migration, or at
+// each start: on an enabled table it only updates the slack.
 //
 // Call Enable again after a tool such as gh-ost has replaced the table by a new one, because the trigger stays with the
 // old table. Enable then drops that trigger.
 //
-// Enable waits for transactions that have inserted rows into the table. New transactions wait behind it, so Enable
-// gives up after a moment and tries again, until the context ends.
+// Enable waits for transactions that have inserted rows into the table. Meanwhile new transactions may have to wait
+// for Enable, so Enable gives up after a moment and tries again, until the context ends.
 //
 // The error wraps [uidplugin.ErrNoField], [uidplugin.ErrField], [uidplugin.ErrNotKey], [uidplugin.ErrNotDecodable],
 // [uidplugin.ErrOption] or [uidplugin.ErrNotRegistered], or comes from the database.
@@ -80,8 +80,8 @@ func (t *table) warnNumbered(ctx context.Context, db *gorm.DB) {
 	}
 }
 
-// Disable removes what [Enable] has installed for a table, or for an earlier table of this name. Only the tables UID_*
-// stay. Followers then get errors that wrap [ErrNotEnabled].
+// Disable removes what [Enable] has installed for a model's table, or for an earlier table of that name. Only the
+// tables UID_* stay. Followers then get errors that wrap [ErrNotEnabled].
 func Disable(ctx context.Context, db *gorm.DB, model any) error {
 	t, err := tableOf(db, model)
 	if err != nil || t.core.Test != nil {
@@ -171,7 +171,7 @@ func Rows[T any](ctx context.Context, db *gorm.DB, cursor uidplugin.ID, options 
 // chunk is the number of rows that Rows reads at a time.
 const chunk = 500
 
-// timeout is the shortest limit for statements, because some of them wait two seconds for transactions.
+// timeout is the least time that a statement is given, because some statements wait two seconds for transactions.
 const timeout = 10 * time.Second
 
 // A table is a table that can be followed.

@@ -47,8 +47,8 @@ func newReader[T any](t *table, db *gorm.DB, locked bool) *reader[T] {
 
 func (r *reader[T]) id(row *T) int64 { return r.model.ID(row) }
 
-// isOwn reports whether a row is of this region. It logs the first row of another region: if a process of that
-// region wrote the row to this database, no follower handles it.
+// isOwn reports whether a row is of this region. It logs the first row of another region, because no follower
+// handles such a row if a process of the other region wrote it to this database.
 func (r *reader[T]) isOwn(row *T) bool {
 	own := r.regions.IsOwn(r.id(row))
 	if !own {
@@ -60,7 +60,7 @@ func (r *reader[T]) isOwn(row *T) bool {
 	return own
 }
 
-// read is an [engine.Reader]. If a row cannot be read, it returns the rows before, and an error with the row's id.
+// read is an [engine.Reader]. If a row cannot be read, read returns the rows before it, and an error with its id.
 func (r *reader[T]) read(ctx context.Context, cursor engine.Cursor, limit int) (rows []*T, published int64, err error) {
 	rows, published, err = r.chunk(ctx, cursor, limit)
 	if err != nil && !errors.Is(err, uidplugin.ErrClause) && !errors.Is(err, engine.ErrMoved) {
@@ -158,11 +158,11 @@ func (r *reader[T]) next(ctx context.Context, cursor engine.Cursor) (id int64, e
 	return id, err
 }
 
-// query calls f in a transaction, with the published mark and a query for the rows after the cursor. The query is nil
-// if there can be no such rows.
+// query calls f in a transaction, with the published mark, below which the table is complete, and a query for the
+// rows between the cursor and the mark. The query is nil if there can be no such rows.
 func (r *reader[T]) query(ctx context.Context, cursor engine.Cursor, limit int, f func(tx, query *gorm.DB, published int64) error) error {
 	var isolation sql.TxOptions
-	if r.locked { // above READ COMMITTED, InnoDB also locks the gaps between rows, so that writers would wait
+	if r.locked { // at a higher level InnoDB also locks the gaps between rows, for which writers would wait
 		isolation.Isolation = sql.LevelReadCommitted
 	}
 	err := r.transaction(ctx, &isolation, func(tx *gorm.DB) (err error) {
@@ -202,8 +202,8 @@ func (r *reader[T]) query(ctx context.Context, cursor engine.Cursor, limit int, 
 // transaction calls f in a transaction, in which BEGIN, COMMIT and ROLLBACK wait for a limited time. It uses its own
 // connection, which it closes if COMMIT or ROLLBACK fails: on SQLite, COMMIT leaves the transaction open if the file is
 // locked, and the pool would hand that connection out. A pool that another plugin has wrapped may hand out no
-// connection; then GORM begins the transaction. BEGIN gets a context that does not end with ctx. If it did,
-// database/sql would close the connection, and with it a database in memory.
+// connection; then GORM begins the transaction. BEGIN gets a context that does not end with ctx. If BEGIN got ctx,
+// database/sql would close the connection when ctx ends, and with it a database in memory.
 func (r *reader[T]) transaction(ctx context.Context, isolation *sql.TxOptions, f func(tx *gorm.DB) error) error {
 	if !r.db.HandsOut() {
 		return r.handle.WithContext(ctx).Transaction(f, isolation)
@@ -239,7 +239,7 @@ func (r *reader[T]) after(id int64) clause.Expression {
 	return clause.Gt{Column: r.model.Column(), Value: r.model.Key.Value(id)}
 }
 
-// A from is the quoted name, with its schema, of the table that a statement reads: the table whose mark was read.
+// The type from is the quoted name, with the schema, of the table that a query reads: the one that has the mark.
 type from string
 
 func (f from) ModifyStatement(stmt *gorm.Statement) { stmt.TableExpr = &clause.Expr{SQL: string(f)} }

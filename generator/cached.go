@@ -16,9 +16,9 @@ type CachedConfig struct {
 	Layout Layout // required
 	Lease  Lease  // required; Renew replaces it
 
-	// MaxBorrow limits how far ahead of the clock an id may be stamped; 0 means an hour, and the smallest value is one
-	// tick. A lease that begins further ahead hands out no id until the clock is within MaxBorrow of its beginning.
-	// UidGenerator's boostPower sets the same limit as a number of ticks, 2^boostPower.
+	// MaxBorrow limits how far ahead of the clock an id may be stamped; 0 means an hour, and the smallest value is
+	// one tick. If a lease begins further ahead, callers get no id until the clock is within MaxBorrow of the
+	// beginning. UidGenerator's boostPower sets the same limit as a number of ticks, 2^boostPower.
 	MaxBorrow time.Duration
 
 	// NoWait makes a generator never wait. When it is MaxBorrow ahead it returns [ErrBorrowLimit] at once. When its
@@ -35,7 +35,7 @@ type CachedConfig struct {
 	//   - a caller wants more ids than are left
 	//
 	// nil means that the lease is never renewed: callers get [ErrLeaseExpired] when it is used up. With OnLow they
-	// wait, unless the generator is suspended.
+	// wait, unless the generator is suspended or NoWait is set.
 	//
 	// Any goroutine may call OnLow, several at once. It is called again and again while a condition holds and the
 	// generator is in use. Callers wait while it runs, so it must not block, and may call only Renew, Suspend and
@@ -52,7 +52,7 @@ type CachedConfig struct {
 // Ids carry the present time as long as they are taken no faster than the layout allows: by default 16 a millisecond
 // for each lane. Up to some thousands a second the time is exact, above that within about a millisecond. When ids are
 // taken faster they borrow ticks of the future, up to MaxBorrow. At that limit callers are served in the order of their
-// arrival, at the nominal rate. A context that ends while its caller waits costs no id.
+// arrival, at the rate of the layout. A context that ends while its caller waits costs no id.
 //
 // When the lease is used up and OnLow is set, callers wait for its renewal, in the order of their arrival. An idle
 // generator may still have ids left when the clock passes the end of its lease. Then callers wait for a renewal as
@@ -65,15 +65,15 @@ type CachedConfig struct {
 // Create a Cached with [NewCached].
 type Cached struct {
 	// window is the ring that callers take from. It is never nil. The holder of mu replaces it in three steps:
-	// close the old window, raise its next above all positions that were handed out, and begin the new window
+	// close the old window, raise its field next above all positions that were handed out, and begin the new window
 	// there or above. So each position is handed out once, and positions ascend. A window with other worker ids
 	// begins with a tick that no earlier id carries, so ids ascend as well.
 	window atomic.Pointer[window]
 
 	queue
 
-	// The borrowing limit is anchor plus what the clock has gained since anchor was set. It never shrinks, and is
-	// raised if it is less than MaxBorrow ahead of the wall clock. anchor is at most the scale's top. mu guards all.
+	// The borrowing limit is anchor plus the clock's gain since anchor was set. It never shrinks, and is raised if
+	// it is less than MaxBorrow ahead of the wall clock. anchor is at most scale.top. mu guards all three fields.
 	anchor  uint64
 	elapsed time.Duration // forward progress of the clock since anchor was set
 	last    time.Duration // latest reading, since clock.base
@@ -193,8 +193,8 @@ func (g *Cached) scale(w *window) scale { return scale{&g.layout, w.laneBits} }
 // end returns the first position that the lease of w does not allow.
 func (g *Cached) end(w *window) uint64 { return g.scale(w).start(w.until + 1) }
 
-// slow claims 1 to want positions when the window had none. It is where callers wait at the borrowing limit and for a
-// lease, where all errors arise, and where the next window is opened.
+// slow claims up to want positions, and at least one, after the window gave none. It is where callers wait at the
+// borrowing limit and for a lease, where all errors arise, and where the next window is opened.
 func (g *Cached) slow(ctx context.Context, want uint64, expiry onExpiry) (w *window, position, got uint64, err error) {
 	err = g.retry(ctx, func() (o outcome, err error) {
 		if g.closed {
@@ -214,7 +214,7 @@ func (g *Cached) slow(ctx context.Context, want uint64, expiry onExpiry) (w *win
 		switch decide(in) {
 		case handOut:
 			position, got, o.low = g.grant(w, in)
-		case waitForClock: // the next position is due when the limit has moved by one
+		case waitForClock: // the next position is due when the limit is above it
 			o.low, o.wait = false, max(min(g.scale(w).duration(in.next+1-in.limit), maxSleep), 1)
 		case waitForNewer:
 			o.lease, o.wait = true, min(g.leaseWait, maxSleep)
@@ -235,7 +235,7 @@ func (g *Cached) slow(ctx context.Context, want uint64, expiry onExpiry) (w *win
 }
 
 // inputOf returns the input of decide for a caller that wants positions of w. It brings the borrowing limit up to
-// date, and positions of the past count as handed out.
+// date. Positions of the past count as handed out, unless the clock has passed the lease.
 func (g *Cached) inputOf(w *window, want uint64, now time.Time) input {
 	in := input{want: want, next: w.reached(), at: g.scale(w).at(now), limit: g.limit(w, now), end: g.end(w),
 		noWait: g.noWait, mayWait: g.renewable(w), leaseWaitLeft: g.leaseWait > 0}
@@ -245,8 +245,8 @@ func (g *Cached) inputOf(w *window, want uint64, now time.Time) input {
 	return in
 }
 
-// grant takes positions from the closed window w, as many as request allows. It reports whether OnLow should be called,
-// and opens the next window if callers come fast.
+// grant takes positions from the closed window w, as many as the input request allows. It reports whether OnLow
+// should be called, and opens the next window if callers come fast.
 func (g *Cached) grant(w *window, request input) (position, got uint64, low bool) {
 	got = min(request.want, request.free())
 	w.raise(request.next + got)

@@ -35,7 +35,7 @@ type Clock struct {
 	latest  *settings
 }
 
-// settings are shared by the generators with the same configuration, because they never change.
+// settings never change, so the generators with the same configuration share them.
 type settings struct {
 	layout    Layout
 	borrow    time.Duration // MaxBorrow

@@ -28,7 +28,7 @@ type PairedConfig struct {
 	Clock *Clock
 }
 
-// Paired is the 53-bit variant of snowflake with a backup worker. Its main lane carries the time that the clock shows.
+// Paired is a snowflake with a second worker id, the backup. Its main lane carries the time that the clock shows.
 // When that lane has used up its tick, or the clock has gone back, the backup lane makes ids instead. It uses the
 // present tick and then borrows the next ones, up to MaxBorrow. When the clock has caught up, the main lane continues.
 // So callers wait, in the order of their arrival, only when both lanes are used up.
@@ -48,8 +48,8 @@ type Paired struct {
 
 var _ Renewable = (*Paired)(nil)
 
-// BackupWorker returns the worker id that the 53-bit variant reserves as the backup of worker: worker with the highest
-// bit flipped. Keep the upper half of the worker ids for backups.
+// BackupWorker returns a second worker id for a [Paired] whose worker ids are given out by hand: the number worker
+// with its highest bit flipped. Keep the upper half of the worker ids for backups.
 func (l Layout) BackupWorker(worker int64) int64 { return worker ^ 1<<(l.WorkerBits-1) }
 
 // NewPaired returns a generator, or an error that wraps [ErrLayout] or [ErrConfig].
@@ -95,7 +95,7 @@ func (g *Paired) Fill(ctx context.Context, ids []int64) error {
 			clear(ids)
 			return err
 		}
-		sorted = sorted && (done == 0 || ids[done-1] < ids[done]) // another lane may be ahead
+		sorted = sorted && (done == 0 || ids[done-1] < ids[done]) // the ids before may be of the lane that is ahead
 		done += n
 	}
 	if !sorted {

@@ -24,8 +24,8 @@ type queue struct {
 	waits atomic.Int64 // calls that waited
 	onLow func()       // of the configuration; immutable
 
-	// mu guards the fields below, and the state of the generator. A caller releases it before it waits or calls OnLow,
-	// because Renew, Suspend and Usage must never wait for a caller, and OnLow may call them.
+	// mu guards the fields below, and the state of the generator. A caller releases mu before waiting or calling
+	// OnLow, because Renew, Suspend and Usage must never wait for a caller, and OnLow may call them.
 	mu sync.Mutex
 
 	// changed is closed, and becomes nil, when waiting callers should look again. A caller that must wait makes the
@@ -43,10 +43,10 @@ type queue struct {
 	refills uint8 // how often leaseWait was refilled; shows a caller whether its wait was for an earlier lease
 
 	// These belong to Cached. They are here because they share a word of memory with used.
-	open    bool  // window has not been closed
+	open    bool  // the window is open
 	visited bool  // the clock visits this generator
 	idle    uint8 // visits in a row that found hardly any id taken
-	quick   uint8 // consecutive readings of the clock, each soon after the last; counts up to hurried
+	quick   uint8 // consecutive readings of the clock, each soon after the one before; at most the constant hurried
 }
 
 // An outcome is the result of an attempt to take ids. The zero outcome means that the ids were taken.
@@ -57,7 +57,7 @@ type outcome struct {
 	low   bool          // OnLow should be called
 }
 
-// retry calls try with mu held, until try has taken ids or returns an error. In between it waits.
+// retry calls the function try with mu held, until try has taken ids or returns an error. Between calls it waits.
 func (g *queue) retry(ctx context.Context, try func() (outcome, error)) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (g *queue) retry(ctx context.Context, try func() (outcome, error)) error {
 	}
 }
 
-// pause waits as long as o requires, or until changed is closed.
+// pause waits as long as o requires, or until changed is closed or ctx ends.
 func (g *queue) pause(ctx context.Context, o outcome, changed <-chan struct{}, refills uint8) error {
 	start := time.Now()
 	err := sleep(ctx, o.wait, changed)
@@ -146,7 +146,7 @@ func (g *queue) wake() {
 	}
 }
 
-// renew calls accept, which replaces the lease, with mu held. It lifts a suspension.
+// With mu held, renew calls the function accept, which replaces the lease. renew also lifts a suspension.
 func (g *queue) renew(accept func()) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -159,7 +159,7 @@ func (g *queue) renew(accept func()) error {
 	return nil
 }
 
-// refillLeaseWait lets callers wait leaseWait again, for a lease that is newer than the one that was just accepted.
+// refillLeaseWait lets callers wait as long as leaseWait again, when the clock passes the lease just accepted.
 func (g *queue) refillLeaseWait() {
 	g.leaseWait = leaseWait
 	g.refills++
@@ -178,10 +178,10 @@ func (g *queue) Suspend(cause error) {
 // number never goes down, and Waits itself never waits.
 func (g *queue) Waits() int64 { return g.waits.Load() }
 
-// mayFollow reports whether another lease may follow the one whose last tick is last.
+// mayFollow reports whether another lease may follow a lease with this last tick.
 func (g *queue) mayFollow(l *Layout, last int64) bool { return g.onLow != nil && last < l.MaxTick() }
 
-// usage is Usage for a lease with the positions below end, of which next is the first unused one.
+// usage returns the Usage of a lease that ends before the position end. Its first unused position is next.
 func (g *queue) usage(s scale, next, end uint64) Usage {
 	next = min(next, end)
 	u := Usage{Tick: s.tick(next), Left: end - next, Waiting: g.waiting, Used: g.used, Lanes: 1 << s.laneBits}

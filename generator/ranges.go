@@ -22,10 +22,10 @@ func (l Layout) timeShift() uint8 { return l.WorkerBits + l.SequenceBits }
 // may be any. The ids from first to last are exactly those whose Time, as [Layout.Decompose] returns it, is in this
 // span. The ranges of adjacent spans do not overlap and leave no id out.
 //
-// The time that an id carries is the start of its tick. A span that begins within a tick therefore leaves that tick to
-// the span before it. Begin at TimeOf(TickAt(from)) to include it. The time is not exactly when the id was made: it may
-// be ahead of the clock by as much as a generator may borrow. Where that matters, you should widen the span, or compare
-// a column of the row.
+// The time that an id carries is the start of its tick. A span that begins within a tick therefore leaves that tick
+// to the span before it. Begin at TimeOf(TickAt(from)) to include that tick. An id was not made exactly at its
+// time: the time may be ahead of the clock by as much as a generator may borrow. Where that matters, you should
+// widen the span, or compare a column of the row.
 //
 // Range cuts off the part of the span outside of the layout. The error wraps [ErrLayout] if l is not valid, or if no id
 // can carry a time in the span. That is so if the span is empty, if the layout ends before the span or begins after it,
@@ -59,12 +59,12 @@ func (l Layout) tickFrom(t time.Time) int64 {
 	return max(tick, 0)
 }
 
-// Above returns nil if all ids of l from the tick of now on are larger than largest. largest may be the largest key of a
-// table that is to get ids of l. It may be any number, also a negative one.
+// Above returns nil if all ids of l with the tick of the time now, or a later tick, are above the number largest.
+// Pass the largest key of a table that is to get ids of l. Any number is allowed, also a negative one.
 //
-// Otherwise the error wraps [ErrLayout] and has the time, if any, from which on all ids would be larger. The error also
-// wraps [ErrLayout] if l is not valid, or no id may be stamped with now; see [Layout.ValidAt]. A process whose clock is
-// behind stamps earlier ticks, so set now as far behind the present as a clock may be.
+// Otherwise the error wraps [ErrLayout] and has the time, if any, from which on all ids would be above the number.
+// The error also wraps [ErrLayout] if l is not valid, or has no tick for the time now; see [Layout.ValidAt]. A
+// process whose clock is behind stamps earlier ticks, so pass a time as far behind the present as a clock may be.
 func (l Layout) Above(largest int64, now time.Time) error {
 	if err := l.ValidAt(now); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (l Layout) Above(largest int64, now time.Time) error {
 	if largest < 0 || l.TickAt(now) > largest>>l.timeShift() {
 		return nil
 	}
-	// The tick in largest is too early, because worker id 0 has an id in it that is not above largest.
+	// The tick of largest is too early, because the first id of this tick, with worker id 0, is not above largest.
 	tick := largest>>l.timeShift() + 1
 	if tick > l.MaxTick() {
 		return fmt.Errorf("%w: no tick of the layout %v has only ids above %d; the smallest id of its last tick is %d",

@@ -19,7 +19,7 @@ type SnowflakeConfig struct {
 
 	// RandomStart makes the sequence of each tick begin at a random number below RandomStart. So the low bits of ids
 	// vary even if a process makes few ids. Leaf uses 100; 0 and 1 mean a beginning at 0. On average, each tick loses
-	// half of RandomStart ids. RandomStart may not exceed the ids of a tick.
+	// half of RandomStart ids. RandomStart may not exceed the number of ids in a tick.
 	RandomStart int64
 
 	// OnLow is as in [CachedConfig], except that only Next and Fill call it.
@@ -32,9 +32,9 @@ type SnowflakeConfig struct {
 // Snowflake reads the clock for each id, as UidGenerator's DefaultUidGenerator, Leaf-snowflake and Twitter's snowflake
 // do. The time in an id is the tick in which it was made. It is ahead of the clock or behind it only in two cases:
 //
-//   - A lease that begins ahead of the clock can be used at once. Its first tick is stamped until the tick is used up
-//     or the clock has reached it. If the tick is used up before, the next one may be stamped when the clock has moved
-//     by a tick, and so on. So ids are never further ahead of the clock than the lease was.
+//   - A lease that begins ahead of the clock can be used at once. Its first tick is stamped until its ids are used
+//     up or the clock has reached it. If its ids are used up first, the next tick may be stamped once the clock has
+//     moved by a tick, and so on. So ids are never further ahead of the clock than the lease was.
 //   - If the clock has passed the end of a lease before its ids were used up, the ids left are of the past. If OnLow is
 //     set, callers first wait for Renew, at most 100 ms in all for a lease.
 //
@@ -53,7 +53,7 @@ type Snowflake struct {
 	worker   int64 // of the lease
 	until    int64 // last tick of the lease
 	tick     int64 // of the latest id; no earlier tick is stamped any more
-	sequence int64 // next one in tick; MaxSequence+1 if tick is used up
+	sequence int64 // the next one in this tick; MaxSequence+1 if the tick is used up
 
 	// lead is by how many ticks ids may be ahead of the clock: as many as the lease's first tick was ahead when the
 	// lease came. It becomes 0 when the clock reaches the tick of the next id, unless the clock has passed the lease.
@@ -191,8 +191,8 @@ func (g *Snowflake) position() uint64 {
 	return scale{layout: &g.layout}.start(g.tick) + uint64(g.sequence)
 }
 
-// claim sets as many of ids as the present tick has left, and returns how many. It asks for a renewal of the lease if
-// one is due.
+// claim fills the slice ids from its beginning, as far as the present tick has ids left, and returns how many it
+// has set. It asks for a renewal of the lease if one is due.
 func (g *Snowflake) claim(ids []int64) (n int, o outcome, err error) {
 	g.mu.Lock()
 	n, o, err = g.attempt(ids)
@@ -217,7 +217,7 @@ func (g *Snowflake) attempt(ids []int64) (n int, o outcome, err error) {
 	if present >= next && !over {
 		g.lead = 0
 	}
-	// present is -1 before the epoch, and g.tick is -1 if a new lease begins with the epoch.
+	// Before the epoch, present is -1. g.tick is also -1 if a new lease begins with the epoch.
 	if present < 0 || present < g.tick-g.lead {
 		o.alone = true
 		o.wait, err = g.backwards(now)

@@ -87,12 +87,12 @@ func (m *mapping) same(n *mapping) bool {
 }
 
 // window is a ring, the mapping of its positions to ids, and the end of the lease. The mapping also defines how many
-// positions a tick has, so a caller that loads the window sees values that belong together. The ring's cursor has a
+// positions a tick has. All these belong together, so a caller loads one pointer to them. The ring's cursor has a
 // cache line of its own. The rest shares another one, which is hardly ever written while the ring is in use.
 //
 // queue.open shows whether the window is open. A window is closed at first, and is opened at most once. While it is
 // open, every caller takes positions from the ring. While it is closed, only the slow path takes positions, by raising
-// next.
+// the field next.
 type window struct {
 	ring ringbuffer.Computed
 	mapping
@@ -102,11 +102,11 @@ type window struct {
 	// Clock (cached_visits.go). Otherwise the next id has this position, or a later one.
 	next uint64
 
-	// until is the last tick of the lease. It only grows, and is guarded by mu. No later position is ever handed out.
+	// until is the last tick of the lease. It only grows, and mu guards it. No id of the window has a later tick.
 	until int64
 }
 
-// newWindow returns a closed window. Opening its ring opens it.
+// newWindow returns a closed window. openWindow opens the ring of such a window.
 func newWindow(m mapping, next uint64, last int64) *window {
 	return &window{mapping: m, next: next, until: last}
 }

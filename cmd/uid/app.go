@@ -155,7 +155,7 @@ Exit codes:
 		if !errors.As(err, &no) || len(no.GetSpecifiedName()) < 2 {
 			return err
 		}
-		names := &cobra.Command{SuggestionsMinimumDistance: 2} // cobra suggests only commands, so each flag becomes one
+		names := &cobra.Command{SuggestionsMinimumDistance: 2} // cobra suggests commands, but no flags
 		c.Flags().VisitAll(func(f *pflag.Flag) {
 			names.AddCommand(&cobra.Command{Use: "--" + f.Name, Run: func(*cobra.Command, []string) {}})
 		})

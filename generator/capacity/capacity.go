@@ -42,12 +42,12 @@ type Demand struct {
 	// second. For each of these tables a slot owns [generator.Layout.MaxLanes] worker ids instead of Lanes.
 	Imports int
 
-	// Reserved is how many slots the leased policy needs in addition to one for each process. A new process cannot use
-	// the slot of the process that it replaces while both run, nor for 21 s after the old one was closed: twice the
-	// lead of 10 s, and a second. So a rolling deployment that starts n processes at a time needs 2n more slots, if
-	// each process is ready after 21 s or more. If all processes are restarted at once, it needs Processes more slots.
-	// Add the processes that can crash within Grace, such as those of one machine. 0 means that a process starts only
-	// when the slot of its predecessor is free.
+	// Reserved is how many slots the leased policy needs in addition to one for each process. A new process cannot
+	// use the slot of the process that it replaces while both run, nor for 21 s after the old one was closed: twice
+	// the lead of 10 s, and a second. So a deployment that replaces n processes at a time needs 2n more slots, if
+	// each is ready after 21 s or more: n for the new processes, and n that were just closed. A restart of all
+	// processes at once needs Processes more slots. Add the processes that can crash within Grace, such as those of
+	// one machine. 0 means that a process starts only when the slot of its predecessor is free.
 	Reserved int
 
 	// CrashesPerDay is how many of RestartsPerDay follow a crash. If it is not 0, Plan assumes that all processes may
@@ -93,19 +93,19 @@ type DisposableForecast struct {
 	Processes int64
 }
 
-// A LeasedForecast describes the policy by which each process holds one slot. A slot owns Tables x Lanes worker ids.
-// Another process can use the slot 21 s after the holder was closed, or when Grace has passed after its crash.
-// The policy lasts as long as the time bits if Fits is true.
+// A LeasedForecast describes the policy by which each process holds one slot. A slot owns Tables x Lanes worker
+// ids, or more with Imports. Another process can use it 21 s after the holder was closed, or Grace after the holder
+// crashed. The policy lasts as long as the time bits if Fits is true.
 type LeasedForecast struct {
 	// Slots is the largest number of slots that are taken at the same time: one for each running process and each
 	// process that can have crashed within Grace, plus Reserved. No more slots are ever made. Plan assumes that
-	// each process crashes at equal intervals, and all processes crash at once.
+	// each process crashes at equal intervals, and that all processes crash at the same moments.
 	Slots int64
 
 	// Held is how many worker ids the slots own.
 	Held int64
 
-	PerSecond float64 // ids a second that the worker ids of tables carry together
+	PerSecond float64 // ids a second that the worker ids of all running processes carry
 	Fits      bool    // whether the layout has Held worker ids
 
 	// Processes is the largest number of processes for which the layout has worker ids.
@@ -124,7 +124,7 @@ func Plan(l generator.Layout, d Demand) (Forecast, error) {
 		return Forecast{}, err
 	}
 	var many uncountable
-	starts := many.times(uint64(d.Processes), uint64(d.Tables)) // each process once
+	starts := many.times(uint64(d.Processes), uint64(d.Tables)) // worker ids, if each process starts once
 	slot := many.plus(many.times(uint64(d.Tables-d.Imports), uint64(d.Lanes)),
 		many.times(uint64(d.Imports), uint64(max(d.Lanes, l.MaxLanes()))))
 	each := many.times(slot, 1+d.ghosts()) // worker ids of one process and its crashed predecessors
@@ -223,7 +223,7 @@ func (u *uncountable) plus(a, b uint64) uint64 {
 //	disposable  16,800 a day  15.5 days   0          22,400,000
 //	leased      1,400 held    69.7 years  5,222      22,400,000
 //
-// If the leased policy does not fit, one more paragraph names a layout that fits.
+// If the leased policy does not fit, one more paragraph names a layout that fits, or says that none does.
 //
 // The column "processes" has the largest number that each policy allows. Under the disposable policy, the
 // worker ids of these processes last as long as the layout.
@@ -304,8 +304,8 @@ func (f Forecast) carrier() (generator.Layout, bool) {
 	return l, true
 }
 
-// span writes a number of years in the largest unit that fits at least twice, with at most four digits. It writes 0 as
-// "too few", because then there are too few worker ids.
+// span writes a number of years in the largest unit that fits at least twice, in the form of the function number.
+// It writes 0 as "too few", because then there are too few worker ids.
 func span(years float64) string {
 	if years == 0 {
 		return "too few"

@@ -38,7 +38,7 @@ func UidGeneratorSampleLayout() generator.Layout {
 }
 
 // A System describes the ids of another system, to read them. It has the default settings of the system. An
-// installation may have other settings: compare with rows whose age is known, as [Identify] does.
+// installation may have other settings: compare the times in ids with the known times of rows, as [Identify] does.
 type System struct {
 	Name string
 
@@ -57,13 +57,13 @@ func Systems() []System {
 		Epoch: time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)}
 	first := sonyflake
 	first.Epoch = time.Date(2014, 9, 1, 0, 0, 0, 0, time.UTC)
-	// Discord uses a 42nd bit from 2084-09-06 on, and Instagram uses a 41st from 2046-06-27 on. Each of these bits
-	// is the sign of an int64.
+	// The time of Discord has a 42nd bit from 2084-09-06 on, and that of Instagram a 41st from 2046-06-27 on. Both
+	// bits would be the sign of an int64, so they are left out.
 	discord := generator.Layout{TimeBits: 41, WorkerBits: 10, SequenceBits: 12, Tick: time.Millisecond,
 		Epoch: time.Date(2015, 1, 1, 0, 0, 0, 0, time.UTC)}
 	instagram := generator.Layout{TimeBits: 40, WorkerBits: 13, SequenceBits: 10, Tick: time.Millisecond,
 		Epoch: time.UnixMilli(1314220021721).UTC()}
-	// The time has all bits that yitter leaves for it. Ids need more than 53 bits only from 2089-10-26 on.
+	// The time has all bits above worker id and sequence. Ids need more than 53 bits only from 2089-10-26 on.
 	yitter := generator.Layout{TimeBits: 51, WorkerBits: 6, SequenceBits: 6, Tick: time.Millisecond,
 		Epoch: time.UnixMilli(1582136402000).UTC()}
 	return []System{
