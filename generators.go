@@ -12,11 +12,11 @@ import (
 // WithGenerator adds your own generator for the tag gorm:"uid:NAME" and [WithDefaultGenerator]. Its ids have the layout
 // and the plugin's worker ids, so they resolve to their rows. A name consists of letters, digits, _ and -.
 //
-// The function newGenerator makes the generator of one table, or of all tables that share a worker id. The generator
-// must stamp only ticks that its leases allow, because uniqueness depends on nothing else. A lease of [WithWorkerID]
-// never ends, but the generator must then stay within MaxBorrow of the clock, because the next process with the worker
-// id begins that far ahead. Usage should count all ids of the layout, with every sequence of a tick; otherwise the
-// generator gets too many worker ids. It must not query a database or create rows, because other tables wait for it.
+// The function newGenerator makes the generator of one table, or of all tables that share a worker id. The
+// generator must stamp only ticks that its leases allow, because uniqueness depends on nothing else. A lease of
+// [WithWorkerID] never ends, but the generator must then stay within MaxBorrow of the clock, because the next
+// process with the worker id begins MaxBorrow ahead. Left in its Usage should count every sequence of a tick;
+// otherwise the generator gets too many worker ids. The function must use no database: other tables wait for it.
 //
 // To configure [generator.Cached], [generator.Snowflake] or [generator.Paired], replace them by name:
 //

@@ -14,11 +14,11 @@ import (
 // ID is a 64-bit key that survives JavaScript. In JSON it is a string of decimal digits, such as "302914527191040001",
 // because JavaScript keeps only 53 bits of a number. It reads both strings and numbers.
 //
-// In the database it is a BIGINT and never AUTO_INCREMENT. A sole primary key of this type gets an id without the tag
-// uid, unless it is a foreign key. With gorm:"uid:-" the application sets it. Add that tag to a sole primary key that is a
-// foreign key, such as UserID of a profile, if only the other model declares the association.
+// In the database it is a BIGINT and never AUTO_INCREMENT. A sole primary key of this type gets an id without the
+// tag uid, unless it is a foreign key. With the tag gorm:"uid:-" the application sets the key. A foreign key as
+// sole primary key, such as UserID of a profile, needs this tag if only the other model declares the association.
 //
-// A create that would insert 0 in a primary key field of this type fails with [ErrZeroKey], unless its tag has a
+// A create that would insert 0 in a primary key field of this type fails with [ErrZeroKey], unless the field has a
 // default. This also holds without the plugin, except with Unscoped, because GORM then skips the clauses of types.
 type ID int64
 
@@ -92,7 +92,7 @@ func (id *ID) Scan(src any) error {
 	return err
 }
 
-// GormDataType returns "bigint", because GORM adds AUTO_INCREMENT to a primary key of an integer type.
+// GormDataType returns "bigint" and not "int", because GORM adds AUTO_INCREMENT to a primary key of the type "int".
 func (ID) GormDataType() string { return model.KeyDataType }
 
 // GormDBDataType returns the column type: the tag's type if set, otherwise BIGINT. On SQLite it returns "integer",

@@ -43,7 +43,7 @@ import (
 
 const (
 	timeout  = 5 * time.Second // for all statements of a page; a page waits twice as long for its turn
-	maxPages = 3               // reading at once, because each page takes a connection of the application's pool
+	maxPages = 3               // that read at once; few, because each takes a connection of the application's pool
 )
 
 // A handler serves the pages. It is safe for concurrent use.
@@ -65,7 +65,7 @@ type handler struct {
 // safe for concurrent use.
 //
 // The error wraps [uidplugin.ErrNotRegistered] for a handle without the plugin, or [uidplugin.ErrOption] for a
-// wrong option. For the models of [WithModels] it is the error of [uidplugin.OnlyModels].
+// wrong option. For a wrong model of [WithModels], New returns the error of [uidplugin.OnlyModels].
 func New(db *gorm.DB, options ...Option) (http.Handler, error) {
 	return newHandler(db, options...)
 }
@@ -134,8 +134,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // errBusy is the reason of a page that did not get its turn.
 var errBusy = errors.New("other pages are reading the database")
 
-// inTurn reads a page while fewer than maxPages others are read. If its turn does not come, the page shows only content
-// that does not need the database, because its context has ended with errBusy.
+// inTurn waits until fewer than maxPages other pages are read, and then reads the page. If it has waited too long,
+// the page shows only content that does not need the database, because the page's context has ended with errBusy.
 func (h *handler) inTurn(load reader, r *http.Request) answer {
 	wait, cancel := context.WithTimeoutCause(r.Context(), 2*h.limit, errBusy)
 	defer cancel()

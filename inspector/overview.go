@@ -11,7 +11,7 @@ import (
 
 // An overview is the state of all slots, this process and the id space.
 type overview struct {
-	Fleet   *fleet          `json:"fleet,omitempty"` // nil if the database cannot be read, or with WithWorkerID
+	Fleet   *fleet          `json:"fleet,omitempty"` // nil without slots, or if the database cannot be read
 	Process uidplugin.Stats `json:"process"`
 	Rates   []rate          `json:"rates"` // since an earlier page
 	Space   space           `json:"space"`
@@ -34,7 +34,7 @@ const (
 	maxLate    = 10   // slots listed
 )
 
-// fleet reads the first slots, because processes use these first. It returns nil without slots.
+// fleet reads the first slots, because processes reuse these before they add slots. It returns nil without slots.
 func (h *handler) fleet(ctx context.Context) (*fleet, error) {
 	rows, err := h.slotsAbove(ctx, 0, maxCounted+1)
 	if err != nil || rows == nil {
@@ -53,7 +53,7 @@ func (h *handler) fleet(ctx context.Context) (*fleet, error) {
 	return f, nil
 }
 
-// A space describes the layout.
+// A space describes the id space and its layout.
 type space struct {
 	Name      string    `json:"id_space,omitempty"` // empty with WithWorkerID
 	Layout    string    `json:"layout"`

@@ -24,7 +24,7 @@ var assets = map[string]string{"/style.css": "text/css; charset=utf-8", "/icon.s
 
 func isAsset(path string) bool { return assets[path] != "" }
 
-// templates are the templates by page; "" is a page with only a problem.
+// templates are the templates by page; the page "" shows only a problem.
 var templates = parseTemplates()
 
 func parseTemplates() map[string]*template.Template {
@@ -124,7 +124,7 @@ func writeAsset(w http.ResponseWriter, _ *http.Request, path string) {
 	send(w, http.StatusOK, assets[path], body)
 }
 
-// wantsJSON reports whether a request is for JSON. Browsers accept text/html, and */* also means HTML.
+// wantsJSON reports whether a request is for JSON. Browsers accept text/html, and a request for */* gets HTML, too.
 func wantsJSON(r *http.Request) bool {
 	if format := r.URL.Query().Get("format"); format != "" {
 		return format == "json"

@@ -26,7 +26,7 @@ type sessionsPage struct {
 type holding struct {
 	Slot     int64     `json:"slot"`
 	Sessions []session `json:"sessions"`
-	Earlier  int       `json:"earlier,omitempty"` // older sessions, up to maxEarlier
+	Earlier  int       `json:"earlier,omitempty"` // number of older sessions; maxEarlier+1 means even more
 	More     string    `json:"next,omitempty"`    // relative address of older sessions
 }
 
@@ -34,13 +34,13 @@ type holding struct {
 type session struct {
 	workernode.Session
 	State string `json:"state,omitempty"` // of the slot; set only in its latest session
-	Same  bool   `json:"same,omitempty"`  // same process as the session before, which lost its lease
+	Same  bool   `json:"same,omitempty"`  // the session before is of the same process, which had lost its lease
 }
 
 const (
 	maxLanes    = 30 // slots per page
 	minSessions = 5  // per slot, if there are several slots
-	maxEarlier  = 50 // limit of counted sessions
+	maxEarlier  = 50 // older sessions of a slot that are counted exactly
 )
 
 // sessions reads the sessions of one slot, or the latest sessions of several slots. It uses only the primary key, so a

@@ -107,8 +107,8 @@ func number(query url.Values, name string) (int64, *problem) {
 	return n, nil
 }
 
-// next returns the relative address of a page with one value of the query changed, or removed if it is "". An empty
-// page means the same page. Overlong values are dropped.
+// next returns the relative address of a page with one value of the query changed, or removed if it is "". If page
+// is empty, the address leads to the present page. Overlong values are dropped.
 func next(page string, query url.Values, name, value string) string {
 	changed := url.Values{}
 	for _, keep := range []string{"id", "slot", "after", "before", "span", "format"} {
@@ -125,7 +125,7 @@ func next(page string, query url.Values, name, value string) string {
 	return page + "?" + changed.Encode()
 }
 
-// A link leads to a page. It has no address if that is the present page.
+// A link leads to a page. A link to the present page has no address.
 type link struct{ Address, Text string }
 
 // Pager returns the links to other pages.

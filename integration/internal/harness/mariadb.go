@@ -20,8 +20,8 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// A MariaDB is a server with its own data and its own port on 127.0.0.1. Use it instead of servers.sh if the server
-// should end with the process that started it.
+// A MariaDB is a server with its own data and its own port on 127.0.0.1. Use it instead of a server of servers.sh
+// if the server should end with the test.
 type MariaDB struct {
 	Name string
 	Dir  string // the server's folder; its subfolder data has the data
@@ -124,7 +124,7 @@ func (m *MariaDB) Start(extra ...string) error {
 	cmd := exec.Command(command[0], slices.Concat(command[1:], args, m.args, extra)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = m.Data(), log, log
 	cmd.Env = append(append(os.Environ(), "TMPDIR="+filepath.Join(m.Dir, "tmp"), "LC_ALL=C"), m.Env...)
-	// The server and the scripts that it starts get their own process group. The server ends with this process.
+	// The server and its scripts get their own process group. The kernel kills the server when this process ends.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return err
@@ -150,7 +150,7 @@ func (m *MariaDB) command() []string {
 	return []string{path, "--no-defaults", "--performance-schema=OFF", "--innodb-log-file-size=32M", "--skip-log-error"}
 }
 
-// Wait polls a query of one value until it returns want. It returns an error after limit, or if the server ends.
+// Wait repeats a query until its value is the text want. It returns an error after limit, or if the server ends.
 func (m *MariaDB) Wait(limit time.Duration, query, want string) error {
 	begin := time.Now()
 	for {
@@ -232,7 +232,7 @@ func (m *MariaDB) Kill() {
 func (m *MariaDB) Pause() error  { return m.cmd.Process.Signal(syscall.SIGSTOP) }
 func (m *MariaDB) Resume() error { return m.cmd.Process.Signal(syscall.SIGCONT) }
 
-// NeedMariaDB is like [testkit.Engine.Need], for tests that start their own MariaDB servers.
+// NeedMariaDB is like [testkit.Engine.Need], but also checks that the test can start its own MariaDB servers.
 func NeedMariaDB(t *testing.T) {
 	t.Helper()
 	testkit.MariaDB().Need(t)
