@@ -80,8 +80,8 @@ func (d *DB) ReadRegistry(ctx context.Context) (err error) {
 	return err
 }
 
-// explainVersion returns failed, the error of reading the registry. It adds advice if an earlier version of uidplugin
-// created the tables.
+// explainVersion returns the error failed, which came from reading the registry. It adds advice if an earlier
+// version of uidplugin created the tables.
 func (d *DB) explainVersion(ctx context.Context, failed error) error {
 	columns, err := d.columns(ctx, d.schema(), workernode.RegistryTable)
 	isLatest := func(c column) bool { return c.Name == "FIRST_ID" }
@@ -142,8 +142,8 @@ func (d *DB) clock(ctx context.Context) (time.Time, error) {
 // timeOf returns the start of a tick, limited to times that JSON can express.
 func (d *DB) timeOf(tick int64) time.Time { return workernode.TimeOf(d.Layout, tick) }
 
-// tickFrom returns the lowest START_TICK of a session that begins at t or later. A session begins a tick after its
-// START_TICK.
+// tickFrom returns the lowest possible START_TICK of a session that begins at the time t or later. A session begins
+// one tick after its START_TICK.
 func (d *DB) tickFrom(t time.Time) int64 {
 	tick := d.Layout.TickAt(t)
 	if tick >= 0 && !d.timeOf(tick).Before(t) {
@@ -161,7 +161,7 @@ type Filter struct {
 	Table    string    // TABLE or DATABASE.TABLE; empty: all tables
 }
 
-// ofTable returns a condition for the table's rows of WORKER_NODE, in any database if f.Table does not name one.
+// ofTable returns a condition for the table's rows of WORKER_NODE, in any database if f.Table names no database.
 func (f *Filter) ofTable() (condition string, args []any) {
 	if f.Table == "" {
 		return "1 = 1", nil

@@ -32,7 +32,7 @@ type Consumer struct {
 	RetryAt    time.Time    `json:"retry_at,omitzero"`
 	StuckID    uidplugin.ID `json:"stuck_id,omitzero"` // the row that fails; 0 if none does
 	StuckSince time.Time    `json:"stuck_since,omitzero"`
-	Error      string       `json:"error,omitzero"`  // why it fails
+	Error      string       `json:"error,omitzero"`  // why that row fails
 	Unread     string       `json:"unread,omitzero"` // why the rows could not be counted
 	Findings   []Finding    `json:"findings"`
 
@@ -253,8 +253,8 @@ func (d *DB) CursorAt(t time.Time) (int64, error) {
 	return max(mark-1, 0), err
 }
 
-// CursorNow returns the cursor with which a consumer next handles new rows, as with follow.FromNow. A row whose id
-// is younger than the slack counts as new, because it may not be inserted yet.
+// CursorNow returns the cursor with which a consumer next handles new rows, as with follow.FromNow. The table
+// accepts ids that are younger than its slack, so rows with such ids count as new: they may not be inserted yet.
 func (d *DB) CursorNow(ctx context.Context, c Consumer) (id int64, err error) {
 	var slack time.Duration
 	err = d.onCursor(ctx, c, func(ctx context.Context, db *sqldb.DB, k follow.ConsumerKey) (err error) {
@@ -296,8 +296,8 @@ func (d *DB) consumerNotes(ctx context.Context, r Renaming, notes []string) ([]s
 	return notes, err
 }
 
-// renameConsumers writes the new name of a renamed table into its cursors. It adds a note about each cursor that keeps
-// the old name.
+// renameConsumers writes the new name of a renamed table into the cursors of its consumers. It adds a note about
+// each cursor that keeps the old name.
 func (d *DB) renameConsumers(ctx context.Context, r *Renaming) error {
 	_, home := d.databases()
 	_, left, err := follow.RenameConsumers(ctx, home[r.Database].SQL, r.From, r.To)

@@ -17,7 +17,7 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// checkKeys checks the keys of the tables in WORKER_NODE. The error names the databases that it could not read.
+// checkKeys checks the keys of the tables in WORKER_NODE. Its error also names the databases without a connection.
 func (d *DB) checkKeys(ctx context.Context) (list []Finding, err error) {
 	tables, err := d.TableNames(ctx)
 	if err != nil {
@@ -83,7 +83,7 @@ func (d *DB) checkKey(ctx context.Context, entry workernode.Table, t table) (lis
 	if elsewhere, failed := d.idsElsewhere(ctx, entry, t, key, largest); elsewhere || failed != nil {
 		return nil, failed
 	}
-	if key.isNarrow(d.SQL.Dialect()) { // first: this fix keeps the numbering, and the fixes below may end it
+	if key.isNarrow(d.SQL.Dialect()) { // first, because this fix repeats AUTO_INCREMENT, and fixes below remove it
 		list = append(list, Finding{Code: CodeKeyNarrow, Fix: key.WideStatement(d.SQL.Dialect(), t.quoted, false),
 			Text:   fmt.Sprintf("%s.%s is %s, which is too narrow for ids: creates fail", name, key.Name, key.Type),
 			Advice: "Columns that refer to it need the same change; docs/from-auto-increment.md has the statements."})
@@ -108,8 +108,8 @@ func (d *DB) checkKey(ctx context.Context, entry workernode.Table, t table) (lis
 	return append(list, d.checkLargest(name, largest)...), err
 }
 
-// checkReferences checks the types of columns whose foreign keys refer to a key. It does so only on PostgreSQL, because
-// MySQL requires the same type on both sides.
+// checkReferences checks the types of columns whose foreign keys refer to a key. It does so only on PostgreSQL:
+// MySQL requires the same type on both sides, and SQLite's integers always have 64 bits.
 func (d *DB) checkReferences(ctx context.Context, t table, key column) (list []Finding, err error) {
 	if d.SQL.Dialect() != postgres {
 		return nil, nil
@@ -135,8 +135,8 @@ func (d *DB) checkReferences(ctx context.Context, t table, key column) (list []F
 	return list, nil
 }
 
-// strays describes how many of the newest rows have a key that looks like an id, but was numbered by the database: the
-// worker id in the key does not belong to the table. It returns "" if there are none.
+// strays describes how many of the newest rows have a key that looks like an id, but comes from the database: the
+// worker id in such a key does not belong to the table. It returns "" if no row has such a key.
 func (d *DB) strays(ctx context.Context, entry workernode.Table, t table, key column) (text string, err error) {
 	const newest = 10_000
 	k := d.identifier(key.Name)
@@ -174,8 +174,8 @@ func (d *DB) largest(ctx context.Context, t table, key column) (largest sql.Null
 	return largest, nil
 }
 
-// idsElsewhere reports whether a column that is not the key has the table's ids. It returns true if the largest key is
-// too small for an id, and another column of the same row contains an id of the table.
+// idsElsewhere reports whether a column that is not the key has the table's ids. It returns true if the largest key
+// is too small for an id, and another column of the row with this key contains an id of the table.
 func (d *DB) idsElsewhere(
 	ctx context.Context,
 	entry workernode.Table,

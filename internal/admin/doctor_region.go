@@ -11,7 +11,7 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// checkRegions looks for numbers that two registries give out.
+// checkRegions looks for worker ids and slots that two registries give out.
 func (d *DB) checkRegions(ctx context.Context) (list []Finding, err error) {
 	ahead, err := d.findAhead(ctx, d)
 	if err != nil {
@@ -43,7 +43,7 @@ func (d *DB) registryName() string {
 	return d.Registry.Region.String() + ", id space " + d.Registry.Space
 }
 
-// compare looks for numbers that the registry of another database gives out as well.
+// compare looks for worker ids and slots that both this registry and the one of another database give out.
 func (d *DB) compare(ctx context.Context, other *DB) (list []Finding, err error) {
 	a, b, name := d.Registry, other.Registry, other.registryName()
 	found := func(advice, format string, args ...any) {
@@ -113,10 +113,10 @@ type numbersAhead struct {
 
 func (a numbersAhead) any() bool { return len(a.workers)+len(a.slots) > 0 }
 
-// findAhead returns the numbers in d's tables that the registry in original has not given out yet. It reads the
-// counters after the rows, because a process takes a number before it inserts a row. Rows that are replicated from
-// another region cause no false alarm: that region gave out numbers of original's region only before a division,
-// and original's counters began above these numbers.
+// findAhead returns the worker ids and slots in d's tables that the registry of the database original has not given
+// out yet. It reads the counters after the rows, because a process raises a counter before it inserts a row. Rows
+// that are replicated from another region cause no false alarm: that region gave out numbers of original's region
+// only before a division, and original's counters began above these numbers.
 func (d *DB) findAhead(ctx context.Context, original *DB) (a numbersAhead, err error) {
 	r := original.Registry.Region
 	gives := fmt.Sprintf(`("REGION" = %d OR %s = %d)`, r.N, d.SQL.Mod(`"N"."ID"`, r.Of), r.N)
@@ -192,11 +192,11 @@ func (a numbersAhead) raise() string {
 // An owner is the slot and the table that a worker id belongs to.
 type owner struct {
 	slot   int64
-	region sql.NullInt64 // of the slot; NULL if its row is not replicated yet
+	region sql.NullInt64 // of the slot; NULL if the row of the slot is not replicated yet
 	table  workernode.Table
 }
 
-// isOther reports whether o and p are different owners. A worker id without a table may get a table later.
+// isOther reports whether o and p are different owners. A region or table is compared only if both are known.
 func (o owner) isOther(p owner) bool {
 	return o.slot != p.slot || o.region.Valid && p.region.Valid && o.region != p.region ||
 		o.table != p.table && o.table.Name != "" && p.table.Name != ""
@@ -219,7 +219,7 @@ func (d *DB) sharedNodes(ctx context.Context, other *DB) (n, first int64, err er
 	return n, first, err
 }
 
-// owners returns the owners of all worker ids.
+// owners returns the owners of all worker ids that have a slot.
 func (d *DB) owners(ctx context.Context) (map[int64]owner, error) {
 	all := map[int64]owner{}
 	err := d.SQL.Query(ctx, func(rows *sql.Rows) error {

@@ -35,7 +35,7 @@ func (d *DB) checkClock(ctx context.Context) ([]Finding, error) {
 	}}, err
 }
 
-// writable queries the settings that make a server read-only.
+// writable has the queries, by dialect, for the settings that make a server read-only.
 var writable = map[string]string{
 	mysql: `SHOW GLOBAL VARIABLES WHERE Variable_name IN
 		('read_only', 'innodb_read_only', 'transaction_read_only', 'tx_read_only')`,
@@ -44,7 +44,7 @@ var writable = map[string]string{
 		UNION ALL SELECT 'hot standby', CASE WHEN pg_is_in_recovery() THEN 'on' ELSE 'off' END`,
 }
 
-// checkWrites looks for read-only settings. With them processes cannot renew their slots, and creates fail.
+// checkWrites looks for read-only settings. With such a setting processes cannot renew slots, and creates fail.
 func (d *DB) checkWrites(ctx context.Context) (list []Finding, err error) {
 	query := writable[d.SQL.Dialect()]
 	if query == "" {
@@ -73,7 +73,7 @@ func (d *DB) checkWrites(ctx context.Context) (list []Finding, err error) {
 // settings are server variables, with lower-case names.
 type settings map[string]string
 
-// durability queries the settings that decide whether a crash loses commits.
+// durability has the queries, by dialect, for the settings that decide whether a crash loses commits.
 var durability = map[string]string{
 	mysql: `SHOW GLOBAL VARIABLES WHERE Variable_name IN
 		('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin')`,

@@ -24,17 +24,17 @@ type Followed struct {
 	Table    string              `json:"table"`
 	Key      string              `json:"key"`
 	Slack    int64               `json:"slack_ms"`
-	Mark     uidplugin.ID        `json:"mark,omitempty"` // the published mark; 0 before the first one
+	Mark     uidplugin.ID        `json:"mark,omitempty"` // followers read the rows below it; 0 if there is none yet
 	MarkTime time.Time           `json:"mark_time,omitzero"`
 	Behind   int64               `json:"behind_ms"`        // by the database's clock; negative for a mark in the future
 	Ahead    int64               `json:"ahead_ms"`         // how far the mark is in the future: no rows come until then
-	Closer   string              `json:"closer"`           // host and port of the process that raises it; or empty
-	Until    time.Time           `json:"until,omitzero"`   // no other process raises it before then; zero: any may
+	Closer   string              `json:"closer"`           // host and port of the process raising Mark; or empty
+	Until    time.Time           `json:"until,omitzero"`   // until then only Closer raises Mark; zero: any may
 	Closing  bool                `json:"closing"`          // Until is in the future
 	Trigger  follow.TriggerState `json:"trigger"`          // installed, gone, replaced or hidden
 	Holders  []follow.Holder     `json:"holders"`          // open transactions that have inserted rows, the oldest first
-	Unread   string              `json:"unread,omitzero"`  // why the trigger, its mark or the holders could not be read
-	Refused  string              `json:"refused,omitzero"` // why rows could be missed
+	Unread   string              `json:"unread,omitzero"`  // why Trigger, its mark or Holders could not be read
+	Refused  string              `json:"refused,omitzero"` // why followers could miss rows
 	Broken   string              `json:"broken,omitzero"`  // why the table refuses all rows
 	Findings []Finding           `json:"findings"`
 }
@@ -47,8 +47,8 @@ func (f Followed) Name() string {
 	return f.Table
 }
 
-// Followed returns the followed tables of this database and of the others. If only is a name, it returns just the
-// table of this name, or nothing if that table is not followed.
+// Followed returns the followed tables of this database and of the others. With a name in the argument only, it
+// returns the table of this name, or nothing if that table is not followed.
 func (d *DB) Followed(ctx context.Context, only string) (list []Followed, err error) {
 	if only != "" {
 		name, home, table := d.named(ctx, only)
@@ -98,7 +98,7 @@ func followedOf(database string, regional bool, found ...follow.Status) (list []
 		if s.Published > 0 {
 			f.Mark, f.MarkTime = uidplugin.ID(s.Published), s.TimeOf(s.Published).UTC()
 		}
-		if s.Closer != "" && s.Until.UnixMilli() > 0 { // 0 is a turn that was given back
+		if s.Closer != "" && s.Until.UnixMilli() > 0 { // 0 means that the closer has given up its turn
 			f.Until = s.Until.UTC()
 		}
 		if s.Unread != nil {
@@ -189,7 +189,7 @@ func (d *DB) DisableFollow(ctx context.Context, name string) error {
 	return follow.Disable(ctx, home.SQL, follow.Table{Name: table})
 }
 
-// ResetFollow sets the mark of a table back to now minus slack.
+// ResetFollow sets the mark of a table back to the present time minus the slack.
 func (d *DB) ResetFollow(ctx context.Context, name string) error {
 	_, home, table := d.named(ctx, name)
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
@@ -197,7 +197,7 @@ func (d *DB) ResetFollow(ctx context.Context, name string) error {
 	return follow.Reset(ctx, home.SQL, table, d.Layout, d.Now)
 }
 
-// standstillAfter is how long a mark may lag, and how long rows may wait for a consumer.
+// standstillAfter is how long a mark may lag, or rows may wait for a consumer, until a finding reports it.
 const standstillAfter = time.Minute
 
 // checkFollowed looks for followed tables whose followers may miss rows, or get none.
@@ -294,7 +294,7 @@ func (f Followed) leftBehind(former *follow.Left) Finding {
 const enableAgain = `Run "uid follow enable" again, and compare the rows that came since then with those that ` +
 	`followers have. If the table was renamed or dropped, run "uid follow disable" with this name.`
 
-// blocking returns the transactions that have been open for half of standstillAfter, or for an unknown time.
+// blocking returns the transactions that are open for over half of standstillAfter, or for an unknown time.
 func (f Followed) blocking() (list []follow.Holder) {
 	now := f.MarkTime.Add(f.behind())
 	for _, h := range f.Holders {
@@ -305,7 +305,7 @@ func (f Followed) blocking() (list []follow.Holder) {
 	return list
 }
 
-// planFollow ends following. It drops the triggers first, because they refuse all rows once their tables are gone.
+// planFollow plans to end following. The triggers go first, because without the tables UID_* they refuse all rows.
 func (d *DB) planFollow(ctx context.Context, known []workernode.Table) (steps []RemovalStep, err error) {
 	if steps, err = d.cursorNotes(ctx); err != nil {
 		return nil, err

@@ -17,15 +17,15 @@ type Pruning struct {
 	Sessions int64 // sessions whose process will be unknown
 }
 
-// A span is the range of sessions to prune in one slot. Their START_TICK is at least first and below keep. The row of
-// first stays without a process, in place of all these sessions.
+// A span is the range of sessions to prune in one slot: those with first <= START_TICK < keep. The session that
+// begins the span stays, but without a process, in place of all these sessions.
 type span struct{ slot, first, keep, sessions int64 }
 
 // prunedLaunch is the value of LAUNCHED in a pruned session, because the column cannot be NULL.
 const prunedLaunch = "1970-01-01 00:00:00.000"
 
-// spans finds the prunable sessions of each slot. Of those that began before a tick, the latest stays, because it
-// may have made ids after that tick. One more row stays without a process. Other regions prune their own sessions.
+// The query spans finds the prunable sessions of each slot. Of the sessions that began before a tick, the latest
+// stays, because it may have made later ids. One more row stays, without a process. Regions prune only their own.
 const (
 	spans = `SELECT "SLOT", MIN("START_TICK") AS "FIRST_TICK", MAX("START_TICK") AS "LAST_TICK", ` +
 		sessionsWithHolder + ` - 1 AS "SESSIONS"` +
@@ -45,12 +45,12 @@ func (d *DB) Prunable(ctx context.Context, before time.Time) (p Pruning, err err
 }
 
 // Prune forgets which processes had old sessions. Ids of these sessions then resolve to a table and a time only. A
-// number that nobody made may resolve as well, because the table no longer shows whether a process held the slot at the
-// time in the number.
+// number that nobody made may resolve as well, because WORKER_SESSION no longer shows whether a process held the
+// slot at the time in the number.
 //
-// Prune looks at the sessions that began before a time. The latest of each slot stays, because it may have made later
-// ids. One row without a process replaces the other sessions, and [workernode.Session.Pruned] reports it. So ids of a
-// pruned session never resolve to another process, even in versions of this package that do not know of pruning.
+// Prune looks at the sessions that began before a time. The latest of each slot stays, because it may have made ids
+// after that time. One row without a process replaces the others, and its [workernode.Session.Pruned] is true. So
+// ids of a pruned session never resolve to another process, even in versions that do not know of pruning.
 //
 // Each slot is pruned in its own transaction. Processes may run meanwhile. Prune may be repeated, interrupted,
 // and run several times at once. It needs the DELETE privilege. With an error it returns the counts up to then.
@@ -83,7 +83,7 @@ func (d *DB) spans(ctx context.Context, before, last int64) (list []span, err er
 	return list, nil
 }
 
-// pruneUndisturbed repeats prune while other transactions interfere.
+// pruneUndisturbed repeats prune, up to 20 times, while other transactions interfere.
 func (d *DB) pruneUndisturbed(ctx context.Context, s span) error {
 	for try := 0; ; try++ {
 		err := d.prune(ctx, s)
@@ -98,8 +98,8 @@ func (d *DB) pruneUndisturbed(ctx context.Context, s span) error {
 	}
 }
 
-// prune removes the process from the first session of a span, and then deletes the other sessions. It checks the first
-// session before it deletes, so that no id ever resolves to a wrong process.
+// prune removes the process from the first session of a span, and then deletes the other sessions. Before it
+// deletes them, it checks that the process was removed, so that no id ever resolves to a wrong process.
 func (d *DB) prune(ctx context.Context, s span) error {
 	return d.SQL.Transact(ctx, func(ctx context.Context, tx *sqldb.DB) error {
 		_, err := tx.Exec(ctx, `UPDATE "WORKER_SESSION" SET "APPLICATION" = '', "HOST_NAME" = '', "PORT" = '',`+

@@ -16,7 +16,7 @@ type Region struct {
 	NextID   int64    `json:"next_worker_id"` // the next worker id that the region gives out
 	NextSlot int64    `json:"next_slot"`
 	Left     int64    `json:"worker_ids_left"` // worker ids of the region from NextID on
-	SQL      []string `json:"sql,omitempty"`   // creates the registry of a new region; fails in a database that has one
+	SQL      []string `json:"sql,omitempty"`   // creates the registry of a new region; fails where one exists
 
 	// CopySQL removes the registry of a copy of this database. Run it in the copy, before SQL. It must never run in
 	// this database, so it is not a part of SQL, which somebody may pipe into the wrong database.
@@ -51,20 +51,20 @@ func (d *DB) workerIDs(r workernode.Region, low int64) int64 {
 	return (last-first)/r.Of + 1
 }
 
-// given returns how many worker ids the region has given out, which are those below NEXT_ID, and how many it has
-// in total. Neither number includes the worker ids below FIRST_ID, which people give out. A worker id that the
-// registry gave out before it was divided is included only if its number is one of the region's.
+// given counts the worker ids of the region: used counts those below NEXT_ID, which are given out, and total counts
+// all. Neither includes the worker ids below FIRST_ID, which people give out by hand, or the worker ids of other
+// regions, even if this registry gave them out before it was divided.
 func (d *DB) given() (used, total int64) {
 	r := d.Registry
 	total = d.workerIDs(r.Region, r.FirstID)
 	return total - d.workerIDs(r.Region, max(r.NextID, r.FirstID)), total
 }
 
-// Split divides the registry. count is the number of regions afterwards. It returns the region of this registry
-// and the new regions, with the statements that create their registries. If there are this many already, Split
+// Split divides the registry. count is the number of regions afterwards. It returns the region of this registry and
+// the new regions, with the statements that create their registries. If there are count regions already, Split
 // changes nothing, and returns the regions of the last division again. Then previous must be the number of regions
-// before that division, because this registry does not know which numbers the regions of earlier divisions have
-// given out. Otherwise previous may be 0.
+// before that division. Split leaves out the regions of earlier divisions, because this registry does not know
+// which numbers they have given out. In a first call previous may be 0.
 func (d *DB) Split(ctx context.Context, count, previous int64) (own Region, created []Region, err error) {
 	before := d.Registry.Region
 	if before.Of == count && previous != 0 {
@@ -96,11 +96,11 @@ func (d *DB) Split(ctx context.Context, count, previous int64) (own Region, crea
 	return d.Region(), created, nil
 }
 
-// divide divides the registry and returns it. old is the region that the registry must still have. count is the number
-// of regions afterwards, and must be a multiple of the number before. The registry keeps its N, and all worker ids and
-// slots that it has given out. The new regions begin with [workernode.Registry.Other]. Processes may run meanwhile. The
-// error wraps [workernode.ErrRegion] if the registry cannot be divided like this, or if somebody else has divided it,
-// because the new regions of both divisions would have numbers in common.
+// divide divides the registry and returns it. old is the region that the registry must still have. count is the
+// number of regions afterwards, and must be a multiple of the number before. The registry keeps its N, and all
+// worker ids and slots that it has given out. [workernode.Registry.Other] makes the registries of the new regions.
+// Processes may run meanwhile. The error wraps [workernode.ErrRegion] if the registry cannot be divided like this,
+// or if somebody else has divided it, because the new regions of both divisions would have numbers in common.
 func (d *DB) divide(ctx context.Context, old workernode.Region, count int64) (workernode.Registry, error) {
 	for try := 0; ; try++ {
 		r, err := d.Nodes.Registry(ctx)
@@ -131,8 +131,8 @@ func (d *DB) divide(ctx context.Context, old workernode.Region, count int64) (wo
 	}
 }
 
-// divisible returns an error if the registry r no longer has the region old, which it had when it was read, or if it
-// cannot get the region new. It returns nil if r has the region new already.
+// divisible returns an error if the registry r no longer has the region old, which it had when it was read, or if r
+// cannot get the region new. If old and new are equal, it does not check how many worker ids are left.
 func divisible(r workernode.Registry, old, new workernode.Region) error {
 	layout, err := generator.ParseLayout(r.Layout)
 	switch {

@@ -28,8 +28,8 @@ type RemovalStep struct {
 type Removal struct {
 	Steps []RemovalStep
 
-	// Refused is nil, or the reason why Run does nothing: processes hold slots, rows wait for consumers, or a
-	// database with tables was not named.
+	// Refused is nil, or the reason why Run does nothing: processes hold slots, rows wait for consumers, or no
+	// --database names a database that has tables of the id space.
 	Refused error
 }
 
@@ -68,7 +68,7 @@ func (d *DB) Removal(ctx context.Context, named []string) (r Removal, err error)
 	return r, nil
 }
 
-// Run runs the statements, and calls done after each step. It may be repeated after an error.
+// Run runs the statements, and calls done after each step. After an error, run a new plan of [DB.Removal].
 func (r Removal) Run(ctx context.Context, done func(RemovalStep) error) error {
 	if r.Refused != nil {
 		return r.Refused
@@ -112,14 +112,14 @@ func (d *DB) databases() (names []string, byName map[string]*DB) {
 	return slices.Sorted(maps.Keys(byName)), byName
 }
 
-// knownTables returns the tables in WORKER_NODE, and counts the tables in databases without a connection.
+// knownTables returns the tables in WORKER_NODE. It only counts those in databases without a connection.
 func (d *DB) knownTables(ctx context.Context) (known []workernode.Table, unseen map[string]int, err error) {
 	if !d.hasSpace() {
 		return nil, nil, nil
 	}
 	known, err = d.TableNames(ctx)
 	if err != nil && noTable.MatchString(err.Error()) {
-		return nil, nil, nil // an earlier run was interrupted
+		return nil, nil, nil // an earlier run was interrupted after it had dropped WORKER_NODE
 	}
 	unseen = map[string]int{}
 	known = slices.DeleteFunc(known, func(t workernode.Table) bool {
@@ -132,7 +132,7 @@ func (d *DB) knownTables(ctx context.Context) (known []workernode.Table, unseen 
 	return known, unseen, err
 }
 
-// tablesOf returns the names of the tables of a database. They may have schemas.
+// tablesOf returns the names of the tables of a database. The names may contain schemas.
 func tablesOf(known []workernode.Table, database string) (names []string) {
 	for _, t := range known {
 		if t.Database == database {
@@ -171,8 +171,8 @@ func (d *DB) held(ctx context.Context) (refusal, err error) {
 		`on SQLite for 11 minutes; "uid slots" lists all`, strings.Join(holders[:min(len(holders), 3)], ", "), more), nil
 }
 
-// functionsOf are queries for the view and the functions of migrations.CreateFunctions in a schema: their kind, name
-// and arguments, as in a DROP statement.
+// functionsOf has the queries, by dialect, that find the view and the functions of migrations.CreateFunctions in a
+// schema. They return the kind, name and arguments for a DROP statement.
 var functionsOf = map[string]string{
 	mysql: `SELECT 'VIEW', table_name, '' FROM information_schema.views
 		WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = 'uid_origin'
@@ -202,8 +202,8 @@ func (d *DB) planFunctions(ctx context.Context, _ []workernode.Table) ([]Removal
 	return []RemovalStep{s}, nil
 }
 
-// planTables drops the four tables. WORKER_NODE stays if UidGenerator uses it, and its rows then have no slot any
-// more, so that the plugin can come back. WORKER_REGISTRY is dropped last, because a run after an error reads it.
+// planTables plans to drop the four tables. WORKER_NODE stays if UidGenerator uses it, but its rows lose their
+// slots, which are gone. WORKER_REGISTRY is dropped last, because a run after an error reads it.
 func (d *DB) planTables(ctx context.Context, _ []workernode.Table) (steps []RemovalStep, err error) {
 	var statements []string
 	tables := []string{workernode.SessionTable, workernode.SlotTable, workernode.NodeTable, workernode.RegistryTable}

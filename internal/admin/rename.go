@@ -64,13 +64,13 @@ func (d *DB) Renaming(ctx context.Context, from, to string) (r Renaming, err err
 	return r, nil
 }
 
-// ofRenamed finds the worker ids of a table.
+// ofRenamed is the condition for the worker ids of a table.
 const ofRenamed = `"DATABASE_NAME" = ? AND "TABLE_NAME" = ? AND "SLOT" IS NOT NULL`
 
-// Rename executes a renaming, also in the cursors of consumers, and returns it with the number of changed worker ids.
-// Earlier ids then resolve to the new name. Rename may be repeated, and processes may run meanwhile: a slot keeps its
-// worker ids, so no two processes ever have the same one. A process with the old model makes ids for the old name, and
-// gets other worker ids for that name within ten minutes. Rename again after the last such process has ended.
+// Rename executes a renaming, also in the cursors of consumers, and returns it with the number of changed worker
+// ids. Earlier ids then resolve to the new name. Rename may be repeated, and processes may run meanwhile: each slot
+// keeps its worker ids, so no two processes share one. A process with the old model goes on, and within ten minutes
+// gets other worker ids, which have the old name. Rename again after the last such process has ended.
 //
 // Both names must be of the same table: ids of two tables cannot be told apart afterwards.
 func (d *DB) Rename(ctx context.Context, r Renaming) (_ Renaming, err error) {
@@ -89,7 +89,7 @@ func (d *DB) Rename(ctx context.Context, r Renaming) (_ Renaming, err error) {
 	return r, err
 }
 
-// renamedTable returns the table of a name, which is written as "uid tables" does, and its database.
+// renamedTable returns the table that has a name in the form of "uid tables", and its database.
 func (d *DB) renamedTable(ctx context.Context, name string) (entry workernode.Table, home *DB, err error) {
 	known, err := d.TableNames(ctx)
 	if err != nil {

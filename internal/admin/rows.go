@@ -33,7 +33,7 @@ type keyed struct {
 
 // A Row is a row of any table.
 type Row struct {
-	Of    string // the database of the row if it is another database of this server; otherwise empty
+	Of    string // the database of the row if that is another database of this server; otherwise empty
 	Cells []Cell
 }
 
@@ -167,7 +167,7 @@ func cellOf(name, kind string, value any) Cell {
 	return c
 }
 
-// MarshalJSON writes an object with the columns in order. Values are texts or null, because numbers would lose digits.
+// MarshalJSON writes an object with the columns in order. Values are texts or null, so that no number loses digits.
 func (r *Row) MarshalJSON() ([]byte, error) {
 	out := []byte("{")
 	for i, c := range r.Cells {

@@ -1,7 +1,7 @@
-// Package adopt is for tables whose keys the database numbers: by AUTO_INCREMENT, a sequence or IDENTITY. It reports
-// such keys, leaves gaps for the rows of programs without the plugin, and keeps GORM from creating such keys.
+// Package adopt is for tables whose keys the database numbers: by AUTO_INCREMENT, a sequence or IDENTITY. It
+// reports such keys, leaves gaps after ids for rows of other programs, and keeps GORM from creating such keys.
 //
-// The root sets it up, and calls it when models are listed. internal/admin explains the rows in gaps.
+// The root package makes a Numbering, and calls it when models are listed. internal/admin locates rows in gaps.
 package adopt
 
 import (
@@ -24,16 +24,16 @@ type Numbering struct {
 	sql     *sqldb.DB // nil with a fixed worker id
 	catalog *catalog.Catalog
 	supply  *supply.Supply
-	workers func(*gorm.DB) *workernode.DB // reads the rows of worker ids
+	workers func(*gorm.DB) *workernode.DB // returns the reader of WORKER_NODE
 
 	logged sync.Map // what was logged, by kind, table and column
 
-	// Until started is set, only db.Use uses these.
+	// Until db.Use sets started, nothing else uses these two fields.
 	started bool     // db.Use has succeeded
 	undo    []func() // restores GORM's schemas if db.Use fails
 }
 
-// New returns the Numbering of a handle, and makes it see each new plan. sql is nil with a fixed worker id.
+// New returns the Numbering of a handle, to which models reports new plans. sql is nil with a fixed worker id.
 func New(
 	cfg *config.Config,
 	db *gorm.DB,
@@ -57,8 +57,8 @@ func (n *Numbering) Undo() {
 	}
 }
 
-// plan logs a key that GORM treats as AUTO_INCREMENT although its tag does not ask for that. If the tag does, the ids
-// get gaps on MySQL.
+// plan logs a key that GORM treats as AUTO_INCREMENT although its tag does not ask for that. If the tag asks for
+// AUTO_INCREMENT, the ids get gaps on MySQL and MariaDB.
 func (n *Numbering) plan(p *catalog.Plan) {
 	switch {
 	case !p.AutoIncrement, p.Err == nil && p.KeyField().Source.Foreign:
@@ -69,8 +69,8 @@ func (n *Numbering) plan(p *catalog.Plan) {
 	}
 }
 
-// MakePlain makes the keys of models plain, so that migrations create BIGINT columns. Call it before the models are
-// listed.
+// MakePlain removes AUTO_INCREMENT from GORM's schemas of models, so that migrations create plain BIGINT keys. Call
+// it before the models are listed.
 func (n *Numbering) MakePlain(db *gorm.DB, models []any) {
 	for _, m := range models {
 		if s, err := model.Parse(db, m); err == nil {
@@ -94,7 +94,7 @@ func (n *Numbering) makePlain(db *gorm.DB, s *schema.Schema) {
 			return
 		}
 		if model.WantsAutoIncrement(key) {
-			return // because the tag asks for it
+			return // the tag asks for AUTO_INCREMENT
 		}
 		before := *key
 		defaults := s.FieldsWithDefaultDBValue
@@ -117,7 +117,7 @@ func (n *Numbering) makePlain(db *gorm.DB, s *schema.Schema) {
 	})
 }
 
-// once reports whether a line about a column is the first of its kind.
+// once reports whether a line of the log is the first of its kind about a column.
 func (n *Numbering) once(kind, table, column string) bool {
 	_, before := n.logged.LoadOrStore([3]string{kind, table, column}, true)
 	return !before
