@@ -21,10 +21,10 @@ type Stats struct {
 	Tables  []TableStats         `json:"tables"`
 }
 
-// TableStats is the state of one table's ids, or of all tables with WithWorkerID.
+// TableStats is the state of one table's ids, or of all tables' ids with WithWorkerID or WithOneWorkerID.
 type TableStats struct {
-	// Table is "*" with WithWorkerID and WithOneWorkerID. For a segment of a column that is not a primary key it is
-	// table.column.
+	// Table is "*" with WithWorkerID or WithOneWorkerID. It is table.column for a column that has a segment and is
+	// not a primary key.
 	Table     string        `json:"table"`
 	Generator string        `json:"generator"`            // name, such as "cached"
 	WorkerIDs []int64       `json:"worker_ids,omitempty"` // ascending; several with lanes, empty for foreign ids
@@ -34,8 +34,8 @@ type TableStats struct {
 
 	// Made counts ids handed out since the process started, and sometimes a few more. It includes ids without a row,
 	// such as after a failed create. It excludes ids skipped because the clock moved on, and the gaps for
-	// AUTO_INCREMENT rows. It may be some milliseconds old. Made is 0 if the generator does not have a method Made()
-	// int64, as with [WithSource]. Made and Waits of built-in generators never decrease.
+	// AUTO_INCREMENT rows. The count may be some milliseconds old. Made is 0 if the generator does not have a
+	// method Made() int64, as with [WithSource]. Made and Waits of built-in generators never decrease.
 	Made int64 `json:"made"`
 
 	// Waits counts calls of the generator that waited for the clock, a lease renewal, a range of a segment, or another

@@ -26,7 +26,7 @@ type Stored struct {
 	_      [cacheLine - 8]byte
 
 	// tail is the position of the next run to come. It only grows. The producer writes it after the slot, because a
-	// taker that sees the tail must see the run.
+	// taker that sees the new tail must also see the run below it.
 	tail  atomic.Uint64
 	total atomic.Uint64 // ids of all runs below tail
 	_     [cacheLine - 16]byte
@@ -40,7 +40,7 @@ type Stored struct {
 type slot struct {
 	first atomic.Int64
 	n     atomic.Uint64
-	// before is how many ids came before this run.
+	// before counts the ids of all earlier runs.
 	before atomic.Uint64
 }
 
@@ -117,13 +117,13 @@ func (r *Stored) Len() int64 {
 			return 0
 		}
 		before, total := r.slots[position&r.mask].before.Load(), r.total.Load()
-		if r.cursor.Load() == cursor { // so before belongs to this run
+		if r.cursor.Load() == cursor { // so the slot still held this run
 			return int64(total - before - offset)
 		}
 	}
 }
 
-// Free returns how many runs there was room for.
+// Free returns how many more runs the ring has room for.
 func (r *Stored) Free() int {
 	return len(r.slots) - int(r.tail.Load()-r.cursor.Load()>>offsetBits)
 }

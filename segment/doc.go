@@ -19,13 +19,13 @@
 //
 // If that changes one row, the process owns the ids from m to m+n-1. If it changes none, another process was faster, so
 // the process reads again. Each statement is a transaction of its own, and no lock is held between them. The protocol
-// holds even after a stale read, and on clusters, where we should not rely on locks. The statement always changes the
-// row, so it does not matter whether the driver counts changed or matched rows. If the answer is lost, nobody uses the
-// range, which leaves a gap.
+// holds even after a stale read, and on clusters, where we should not rely on locks. A row that the WHERE matches
+// gets a larger max_id, so it does not matter whether the driver counts changed or matched rows. If the answer is
+// lost, nobody uses the range, which leaves a gap.
 //
 // The process then reads max_id again on the same connection, because a trigger or a narrow column may have stored a
-// smaller number. Otherwise the next process would fetch the same range. A range that was not stored is discarded, and
-// the error wraps uidplugin.ErrTable.
+// smaller number. From that number the next process would fetch ids of this range again. So the process discards
+// the range, and the error wraps uidplugin.ErrTable.
 //
 // As in Leaf's code, max_id itself is still free, in spite of its name. So processes with this package and a Leaf
 // service can share one row. Because two rows for one column would make duplicate ids, Open refuses a row whose max_id
@@ -40,8 +40,8 @@
 //     created later may have the smaller id.
 //   - A process that ends loses at most two ranges, and each lost answer loses one range.
 //   - When Open returns, the first range is in memory.
-//   - A caller that finds no id waits for the fetch, whereas Leaf's callers fail at once. The caller waits until its
-//     context ends, or for Config.MaxWait without a deadline. If the fetch fails, it gets the database's error.
+//   - A caller that finds no id waits for the fetch (Leaf's callers fail at once), until its context ends, or for
+//     Config.MaxWait if that has no deadline. If the fetch fails, it gets the database's error.
 //   - A failed fetch is repeated even if no caller waits. Until one succeeds, Health returns the reason and the time of
 //     the first failure.
 //
@@ -49,9 +49,9 @@
 //
 // Ranges start with the step of the row, or with Config.Step if that is larger. If a range lasted less than 15 minutes,
 // the next one is twice as large, up to Config.MaxStep. If it lasted 30 minutes or more, the next one is half as large,
-// down to the size of the first. So most processes fetch every quarter of an hour, and still have ids for about as long
-// while the database is unreachable. If an operator changes the step of the row, all processes use it from their next
-// fetch on, even if it is below Config.Step.
+// down to the size of the first. So most processes fetch every 15 to 30 minutes, and have ids for about the same
+// time while the database is unreachable. If an operator changes the step of the row, all processes use it from
+// their next fetch on, even if it is below Config.Step.
 //
 // Ids cannot be decoded, because they contain neither a process nor a time.
 package segment

@@ -19,7 +19,7 @@ const (
 )
 
 // fetching is the state of the goroutine that fetches. [generator.Buffered] treats a panic as a failure, after which
-// the range must still be due. So due and the mark are set last.
+// the range must still be due. So source changes g.due and g.mark last.
 type fetching struct {
 	due    bool          // a range is needed, and not fetched yet
 	since  time.Time     // when it became due
@@ -64,7 +64,7 @@ func (g *Generator) source(ctx context.Context, _ int64) (generator.Run, error) 
 	if err != nil {
 		return generator.Run{}, err
 	}
-	// No caller can reach the mark before it is set: the buffer does not have the range yet, and older ids are smaller.
+	// No caller has an id from the new mark on: the buffer does not have the range, and older ids are smaller.
 	g.due = false
 	g.mark.Store(run.First + run.N/10)
 	return run, nil
@@ -106,7 +106,7 @@ var errConflict = errors.New("segment: lost every race against other processes")
 
 // try makes one attempt to fetch a range. The range is empty if another process was faster.
 func (g *Generator) try(ctx context.Context) (run generator.Run, err error) {
-	held, giveBack := g.table.hold() // on clusters, the node that wrote must also read back
+	held, giveBack := g.table.hold() // on a cluster, the node that wrote max_id must also read it back
 	defer giveBack()
 	r, ok, err := held.read(ctx, "")
 	switch {
@@ -148,7 +148,7 @@ func (g *Generator) try(ctx context.Context) (run generator.Run, err error) {
 // size returns the size of the next range for a row with the step base.
 func (g *Generator) size(base int64) int64 {
 	switch {
-	case base != g.base || g.ranges < 2: // how long a range lasts is known from the second range on
+	case base != g.base || g.ranges < 2: // the first two fetches do not know how long a range lasts
 		return base
 	case g.lasted < 0: // the clock was set back
 		return g.step

@@ -40,7 +40,7 @@ type Config struct {
 	Schema string
 
 	// Step is the step that Open inserts if the row of the tag is missing, from 1 to 2^31-1; 0 means 2,000. If the row
-	// has a smaller step, this process uses Step all the same, until somebody changes the step of the row. A
+	// has a smaller step, this process still uses Step, until somebody changes the step of the row. A
 	// transaction that keeps other connections from writing needs a Step of twice the number of rows that it creates.
 	Step int64
 
@@ -48,12 +48,12 @@ type Config struct {
 	// most the step of the row.
 	MaxStep int64
 
-	// Start is the smallest id, at least 1; 0 means 1. The next fetch raises a smaller max_id to Start.
+	// Start is the smallest id, at least 1; 0 means 1. If max_id is smaller, the next fetch begins at Start.
 	Start int64
 
 	// Used is the largest number of the column, 0 for an empty one. Ids begin above it. Read it before calling Open. If
-	// max_id is not above Used, another program has made these numbers. That program may hold higher numbers in memory,
-	// as a Leaf service with another tag does. So Open refuses the tag with [ErrRow], unless the tag is new and Start
+	// max_id is not above Used, another program has made the number Used. It may hold higher numbers in memory, as
+	// a Leaf service with another tag does. So Open refuses the tag with [ErrRow], unless the tag is new and Start
 	// is above Used. A tag is new if its row is missing, or if its max_id is 1 or less, because then nobody has fetched
 	// from it.
 	Used int64
@@ -82,10 +82,10 @@ type Config struct {
 // Generator hands out the ids of one tag; each costs one compare-and-swap. It fetches the next range when a tenth of
 // the present one is used up.
 //
-// Its only goroutine sleeps until then. Callers that find no id wait for the fetch, first come, first served, until
-// their context ends, or for at most Config.MaxWait without a deadline. If the fetch fails, their error wraps
-// [generator.ErrSource], and [ErrRow] or [ErrExhausted] where these apply. A failed fetch is repeated with pauses of up
-// to a second while callers wait, otherwise every 5 s.
+// Its only goroutine sleeps until then. Callers that find no id wait for the fetch, first come, first served. A
+// caller waits until its context ends, but at most Config.MaxWait if the context has no deadline. If the fetch
+// fails, the error wraps [generator.ErrSource], and [ErrRow] or [ErrExhausted] where these apply. A failed fetch is
+// repeated with pauses of up to a second while callers wait, otherwise every 5 s.
 //
 // Note that a caller inside a transaction keeps its connection while it waits. Without another connection, the fetch
 // fails with a timeout. The same happens on SQLite if the transaction has written, because only one connection can
@@ -196,7 +196,7 @@ func Open(ctx context.Context, db *gorm.DB, tag string, c Config) (*Generator, e
 	if g.first, err = g.fetch(ctx); err != nil {
 		return nil, err
 	}
-	// The source waits until a range is due, so the buffer is never full.
+	// The buffer is never full, so it always calls g.source, which waits until a range is due.
 	g.buffered, err = generator.NewBuffered(generator.BufferedConfig{
 		Source: g.source, Size: math.MaxInt32, RefillBelow: 100, Every: retryEvery,
 	})
@@ -290,7 +290,7 @@ func (g *Generator) wait(ctx context.Context) (int64, error) {
 // Fill implements [generator.Generator]. If ids is longer than a range, Fill waits for several ranges, and for each of
 // them as long as Next would. It does not allocate unless it waits.
 func (g *Generator) Fill(ctx context.Context, ids []int64) (err error) {
-	// One by one, because each id may trigger the next fetch, and a batch may have to wait for it.
+	// Take the ids one by one, because each may trigger the next fetch, for which a later id may have to wait.
 	for i := range ids {
 		if ids[i], err = g.Next(ctx); err != nil {
 			return err
@@ -324,7 +324,7 @@ func (g *Generator) Waits() int64 { return g.buffered.Waits() }
 
 // Health returns nil unless the last fetch failed. The error contains the start of the outage and the number of
 // remaining ids, and wraps the database's error. Health returns nil again after the next successful fetch, which
-// needs no caller. It never waits for the database.
+// also comes if no caller waits. It never waits for the database.
 func (g *Generator) Health() error {
 	s := g.State()
 	if s.LastError == nil || s.FailingSince.IsZero() { // a fetch has just succeeded

@@ -29,7 +29,7 @@ const retryLimit = 10 * time.Second
 
 // A table sends the statements for one tag. Each is a transaction of its own.
 //
-// Column names are unquoted: they are not reserved words, and PostgreSQL folds them to lower case, as in the table.
+// Column names are unquoted: they are not reserved words, and on PostgreSQL the table has them in lower case.
 type table struct {
 	db           *sqldb.DB
 	given        string // as configured
@@ -69,8 +69,8 @@ func (t *table) locate(ctx context.Context, schema string) (err error) {
 	return err
 }
 
-// refuseSecond returns an error if another schema of the database has such a table, because processes with other search
-// paths may use it, and two tables would count the same numbers.
+// refuseSecond returns an error if another schema of the database has a table of this name, because processes with
+// other search paths may use that table, and both tables would count the same numbers.
 func (t *table) refuseSecond(ctx context.Context) error {
 	other := "" // a schema other than t.schema, because another process may have just created the table in t.schema
 	err := t.db.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&other) },
@@ -113,7 +113,7 @@ func (t *table) prepare(ctx context.Context) error {
 	}
 }
 
-// exists queries the catalogue instead of the table, because GORM would log the failing statement.
+// exists queries the catalogue, because GORM would log the failure of a query of a missing table.
 func (t *table) exists(ctx context.Context) (ok bool, err error) {
 	query, args := "", []any{t.name}
 	switch t.db.Dialect() {

@@ -41,8 +41,8 @@
 // Of each followed table, by the label table, if this process follows it or has had a create refused:
 //
 //	uidplugin_too_late_total              creates of this process that were refused as too late
-//	uidplugin_followers                   loops of follow.Rows, and consumers, in this process
-//	uidplugin_follow_delay_seconds        how far the published mark is behind the clock; absent without followers
+//	uidplugin_followers                   loops of follow.Rows, and consumers that work, in this process
+//	uidplugin_follow_delay_seconds        how far behind the clock followers may read; absent without followers
 //
 // Of each consumer whose rows this process handles, by the labels table and consumer:
 //
@@ -55,8 +55,8 @@
 // such as the gaps of an AUTO_INCREMENT key.
 //
 // The lease of an idle process ends, so its remaining seconds become negative. This is normal while
-// uidplugin_slot_failing_seconds is 0. We measure remaining seconds by the plugin's clock instead of the server's,
-// because a lease lasts for seconds, and the two clocks may also differ by seconds.
+// uidplugin_slot_failing_seconds is 0. We measure remaining seconds by the plugin's clock instead of the Prometheus
+// server's, because a lease lasts for seconds, and the two clocks may also differ by seconds.
 package uidprom
 
 import (
@@ -75,8 +75,8 @@ import (
 // collector cannot be registered.
 //
 // Several plugins in one process, for example one per shard or tenant, each need a collector with different labels.
-// Pass the labels here or to [prometheus.WrapRegistererWith]. Plugins with one handle of uidplugin.WithRegistry share a
-// slot, and each reports the slot, so take the maximum of the slot's metrics instead of the sum.
+// Pass the labels here or to [prometheus.WrapRegistererWith]. Plugins with the same handle in
+// uidplugin.WithRegistry share a slot, and each reports it, so take the maximum of its metrics, not the sum.
 //
 // A scrape does not send statements, nor wait for any, unless a generator of uidplugin.WithSource does. The collector
 // is safe for concurrent use. If the handle does not have the plugin, the only metric is uidplugin_healthy with 0.

@@ -1,13 +1,13 @@
 // Package uidtest makes ids for the tests of an application. [Sequential] ids are 1, 2, 3 in each table, as test suites
-// for AUTO_INCREMENT expect. [Fixed] ids have the layout, and are the same in each run.
+// for AUTO_INCREMENT expect. [Fixed] ids have the bits of the layout, and are the same in each run.
 //
 //	if err := db.Use(uidtest.Sequential()); err != nil { ... }
 //
 // Both register the real plugin, which then makes these ids. [uidplugin.From] returns it. Tags, associations,
 // batches, upserts, hooks and AutoMigrate work as in production.
 //
-// The plugin does not use tables, worker ids or background work, and db.Use and Close do not send statements. So it
-// works with a mock of the database, such as sqlmock.
+// The plugin needs no tables of its own, leases no worker ids and runs nothing in the background, and db.Use and
+// Close do not send statements. So it works with a mock of the database, such as sqlmock.
 //
 // # Options
 //
@@ -26,8 +26,8 @@
 // goroutines may create rows, but the order of the goroutines decides which row gets which id. Parallel tests do not
 // affect each other if each has its own database and plugin.
 //
-// Like AUTO_INCREMENT, Sequential continues above keys that the application sets. Above the largest int64, creates fail
-// with [generator.ErrTimeExhausted]. Sequential does not send queries, so it knows only the rows that GORM creates on
+// Like AUTO_INCREMENT, Sequential continues above keys that the application sets. After the largest int64, creates
+// fail with [generator.ErrTimeExhausted]. Sequential sends no queries, so it knows only rows that GORM creates on
 // its handle. A create can fail with a duplicate key if a row comes from raw SQL, another handle or an earlier run.
 //
 // # Looking ids up
@@ -43,8 +43,8 @@
 // NextID and Range work as in production, because they need only the table or the prefix of a public id.
 //
 // Nodes, Slots and Sessions return nil, as with WithWorkerID. follow.Enable and follow.Disable do nothing, because
-// followed tables refuse old ids and ids without a time. follow.Rows yields rows as soon as they are visible, so tests
-// need not wait. The same holds for follow.Consume, which creates the table UID_CURSOR in the database of the test.
+// followed tables would refuse ids that are old or have no time. follow.Rows yields rows as soon as they are
+// visible, so tests need not wait. So does follow.Consume, which creates the table UID_CURSOR in the database.
 package uidtest
 
 import (
@@ -84,7 +84,7 @@ func Sequential(options ...uidplugin.Option) gorm.Plugin {
 // probability of 0.5 % in the default layout. In layouts with few worker ids this is likely.
 //
 // To create a row at another time, use a second handle on the same database with Fixed at that time. Lookups of the
-// first handle find the row, unless two tables share its worker id.
+// first handle find the row, unless its table shares a worker id with another table.
 //
 // WithClock is ignored. Times that GORM sets, such as CreatedAt, come from NowFunc in gorm.Config. db.Use returns an
 // error that wraps [generator.ErrLayout] if start is outside of the layout.
@@ -168,8 +168,8 @@ func workerOf(l generator.Layout, k key) int64 {
 // An opener returns the counter of a table.
 type opener func(key) *counter
 
-// newPlugin returns a plugin with the options of an application, except options for the source of ids. counters
-// gets the resulting configuration, and returns the opener of counters.
+// newPlugin returns a plugin with the options of an application, except options for the source of ids. It passes
+// the resulting configuration to the function counters, which returns the opener.
 func newPlugin(options []uidplugin.Option, name string, counters func(*config.Config) opener) *uidplugin.Plugin {
 	before := []uidplugin.Option{uidplugin.WithLogger(nil)}
 	after := []uidplugin.Option{func(c *config.Config) {
@@ -201,7 +201,7 @@ type sequence struct {
 // Name implements [gorm.Plugin]. It must differ from the name of the real plugin, because both are registered.
 func (s *sequence) Name() string { return "uidtest" }
 
-// Initialize implements [gorm.Plugin]. It registers watch last, because GORM then runs it first, before the real
+// Initialize implements [gorm.Plugin]. It registers s.watch last, because GORM then runs it first, before the
 // plugin's callbacks. GORM calls Initialize again for copies of the configuration, for example with dbresolver.
 func (s *sequence) Initialize(db *gorm.DB) error {
 	register := db.Use
