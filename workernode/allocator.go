@@ -123,7 +123,7 @@ func (a *allocator) dropDeleted(nodes []*Node) {
 		if ok && table == w.table {
 			return false
 		}
-		a.ignored[w.id] = true // even if the row comes back: the worker id's stamped ticks are forgotten
+		a.ignored[w.id] = true // even if the row comes back, because we forget which ticks were stamped
 		a.log.Error("uidplugin: the row of a worker id was deleted from "+NodeTable+", or names another table: its ids cannot be located, and its table gets another worker id",
 			"table", w.table.String(), "worker_id", w.id, "slot", a.slot.ID)
 		if l := w.user; l != nil {
@@ -200,8 +200,8 @@ func (a *allocator) provide(now time.Time) (lack map[Table]int) {
 	return lack
 }
 
-// assign returns a lease for each table. lanes has the number of worker ids for each. It returns nil if the slot
-// lacks worker ids or ticks.
+// assign returns a lease for each table. lanes has the number of worker ids for each table. It returns nil if the
+// slot lacks worker ids or ticks.
 func (a *allocator) assign(tables []Table, lanes []int) []*TableLease {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -232,15 +232,15 @@ func (a *allocator) remove(l *TableLease) {
 	a.leases = slices.DeleteFunc(a.leases, func(other *TableLease) bool { return other == l })
 }
 
-// missing returns the table of each worker id that the slot has to get. lack is the need of each table.
+// missing returns one table for each worker id that the slot has to get. lack[t] is how many table t needs.
 func (a *allocator) missing(lack map[Table]int) []Table {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return missing(lack, func(t Table) int { return len(a.free(t)) })
 }
 
-// missing returns the table of each worker id that a slot has to get. lack is the need of each table, and free counts
-// the unused worker ids of a table. It is pure.
+// missing returns one table for each worker id that a slot has to get. lack[t] is how many table t needs, and
+// free(t) how many unused ones it has. It is pure.
 func missing(lack map[Table]int, free func(Table) int) (tables []Table) {
 	for t, n := range lack {
 		for range n - free(t) {
@@ -261,7 +261,7 @@ func (a *allocator) free(t Table) (free []*worker) {
 	return free
 }
 
-// soonFree counts the worker ids that will be free for tables when the clock has passed the leases of their last user.
+// soonFree counts worker ids of the given tables that become free when the clock passes their last user's lease.
 func (a *allocator) soonFree(tables []Table) (n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -290,8 +290,8 @@ func (a *allocator) leasesOf(lanes []*worker) []generator.Lease {
 	return leases
 }
 
-// postpone makes generators wait until the time retry before they get further lanes, because adding worker ids for
-// tables has failed. It reports false, and does nothing, if a generator for one of tables has no worker id.
+// postpone makes generators wait until the time retry before they get further lanes, because adding worker ids has
+// failed. It reports false, and does nothing, if a generator of one of the given tables has no worker id.
 func (a *allocator) postpone(tables []Table, retry time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

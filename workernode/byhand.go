@@ -23,8 +23,8 @@ import (
 var ErrFixed = errors.New("a worker id given by hand is not free")
 
 // CheckFixed returns an error that wraps [ErrFixed] if the registry of this database may give out the worker id, and
-// [ErrLayoutMismatch] if it has another layout. Without a registry it returns an error only if WORKER_NODE has worker
-// ids of UidGenerator. CheckFixed changes nothing.
+// [ErrLayoutMismatch] if it has another layout. Without a registry it refuses a worker id only if WORKER_NODE is
+// UidGenerator's. CheckFixed changes nothing.
 func (d *DB) CheckFixed(ctx context.Context, layout generator.Layout, worker int64) error {
 	columns, err := d.sql.Columns(ctx, RegistryTable)
 	switch {
@@ -48,7 +48,7 @@ func (d *DB) CheckFixed(ctx context.Context, layout generator.Layout, worker int
 	return r.checkFixed(layout, worker)
 }
 
-// checkUnbegun is CheckFixed in a database without a registry. If there are worker ids of UidGenerator, no number is
+// checkUnbegun is CheckFixed in a database without a registry. If WORKER_NODE is UidGenerator's, no number but 0 is
 // free: UidGenerator takes the next numbers, or a registry that begins later gives them out.
 func (d *DB) checkUnbegun(ctx context.Context, layout generator.Layout, worker int64) error {
 	columns, err := d.sql.Columns(ctx, NodeTable)
@@ -115,7 +115,7 @@ func (d *DB) ClaimFixed(ctx context.Context, layout generator.Layout, worker int
 }
 
 // claimable reports whether FIRST_ID must and may be raised above a worker id. It may only be raised while the
-// registry has given out no worker id, and never in a region, because the registries of other regions would not know.
+// registry has given out no worker id, and never in a region, because other regions would keep their FIRST_ID.
 func (r Registry) claimable(worker int64) bool {
 	return worker >= r.FirstID && r.NextID == r.FirstID && r.Region == Whole && !r.Shared
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// DefaultMaxSkew is the default limit for the difference between the clocks of a process and its database. Drift seldom
-// causes a larger one, and daylight saving time causes none, because both clocks are compared in UTC.
+// DefaultMaxSkew is the default limit for the difference between the clocks of a process and its database. Drift
+// seldom causes a larger difference, and daylight saving time causes none, because we compare both clocks in UTC.
 const DefaultMaxSkew = 10 * time.Minute
 
 // noticedSkew is the smallest difference that is logged, because the database's clock is read in whole seconds.
@@ -35,15 +35,15 @@ func (d *DB) Clock(ctx context.Context) (now time.Time, ok bool, err error) {
 	return time.Unix(seconds, 0), true, nil
 }
 
-// CheckClock returns an error that wraps [ErrClock] if now is more than skew away from the database's clock. It returns
-// nil if the database has no clock, or if skew is 0.
+// CheckClock returns an error that wraps [ErrClock] if the clock of now() differs from the database's by more than
+// skew. It returns nil if the database has no clock, or if skew is 0.
 func (d *DB) CheckClock(ctx context.Context, now func() time.Time, skew time.Duration) error {
 	_, err := d.behind(ctx, now, skew)
 	return err
 }
 
-// behind returns a lower bound of how far now is behind the database's clock. It is negative if now is ahead. The
-// errors are the same as those of CheckClock.
+// behind returns a lower bound of how far the clock of now() is behind the database's, or a negative duration if it
+// is ahead. The errors are the same as those of CheckClock.
 func (d *DB) behind(ctx context.Context, now func() time.Time, skew time.Duration) (lag time.Duration, err error) {
 	if skew <= 0 {
 		return 0, nil
@@ -66,7 +66,7 @@ func (d *DB) behind(ctx context.Context, now func() time.Time, skew time.Duratio
 }
 
 // A clock is the time as the protocol sees it. It never goes back. It ignores changes of the wall clock, unless the
-// wall clock was set ahead and the database's clock agrees; see [clockCheck.follow].
+// wall clock was set ahead and the database's clock, if there is one, agrees; see [clockCheck.follow].
 type clock struct {
 	read   func() time.Time
 	layout generator.Layout
@@ -124,7 +124,7 @@ type clockCheck struct {
 	maxSkew time.Duration // 0 disables the comparison
 	log     *slog.Logger
 
-	at, shown time.Time     // when the clock was last found right, and the reading of the clock then
+	at, shown time.Time     // when check last succeeded, and what the clock showed then
 	refused   time.Duration // how far ahead the wall clock was when follow last refused to follow it
 	asked     time.Time     // when follow last refused to follow the wall clock
 }

@@ -23,8 +23,8 @@
 //
 // Once this statement is acknowledged the process owns the ticks above the old FENCE up to the new one, alone and
 // permanently. The successful statements on a row are in one order, each begins where its predecessor ended, and
-// nothing else writes FENCE. Ids are unique because of this, and because each process stamps a tick of a worker id only
-// once. Timing does not matter, nor whether clocks agree, processes pause, answers arrive or other processes are alive.
+// nothing else writes FENCE. Ids are unique because of this, and because each process uses each id only once.
+// Timing does not matter, nor whether clocks agree, processes pause, answers arrive or other processes are alive.
 //
 // HOLDER (a random token of each start) and the clock only decide which process should try. They may be wrong at any
 // time: if two live processes use one slot, one of them notices at its next statement.
@@ -124,10 +124,10 @@
 //
 // # Idle processes
 //
-// Ten minutes after its last id a process stops renewing. Instead it sends keep-alives every 30 s, which change only
-// VERSION and SEEN_TICK, so that no other process reclaims the slot. The first keep-alive follows when FENCE has
-// passed. So if FENCE has passed and SEEN_TICK is not above it, the process has ended, is paused, or cannot reach the
-// database. The next id begins a new session.
+// Ten minutes after its last id a process stops renewing. Instead it sends keep-alives every 30 s, which change
+// VERSION and SEEN_TICK but not FENCE, so that no other process reclaims the slot. The first keep-alive follows
+// when FENCE has passed. So if FENCE has passed and SEEN_TICK is not above it, the process has ended, is paused, or
+// cannot reach the database. The next id begins a new session.
 //
 // # Lanes
 //
@@ -135,7 +135,7 @@
 // clock. A generator that is [generator.Layout.LaneAhead] ahead gets as many worker ids of its table as it may
 // have, [generator.Layout.MaxLanes]. They stay with the slot, so later holders have them without a statement. Once
 // half of the layout's worker ids were given out, lanes get no new worker ids. A disposable slot, and a table with
-// gaps between its ids, get lanes only when half of the lease is used up: twice as many each time.
+// gaps between its ids, get lanes only when half of the lease is used up, and their number doubles each time.
 //
 // # Worker ids
 //

@@ -11,9 +11,9 @@ import (
 	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
-// A slotHolder acquires, renews and releases the slot of this process. Package lease decides. Each method sends one
-// statement or transaction and records the outcome. No lock is needed, because only the Manager's goroutine uses a
-// slotHolder, and Close once the goroutine has ended.
+// A slotHolder acquires, renews and releases the slot of this process, as package lease decides. Each method sends
+// one statement or transaction and records the outcome. No lock is needed, because only the Manager's goroutine
+// uses a slotHolder, and Close once the goroutine has ended.
 type slotHolder struct {
 	store   *statements
 	params  lease.Params
@@ -123,7 +123,7 @@ func (h *slotHolder) refuse(ctx context.Context, name string) error {
 	if h.refused <= lease.MaxRefused {
 		return pause(ctx, h.refused)
 	}
-	h.refused = lease.MaxRefused // so that each pass tries only once until a statement succeeds
+	h.refused = lease.MaxRefused // so that the next refused statement fails at once, too
 	slot := h.lease.ID
 	r, found, _, err := h.store.read(ctx, slot)
 	switch {

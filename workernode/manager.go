@@ -150,7 +150,7 @@ func newManager(db *DB, layout generator.Layout, host Host, c Config, r Registry
 func (m *Manager) Registry() Registry { return m.registry }
 
 // Now returns the protocol's time, for generators. It does not go back with the wall clock, and follows a wall clock
-// that is set ahead only if the database's clock agrees.
+// that is set ahead only if the database's clock, if there is one, agrees.
 func (m *Manager) Now() time.Time { return m.clock.now() }
 
 // ReachClock sets the protocol's time ahead to the clock of a database that has refused an id as too old, unless that
@@ -214,8 +214,8 @@ func (m *Manager) Stats() SlotStats {
 }
 
 // Close ends the lease manager and releases the slot. Close the generators first. Another process can reclaim the slot
-// once its clock is about Lead past the fence. Close waits at most until ctx ends. An unreleased slot is free after a
-// minute. Close may be called again to retry whatever failed.
+// once its clock is about Lead past the fence, or a minute past it if Close did not release the slot. Close waits
+// at most until ctx ends. Close may be called again to retry whatever failed.
 func (m *Manager) Close(ctx context.Context) error {
 	m.cancel()
 	m.requests.end(generator.ErrClosed)

@@ -146,7 +146,7 @@ func (r *nodeRow) node() *Node {
 }
 
 // date reads a DATE or a DATETIME that people will see. The driver returns a time or, with MySQL's parseTime=false,
-// text. The digits are UTC, whatever zone the driver adds. Other values leave the date zero, such as a text on
+// text. The digits are UTC, whatever zone the driver adds. Other values leave the date zero, such as a word on
 // SQLite, infinity on PostgreSQL or a year that JSON cannot represent.
 type date struct{ time.Time }
 

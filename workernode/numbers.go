@@ -108,7 +108,7 @@ func (d *DB) draw(ctx context.Context, n int64) (b block, err error) {
 		if err != nil {
 			return err
 		}
-		// Query the function, because a trigger changes the driver's answer.
+		// Query LAST_INSERT_ID, because a trigger changes the id that the driver reports.
 		err = tx.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&b.first, &b.step) },
 			`SELECT LAST_INSERT_ID(), @@auto_increment_increment`)
 		return cmp.Or(err, errRefused)
@@ -121,7 +121,7 @@ func (d *DB) draw(ctx context.Context, n int64) (b block, err error) {
 
 // advance takes n numbers of r's region from a counter of the registry, none below the number low, and returns the
 // first. It uses one statement outside of a transaction, because a process that vanishes must not lock a row that all
-// need. The error wraps [errSpace] if the registry belongs to another id space than r.
+// processes need. The error wraps [errSpace] if the registry belongs to another id space than r.
 func (d *DB) advance(ctx context.Context, r Registry, counter string, low, n int64) (first int64, err error) {
 	found := false
 	scan := func(rows *sql.Rows) error { found = true; return rows.Scan(&first) }
@@ -135,7 +135,7 @@ func (d *DB) advance(ctx context.Context, r Registry, counter string, low, n int
 			if err != nil || changed != 1 {
 				return err
 			}
-			// Query the function, because a trigger changes the driver's answer.
+			// Query LAST_INSERT_ID, because a trigger changes the id that the driver reports.
 			return conn.Query(ctx, scan, `SELECT LAST_INSERT_ID()`)
 		})
 	} else {
@@ -171,7 +171,7 @@ func (d *DB) nextNumber(r Region, counter string) string {
 // larger numbers, because they are not worker ids and would use up the layout.
 func (d *DB) largest(ctx context.Context, layout generator.Layout, region Region) (id int64, err error) {
 	where := ` WHERE "ID" <= ?`
-	if region != Whole { // without this condition the database reads only the end of the index
+	if region != Whole { // not for Whole: without a condition the database reads only the end of the index
 		where += fmt.Sprintf(` AND %s = %d`, d.sql.Mod(`"ID"`, region.Of), region.N)
 	}
 	err = d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&id) },

@@ -215,7 +215,7 @@ func severityOf(err error, failures int) severity {
 // noteFailure records an error of a pass. The severity decides how it affects requests and generators.
 func (m *Manager) noteFailure(err error, s severity) {
 	m.slot.stats.Failures++
-	if errors.Is(err, errSpace) { // forget the slot, because renewals do not read the registry
+	if errors.Is(err, errSpace) { // forget the slot, because its renewals would succeed: they do not read ID_SPACE
 		m.slot.lease.Lose()
 		m.share(false)
 	}

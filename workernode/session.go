@@ -80,22 +80,22 @@ func sessionsOf(found []origin, layout generator.Layout) []Session {
 	return sessions
 }
 
-// Sessions returns up to limit sessions that began before end, the latest first; a zero end means all. It reads the
-// sessions of slot. A slot of 0 means all slots: then the database sorts all sessions, and Until and Last are zero.
+// Sessions returns up to limit sessions that began before the time end, the latest first; a zero end means all. If
+// slot is 0, it returns sessions of all slots: then the database sorts all sessions, and Until and Last are zero.
 func (d *DB) Sessions(ctx context.Context, layout generator.Layout, slot int64, end time.Time, limit int) ([]Session, error) {
 	latest := int64(math.MaxInt64)
 	if !end.IsZero() {
 		latest = layout.TickAt(end)
 		if !TimeOf(layout, latest).Before(end) {
-			latest-- // because a session begins after START_TICK
+			latest-- // because a session begins one tick after START_TICK
 		}
 	}
 	found, err := d.latestOrigins(ctx, slot, latest, limit)
 	return sessionsOf(found, layout), err
 }
 
-// latestOrigins returns up to limit sessions of slot that began before a tick, or sessions of all slots if slot is
-// 0. Last takes only the next session of the slot into account.
+// latestOrigins returns up to limit sessions of one slot, or of all slots if slot is 0, whose START_TICK is below
+// tick. Last takes only the next session of the slot into account.
 func (d *DB) latestOrigins(ctx context.Context, slot, tick int64, limit int) (sessions []origin, err error) {
 	where, args := `"X"."START_TICK" < ?`, []any{tick}
 	fence, next, end := "NULL", "NULL", "NULL"
@@ -155,7 +155,7 @@ func (d *DB) Trace(ctx context.Context, layout generator.Layout, worker, tick in
 	return n, s, ok, nil
 }
 
-// The columns of the latest session of slot "S" before a tick, which is the value of each question mark.
+// The columns of the latest session of slot "S" whose START_TICK is below a tick. Each question mark is that tick.
 const (
 	originFields = `"X"."SLOT", "X"."START_TICK", "X"."BEFORE_TICK", "X"."APPLICATION", "X"."HOST_NAME", "X"."PORT", "X"."TYPE", "X"."LAUNCHED", "X"."HOLDER", "S"."FENCE",` +
 		` (SELECT MIN("START_TICK") FROM "WORKER_SESSION" WHERE "SLOT" = "S"."ID" AND "START_TICK" >= ?),` +
@@ -195,7 +195,7 @@ func (r *originRow) origin() origin {
 	return o
 }
 
-// originsAt returns each slot's latest session before a tick. where is a condition with one value.
+// originsAt returns each slot's latest session whose START_TICK is below tick. where is a condition with one value.
 func (d *DB) originsAt(ctx context.Context, tick int64, where string, value int64) (found []origin, err error) {
 	// One SELECT, so the result is consistent.
 	err = d.sql.Query(ctx, func(rows *sql.Rows) error {

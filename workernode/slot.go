@@ -13,7 +13,7 @@ import (
 // A Slot is a reusable process identity. It owns worker ids permanently, and at most one process holds it at a time.
 type Slot struct {
 	ID       int64
-	Held     bool      // by a process that runs, or ended without releasing it
+	Held     bool      // by a process that runs, or that ended without releasing the slot
 	Reusable bool      // false with WithDisposable, because other processes never reclaim it
 	Region   int64     // only processes of this region hold it; 0 without WithRegion
 	Remote   bool      // of another region than the registry; the row is replicated, and may be old
@@ -41,7 +41,7 @@ type Slot struct {
 // 10 s with the default lead.
 func (s Slot) State(now time.Time) string {
 	const missing = 45 * time.Second // because an idle process sends a statement every 30 s
-	granted := s.Fence.Sub(s.Seen)   // how long the last statement granted; negative if an idle process sent it
+	granted := s.Fence.Sub(s.Seen)   // for how long the last statement granted; negative if an idle process sent it
 	silent := now.Sub(s.Seen)
 	switch overdue := silent > max(granted-granted/3, missing) || granted >= 0 && !s.Fence.After(now); {
 	case s.Remote:

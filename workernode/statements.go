@@ -15,7 +15,7 @@ import (
 	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
-// The statements of the lease protocol, which doc.go describes. Each statement compares the values that it changes, is
+// The statements of the lease protocol, which doc.go describes. Each UPDATE compares the values that it changes, is
 // harmless if executed twice or late, and has succeeded if it changed the expected number of rows. It finds its row by
 // ID, so InnoDB locks no other row.
 

@@ -102,8 +102,8 @@ func (l *Slot) Next(p Params, now int64) Step {
 	return StepBegin
 }
 
-// contiguous reports whether a grant made now continues the previous one: it begins with the next tick, which the clock
-// has not passed.
+// contiguous reports whether a grant made now continues the previous one: it begins with the tick after Granted,
+// which must be above FLOOR_TICK, and which the clock must not have passed.
 func (l *Slot) contiguous(now int64) bool {
 	return l.Fence == l.Granted && now <= l.Granted+1 && l.Floor <= l.Granted
 }
@@ -134,8 +134,8 @@ func (p Params) Usable(r Row, now int64) bool {
 	return p.Reclaimable(r, now) && r.Region == p.Region && r.ID > 0 && r.Version >= 0 && r.Version < maxVersion && r.Fence <= p.Last
 }
 
-// InOrder returns up to 2*MaxRefused of rows in the order in which to try them, beginning with the largest Near.
-// Rows with the same Near are in random order, so that processes that start at once do not all try the same slot.
+// InOrder returns up to 2*MaxRefused of the rows in the order in which to try them, the largest Near first. Rows
+// with the same Near are in random order, so that processes that start at once do not all try the same slot.
 func InOrder(rows []Row, shuffle func(n int, swap func(i, j int))) []Row {
 	shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
 	slices.SortStableFunc(rows, func(a, b Row) int { return b.Near - a.Near })
