@@ -15,9 +15,9 @@ import (
 // A Step is the next thing to do in a [Round].
 type Step int
 
-// The steps of a round, in their order. The mark may be published only when both gates were passed, because a
-// transaction takes one gate when it inserts a row, and the closer passes a gate only when the transactions that took
-// it have ended.
+// The steps of a round, in their order. A gate is a lock: a transaction takes one of the two gates when it inserts
+// a row, and the closer passes a gate when all transactions that took it earlier have ended. So the mark may be
+// published only after both gates were passed.
 const (
 	Raise    Step = iota // raise the mark: the trigger refuses ids below it from now on
 	PassIdle             // pass the gate that new transactions do not use
@@ -26,8 +26,8 @@ const (
 	Done
 )
 
-// A Round closes the ids below a mark, waits for the transactions that were writing, and publishes the mark. It is
-// bound to one connection. After an error begin another round, because the database may have lost the mark.
+// A Round makes the trigger refuse ids below a mark, waits for the transactions that were writing, and publishes
+// the mark. It uses one connection. After an error begin another round, because a failover may lose the mark.
 type Round struct {
 	Mark int64
 	Step Step
@@ -55,17 +55,18 @@ type State struct {
 
 // A Plan is the decision about a [State].
 type Plan struct {
-	Mark int64 // the mark to close at; 0 to do nothing
+	Mark int64 // the mark to raise and publish; 0 to do nothing
 	Take bool  // become the closer, or remain it, before the round
 }
 
-// turn is how long a closer may close without another claim.
+// turn is how long one claim makes a process the closer.
 const turn = 5 * time.Second
 
-// decide returns the plan of the process with the name me. asked and answered are when the process sent the query
-// of the state and had the answer, by its own clock. The mark follows the database's clock, but only while both
-// clocks agree within the slack, because a clock that runs an hour ahead would close the next hour. While no row
-// can be published, rounds take place only every few seconds.
+// decide returns the plan of the process that is called me. The times asked and answered are from the clock of this
+// process: when it sent the query of the state, and when it had the result. The mark follows the database's clock,
+// but only while both clocks agree within the slack, or within minApart if that is longer. Otherwise a clock that
+// is an hour ahead would make the table refuse an hour's ids. While no row can be published, rounds take place only
+// every few seconds.
 func decide(s State, layout generator.Layout, me string, asked, answered time.Time) (Plan, error) {
 	if err := s.check(); err != nil {
 		return Plan{}, err
@@ -157,9 +158,9 @@ func (c Cursor) Bounds(published int64) (above, below int64, any bool) {
 	return c.Last, published, published > c.Last+1
 }
 
-// Read moves the cursor after rows were read up to published. It moves it to the last row or, if there were fewer rows
-// than limit, to the id before the mark. It never moves it to the mark itself, because a row with that id may still be
-// inserted.
+// Read moves the cursor after rows below the mark published were read. The cursor goes to the last of these rows
+// or, if there were fewer rows than limit, to the id before the mark. It never goes to the mark itself, because a
+// row with that id may still be inserted.
 func (c *Cursor) Read(last int64, rows, limit int, published int64) {
 	if rows > 0 {
 		c.Last = last
@@ -170,8 +171,8 @@ func (c *Cursor) Read(last int64, rows, limit int, published int64) {
 }
 
 // lost reports whether the database has lost a mark. Every row that was returned was below a published mark, so a mark
-// was lost if the published mark is not above the cursor. A published mark of 0 shows no loss, because it is the mark
-// before the first round.
+// was lost if the published mark is not above the cursor. A published mark of 0 shows no loss, because each table
+// has it before its first round.
 func (c Cursor) lost(published int64) bool { return 0 < published && published <= c.Last }
 
 // lost reports whether the database has lost commits since a process last read the published mark, which was lastSeen.
@@ -200,9 +201,9 @@ func (s State) lost(lastSeen int64) (recovered int64, ok bool) {
 	return 0, false // lastSeen is too old for Recent
 }
 
-// remember returns Recent after the publication of a mark that is higher by step than the mark before. Each entry of
-// Recent is the step from a mark to the next one: an odd number in base 36, and a letter for how often it is doubled.
-// Marks are the first ids of a tick, so steps are doubled often, and an entry has only two or three characters.
+// remember returns the new Recent when the published mark rises by the number step. Each entry of Recent is the
+// difference of two marks: a number in base 36, and a letter for how often to double it. Marks are the first ids of
+// ticks, so a difference ends with many zero bits, and an entry has only two or three characters.
 func remember(step int64, recent string) string {
 	doubled := min(bits.TrailingZeros64(uint64(step)), 'Z'-'A')
 	recent = strconv.FormatInt(step>>doubled, 36) + string(rune('A'+doubled)) + recent
@@ -212,6 +213,6 @@ func remember(step int64, recent string) string {
 	return recent
 }
 
-// recentLength is the number of characters of Recent. While rows are inserted, Recent has the marks of about 15 s. With
-// a slack below 500 ms it has the marks of a shorter time, because there are more rounds.
+// recentLength is the largest number of characters of Recent. While rows are inserted, Recent has the marks of
+// about 15 s. With a slack below 500 ms it has the marks of a shorter time, because there are more rounds.
 const recentLength = 1000

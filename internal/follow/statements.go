@@ -14,7 +14,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// A statements sends the statements about one followed table. All statements of a round go to one connection.
+// The type statements sends the SQL about one followed table. All statements of a [Round] go to one connection.
 type statements struct {
 	flavor Flavor
 	table  Table
@@ -34,8 +34,8 @@ func (s *statements) now() string {
 	return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000" // in local time one hour of each year comes twice
 }
 
-// exact is the beginning of each statement that has the subquery of found. On MariaDB it sets sql_mode, which decides
-// whether the subquery rounds the time in CREATED or cuts it off.
+// exact returns the beginning of each statement that contains the subquery s.found(). On MariaDB it sets sql_mode,
+// which decides whether this subquery rounds the time in CREATED or truncates it.
 func (s *statements) exact() string {
 	if s.flavor != MariaDB {
 		return ""
@@ -43,8 +43,8 @@ func (s *statements) exact() string {
 	return "SET STATEMENT sql_mode = '" + sqldb.Mode + "' FOR "
 }
 
-// found is a subquery for the identity of the table's trigger, if the trigger is enabled. The statement must begin with
-// exact.
+// found returns a subquery for the identity of the table's trigger, if the trigger is enabled. A statement that
+// contains the subquery must begin with s.exact().
 func (s *statements) found() string {
 	f, name := s.flavor, s.flavor.text(s.names.trigger)
 	switch f {
@@ -59,13 +59,13 @@ func (s *statements) found() string {
 		f.text(bare(s.table.Name)) + " AND TRIGGER_NAME = " + name + ")"
 }
 
-// function is an expression for the function of the trigger on PostgreSQL. It names the schema, because another search
-// path may find another function, with another mark.
+// function returns an expression for the function of the trigger on PostgreSQL. It names the schema, because
+// another schema may have a function of the same name, with another mark.
 func (s *statements) function() string {
 	return "to_regproc(" + s.flavor.text(s.flavor.in(s.table, s.names.function)) + ")"
 }
 
-// mark is an expression for the mark of the trigger. It is NULL if the mark is missing.
+// mark returns an expression for the trigger's mark. It is NULL, or fails, if the mark or its sequence is missing.
 func (s *statements) mark() string {
 	sequence := s.flavor.in(s.table, s.names.mark)
 	switch s.flavor {
@@ -79,8 +79,8 @@ func (s *statements) mark() string {
 	return "(SELECT MIN(MARK) FROM " + s.gates() + fmt.Sprintf(" WHERE ID IN (%d, %d) HAVING COUNT(*) = 2)", s.names.gate+usedGate, s.names.gate+idleGate)
 }
 
-// next is a subquery for the lowest id that is not below the published mark. The outer query calls UID_FOLLOW m.
-// next leaves out unsigned keys that are larger than any id.
+// next returns a subquery for the lowest id that is not below the published mark. The outer query must give
+// UID_FOLLOW the alias m. The subquery leaves out unsigned keys that are larger than any id.
 func (s *statements) next() string {
 	key := "t." + s.flavor.quote(s.table.Key)
 	return "(SELECT " + key + " FROM " + s.flavor.in(s.table, bare(s.table.Name)) + " t WHERE " + key + " >= m." + s.flavor.quote("PUBLISHED") +
@@ -96,7 +96,7 @@ func (s *statements) gate(gate int) string {
 	return " WHERE ID = " + strconv.FormatInt(s.names.gate+int64(gate), 10)
 }
 
-// row is the condition for the table's row in UID_FOLLOW, and on SQLite in UID_FOLLOW_GATE.
+// row is the condition for the table's row in UID_FOLLOW, and on SQLite also for its row in UID_FOLLOW_GATE.
 func (s *statements) row() string {
 	return " WHERE " + s.flavor.quote("TABLE_NAME") + " = " + s.flavor.text(s.table.Name)
 }
@@ -164,14 +164,14 @@ func (s *statements) giveTurn(ctx context.Context, db *sqldb.DB, me string) erro
 	return err
 }
 
-// raise sets the trigger's mark to the given one. It never lowers the mark, even if other processes raise it at the
-// same time.
+// raise sets the trigger's mark to the given one, except on MySQL, where pass does that. It never lowers the mark,
+// even if other processes raise it at the same time.
 func (s *statements) raise(ctx context.Context, db *sqldb.DB, mark int64) (err error) {
 	value := strconv.FormatInt(mark, 10)
 	switch s.flavor {
 	case Postgres:
 		sequence := s.flavor.text(s.flavor.in(s.table, s.names.mark)) + "::regclass"
-		// The lock ends with the statement. setval itself does not compare.
+		// setval does not compare marks, so the statement does, with a lock that ends with the statement.
 		err = s.one(ctx, db, "WITH lock AS MATERIALIZED (SELECT pg_advisory_xact_lock("+s.advisory(raiseLock)+"))"+
 			" SELECT setval("+sequence+", greatest("+value+", "+s.mark()+")) FROM lock")
 	case MariaDB:
@@ -183,11 +183,11 @@ func (s *statements) raise(ctx context.Context, db *sqldb.DB, mark int64) (err e
 	return err // on MySQL the gates have the mark, and pass raises it
 }
 
-// pass waits until all transactions that took the gate before, and may have ids below the mark, have ended. It
-// reports false if some have not ended after a while.
+// pass waits until all transactions that took the gate before the call have ended, because they may have ids below
+// the mark. It reports false if some of them have not ended after a while.
 //
-// Writers that ask for the gate while the closer waits for it would wait, too. Such writers have chosen the gate just
-// before the closer chose it. So at first the closer does not wait, but asks again and again.
+// A writer may have chosen the gate just before the closer. If the closer waited for the gate, this writer would
+// have to wait behind the closer. So at first the closer does not wait, but asks again and again.
 func (s *statements) pass(ctx context.Context, db *sqldb.DB, gate int, mark int64) (passed bool, err error) {
 	begun := time.Now()
 	for pause := time.Millisecond; time.Since(begun) < grace; pause = min(2*pause, 16*time.Millisecond) {
@@ -200,12 +200,12 @@ func (s *statements) pass(ctx context.Context, db *sqldb.DB, gate int, mark int6
 			passed, err = granted(ctx, s.one(ctx, db, "SELECT ID FROM "+s.gates()+s.gate(gate)+" FOR UPDATE NOWAIT"))
 		}
 		switch {
-		case passed && s.flavor == MySQL: // its gates have the mark, which is written below
+		case passed && s.flavor == MySQL: // its gates have the mark, and s.wait writes it
 		case passed:
 			return true, nil
 		case errors.Is(err, ErrNotEnabled): // the gate is missing, which the UPDATE of MySQL would not notice
 			return false, err
-		case err != nil: // asking without waiting only spares writers a wait
+		case err != nil: // use s.wait, because asking without waiting only spares writers a wait
 		case s.flavor == Postgres && gate == usedGate: // the trigger notices a closer that waits, and takes the other gate
 		default:
 			if !sleep(ctx, pause) {
@@ -222,7 +222,7 @@ func (s *statements) pass(ctx context.Context, db *sqldb.DB, gate int, mark int6
 // gate to asking for it.
 const grace = 300 * time.Millisecond
 
-// wait does what pass does, by one statement that waits. It gives up after the time of patience, or earlier if the
+// wait does what pass does, by one statement that waits. It gives up after the duration patience, or earlier if the
 // database ends the statement (statement_timeout, max_statement_time).
 func (s *statements) wait(ctx context.Context, db *sqldb.DB, gate int, mark int64) (bool, error) {
 	switch s.flavor {
@@ -243,9 +243,9 @@ func (s *statements) setGate(ctx context.Context, db *sqldb.DB, gate int, mark s
 }
 
 // limit makes the server end a statement that waits too long for a gate, and close the connection if this process
-// hangs. Otherwise the connection could hold the lock of divert for hours, and nobody with another account could end
-// it. Call restore at the end of the round, and close the connection if restore fails. Both limits only shorten waits,
-// so a round goes on without them.
+// hangs. Otherwise a process that hangs could hold divert's lock for hours, and only the same account or an
+// administrator could end its connection. Call restore at the end of the round, and close the connection if restore
+// fails. Both limits only shorten waits, so a round goes on if they cannot be set.
 func (s *statements) limit(ctx context.Context, db *sqldb.DB) (restore func() error) {
 	if s.flavor != MySQL && s.flavor != MariaDB {
 		return func() error { return nil }
@@ -262,9 +262,9 @@ func (s *statements) limit(ctx context.Context, db *sqldb.DB) (restore func() er
 // patience is how long a statement waits at a gate before the closer checks whether it still is the closer.
 const patience = 2 * time.Second
 
-// divert makes new transactions use the second gate, and undivert makes them use the first again. On PostgreSQL the
-// wait for the first gate does that by itself. If another process diverts already, divert changes nothing. Both
-// statements only shorten waits, so a round goes on after their errors.
+// divert makes new transactions use the second gate, and undivert makes them use the first again. On PostgreSQL new
+// transactions use the second gate by themselves while the closer waits for the first. If another process diverts
+// already, divert changes nothing. Both statements only shorten waits, so a round goes on after their errors.
 func (s *statements) divert(ctx context.Context, db *sqldb.DB) {
 	if s.flavor == MySQL || s.flavor == MariaDB {
 		_ = db.ExecRaw(ctx, "DO GET_LOCK("+s.flavor.userLock(s.table)+", 0)")
@@ -279,9 +279,9 @@ func (s *statements) undivert(ctx context.Context, db *sqldb.DB) {
 
 // publish stores the mark for followers if the table still has the trigger and the published mark with which the round
 // began. Otherwise somebody may have installed another trigger meanwhile, with a mark of its own, or [Reset] may have
-// lowered the trigger's mark. publish also compares the trigger's mark, because a pooler may have sent the round to
-// another server after a failover, and because another installation on SQLite has the same trigger. It returns the mark
-// that followers see.
+// lowered both marks. publish also compares the trigger's mark, because a pooler may have sent the round to another
+// server after a failover, and because on SQLite a trigger that was installed again has the same identity. It
+// returns the mark that followers see.
 func (s *statements) publish(ctx context.Context, db *sqldb.DB, mark int64, began State) (int64, error) {
 	published, greatest := s.flavor.quote("PUBLISHED"), "GREATEST"
 	if s.flavor == SQLite {
@@ -316,7 +316,7 @@ func (s *statements) one(ctx context.Context, db *sqldb.DB, query string) error 
 	return err
 }
 
-// update runs an UPDATE of a row that must be there. MySQL does not count a row whose values stay the same.
+// update runs an UPDATE and checks that the row exists, but not on MySQL and MariaDB, which count only changed rows.
 func (s *statements) update(ctx context.Context, db *sqldb.DB, query string) error {
 	n, err := db.Exec(ctx, query)
 	if err == nil && n == 0 && s.flavor != MySQL && s.flavor != MariaDB {

@@ -34,7 +34,7 @@ type Status struct {
 	layout generator.Layout
 }
 
-// A TriggerState compares the trigger of a table with the installed one.
+// A TriggerState compares the trigger that a table has now with the trigger that was installed.
 type TriggerState string
 
 // The states of triggers.
@@ -64,9 +64,10 @@ func (s *Status) Behind() time.Duration {
 	return s.Now.Sub(at)
 }
 
-// Ahead returns how far the trigger's mark is ahead of the database's clock, or 0. Until the clock reaches the mark,
-// nothing can be published, and the table refuses ids below the mark. If the mark was wrong, all new ids are below it.
-// If the database's clock was set back, only ids from processes with a clock behind the mark are below it.
+// Ahead returns how far the trigger's mark is ahead of the database's clock, or 0. Until the clock reaches the
+// mark, nothing can be published, and the table refuses ids below the mark. If the mark came from a wrong clock,
+// all new ids are below it; if the database's clock was set back, only those of processes with a clock behind the
+// mark.
 func (s *Status) Ahead() time.Duration {
 	at := s.TimeOf(max(s.Raised, s.Published))
 	if at.IsZero() {
@@ -108,8 +109,8 @@ func StatusOf(ctx context.Context, db *sqldb.DB, layout generator.Layout, table 
 	return s, s.Table != "", err
 }
 
-// List returns the followed tables in the default schema, and in the schemas of the known tables, because UID_FOLLOW is
-// in the schema of its tables. It leaves out other schemas that this user may not read.
+// List returns the followed tables in the default schema, and in the schemas of the tables in known, because each
+// of these schemas has its own UID_FOLLOW. It leaves out schemas of known tables that this user may not read.
 func List(ctx context.Context, db *sqldb.DB, layout generator.Layout, known ...string) (list []Status, err error) {
 	f, err := FlavorOf(ctx, db)
 	if err != nil {
@@ -155,7 +156,7 @@ var (
 	notAllowed = regexp.MustCompile(`Error (1044|1142) |SQLSTATE 42501`)
 )
 
-// tablesIn returns the names in UID_FOLLOW, in the schema of t, that have the same prefix as the name of t.
+// tablesIn returns the names in UID_FOLLOW, in the schema of t, that have the same schema prefix as t.Name.
 func (f Flavor) tablesIn(ctx context.Context, db *sqldb.DB, t Table) (names []string, err error) {
 	err = db.Query(ctx, func(r *sql.Rows) error {
 		var name string

@@ -11,15 +11,15 @@ import (
 )
 
 // A trigger is a trigger of this package in the database. It stays with its table when the table is renamed, so its
-// name may be made from the name of another table. On MySQL, MariaDB and SQLite, the other table then cannot have a
-// trigger of this name.
+// name may come from a former name of the table. If another table now has that former name, then on MySQL, MariaDB
+// and SQLite it cannot have a trigger of this name.
 type trigger struct {
 	name, table string // the table as the database writes it
-	here        bool   // on the table that is enabled or disabled
-	guards      bool   // the trigger is as it was installed; known only if it has the name for this table
+	here        bool   // the trigger is on the table of the statements
+	guards      bool   // the trigger is as [Flavor.Install] makes it; known only if it has the name for this table
 }
 
-// ofThisPackage matches the names of triggers. A tool that copied the trigger may have appended something.
+// ofThisPackage matches the beginning of our triggers' names. A tool that copies a trigger may append something.
 var ofThisPackage = regexp.MustCompile(`^uid_follow_[a-z0-9_]+_[0-9a-f]{6}`)
 
 // misplaced returns the triggers that have the trigger name of this table, but are on another table or do not guard
@@ -73,7 +73,7 @@ func (s *statements) triggers(ctx context.Context, db *sqldb.DB) (list []trigger
 		var t trigger
 		var body string // on SQLite the whole statement
 		var folds int
-		var mine bool // this account has defined the trigger; another account may not exist any more
+		var mine bool // this account has defined the trigger; the account of another definer may not exist any more
 		err := r.Scan(&t.name, &t.table, &body, &folds, &mine)
 		t.here = t.table == here || folds != 0 && strings.EqualFold(t.table, here)
 		t.guards = mine && strings.HasSuffix(create, spaceless(body))
@@ -107,7 +107,7 @@ func (s *statements) triggersOfPostgres() string {
 		" AND tgfoid = to_regproc(" + f.text(prefix) + " || quote_ident(tgname)))"
 }
 
-// qualified is an expression for the table name of the trigger t. It has a schema, so every search path will do.
+// qualified is an expression for the table name of the trigger t, with the schema, so it suits every search path.
 const qualified = "(SELECT format('%I.%I', nspname, relname) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE c.oid = tgrelid)"
 
 // notCloned leaves out the triggers that PostgreSQL makes for the partitions of a table with a trigger. Before version
@@ -126,8 +126,8 @@ func (s *statements) intact() string {
 		" (SELECT FROM pg_class c WHERE c.oid = t.tgrelid AND (c.relkind = 'p' OR c.relispartition)))"
 }
 
-// dropCalling drops the triggers of PostgreSQL that call a function and meet a condition, and then runs more
-// statements. It is one statement, so it does everything or nothing.
+// dropCalling returns a statement for PostgreSQL that drops the triggers that call a function and meet a condition,
+// and then runs the actions. As a single statement, it does everything or nothing.
 func dropCalling(function, condition string, actions ...string) string {
 	return fmt.Sprintf(`DO $uid$
 DECLARE

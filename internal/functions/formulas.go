@@ -8,7 +8,7 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// formulas writes the calculations of the functions as SQL expressions with "quoted" names, for a layout and a dialect.
+// formulas writes what the SQL functions calculate as expressions, with "quoted" names, for a layout and a dialect.
 type formulas struct {
 	generator.Layout
 	dialect string
@@ -22,7 +22,7 @@ func (f *formulas) idsOf(id string, first, last int64) string {
 	return fmt.Sprintf("%s BETWEEN %d AND %d", id, first<<f.timeShift(), last<<f.timeShift()|(1<<f.timeShift()-1))
 }
 
-// workerOfID returns the worker id of an id; NULL if the layout does not have such an id. No id has the tick 0.
+// workerOfID returns the worker id of an id; NULL for a number that is no id of the layout. No id has the tick 0.
 func (f *formulas) workerOfID(id string) string {
 	return fmt.Sprintf("CASE WHEN %s THEN %s END", f.idsOf(id, 1, f.MaxTick()), f.workerOf(id))
 }
@@ -37,7 +37,7 @@ func (f *formulas) tickOf(id string) string {
 	return f.signed(fmt.Sprintf("%s >> %d", id, f.timeShift()))
 }
 
-// timeOfID returns the time of an id in UTC. It is NULL if the layout does not have such an id, or if the time is
+// timeOfID returns the time of an id in UTC. It is NULL for a number that is no id of the layout, or if the time is
 // outside of the years 1 to 9999.
 func (f *formulas) timeOfID(id string) string {
 	first, last := f.ticks()
@@ -58,8 +58,8 @@ func (f *formulas) timeOfTick(tick string) string {
 }
 
 // ticks returns the first and the last tick in the years 1 to 9999, because all dialects can calculate with these
-// years. last may be one more than the layout's last tick. If the layout has no tick in these years, first is above
-// last.
+// years. The result last may be one above the layout's last tick. If the layout has no tick in these years, first
+// is above last.
 func (f *formulas) ticks() (first, last int64) {
 	begin, end := time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(10000, 1, 1, 0, 0, 0, -1, time.UTC)
 	if first = f.TickAt(begin.Add(-1)); first > f.MaxTick() {
@@ -68,8 +68,8 @@ func (f *formulas) ticks() (first, last int64) {
 	return first + 1, min(f.TickAt(end), f.MaxTick()+1)
 }
 
-// timeOf returns the start of a tick of the years 1 to 9999. It counts microseconds from the first such tick, so
-// nothing overflows.
+// timeOf returns the start of a tick of the years 1 to 9999. It counts microseconds from the first tick of these
+// years, so nothing overflows.
 func (f *formulas) timeOf(tick string) string {
 	first, _ := f.ticks()
 	base := f.TimeOf(first)

@@ -103,8 +103,8 @@ func errNoFunctions(dialect string) error {
 	return fmt.Errorf("migrations: functions are not available for the dialect %q: %w", dialect, errors.ErrUnsupported)
 }
 
-// objects returns the objects to create. prefix is the quoted schema with a dot, or empty, and ignored on SQLite.
-// Because of prefix the objects do not depend on the schema of the connection that creates or uses them.
+// objects returns the objects to create. prefix is the quoted schema with a dot, or empty; SQLite ignores it. With
+// a prefix, the objects do not depend on the schema of the connection that creates or uses them.
 func objects(dialect, prefix string, l generator.Layout) ([]object, error) {
 	switch f := (&formulas{l, dialect}); dialect {
 	case "mysql":
@@ -145,8 +145,8 @@ func readLayout(ctx context.Context, d *sqldb.DB) (text string, err error) {
 	return text, nil
 }
 
-// mysql does not name the database inside of functions, because functions look in their own database. So a dump can be
-// restored into another database.
+// mysql returns the objects for MySQL. Functions do not name the database of the tables, because MySQL looks in the
+// function's own database. So a dump can be restored into another database.
 func (f *formulas) mysql(prefix string) []object {
 	function := func(name, returns, kind, value string) object {
 		return object{name, []string{

@@ -22,8 +22,8 @@ type Column struct {
 	Type        string // as the database writes it
 	Key         bool   // in the primary key
 	Auto        bool   // the database numbers it: AUTO_INCREMENT, a sequence, or IDENTITY
-	Identity    bool   // by IDENTITY, in PostgreSQL
-	Always      bool   // by GENERATED ALWAYS AS IDENTITY, so the column refuses other numbers
+	Identity    bool   // the database numbers it by IDENTITY, in PostgreSQL
+	Always      bool   // the IDENTITY is GENERATED ALWAYS, so the column refuses other numbers
 
 	Lenient bool // the database changes values that do not fit, as MySQL without strict mode and SQLite do
 
@@ -32,10 +32,10 @@ type Column struct {
 	Default, Comment    string
 }
 
-// ColumnsOfModels reads the columns of the tables of models and of their associations, in one query for all checks of
-// the columns.
+// ColumnsOfModels reads the columns of the tables of models and of their associations. It sends one query, and all
+// checks of columns can use the result.
 func ColumnsOfModels(ctx context.Context, d *sqldb.DB, c *catalog.Catalog, db *gorm.DB, models []any) ([]Column, error) {
-	names := map[string]string{} // by their quoted names
+	names := map[string]string{} // the names of the tables, by quoted name
 	c.Visit(db, models, func(table string, s *schema.Schema) {
 		names[sqldb.Quoted(db.Dialector, table)] = table
 		for _, r := range s.Relationships.Many2Many {
@@ -53,8 +53,8 @@ func ColumnsOfModels(ctx context.Context, d *sqldb.DB, c *catalog.Catalog, db *g
 }
 
 // Columns returns the columns of those tables that exist. Write their names as in a statement. It returns nothing for
-// databases other than MySQL, PostgreSQL and SQLite. GORM does not log the query, because an application's tests may
-// use a mock that does not expect it.
+// databases other than MySQL, PostgreSQL and SQLite. GORM does not log the query, because it fails in an
+// application's tests if they use a mock that does not expect it.
 func Columns(ctx context.Context, d *sqldb.DB, tables ...string) (columns []Column, err error) {
 	var names []tableName
 	for _, t := range tables {
@@ -86,7 +86,7 @@ func columnsOf(ctx context.Context, d *sqldb.DB, names ...tableName) ([]Column, 
 
 type tableName struct{ given, schema, name string }
 
-// quotedName matches the table at the beginning of the text after INTO.
+// quotedName matches the name of a table, quoted or not, at the beginning of a text, such as the text after INTO.
 var quotedName = func() *regexp.Regexp {
 	const part = "(?:`([^`]+)`|\"([^\"]+)\"|([^\\s`\".()]+))"
 	return regexp.MustCompile(`^\s*(?:` + part + `\.)?` + part + `(?:\s|$)`)
@@ -192,10 +192,10 @@ func LastNumber(ctx context.Context, d *sqldb.DB, table, column string) (last in
 	return last, err
 }
 
-// ColumnsFor returns the columns of the table, or tables, that a statement names. names lists the columns of interest;
-// a true value asks for a BIGINT. Use ColumnsFor inside transactions. On MySQL it avoids the catalog if all listed
-// columns are wide enough integers, because reading the catalog begins the transaction's snapshot. Columns that are not
-// from the catalog, such as those of TEMPORARY tables, have little more than their types.
+// ColumnsFor returns the columns of the table, or tables, that a statement uses. names has the columns of interest
+// as its keys; the value true asks for a BIGINT. Use ColumnsFor inside transactions. On MySQL it avoids the catalog
+// if these columns are wide enough integers, because reading the catalog begins the transaction's snapshot. Columns
+// that are not from the catalog, such as those of TEMPORARY tables, have little more than their types.
 func ColumnsFor(ctx context.Context, d *sqldb.DB, table string, names map[string]bool) ([]Column, error) {
 	if d.Dialect() != "mysql" {
 		return Columns(ctx, d, table)
@@ -222,7 +222,7 @@ func ColumnsFor(ctx context.Context, d *sqldb.DB, table string, names map[string
 
 // visible returns the columns of a SELECT on this connection of MySQL. The SELECT is FOR UPDATE, because it then waits
 // for the same lock as the caller's next statement. With a weaker lock, the caller's statement and an ALTER TABLE
-// that copies the table would wait for each other. Like that statement, the SELECT has no time limit of its own.
+// that copies the table would wait for each other. The SELECT, like the caller's statement, has no own time limit.
 func visible(ctx context.Context, d *sqldb.DB, table string) (columns []Column, err error) {
 	mode := ""
 	if err := d.Silent().Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&mode) }, "SELECT @@sql_mode"); err != nil {
@@ -266,8 +266,8 @@ func (c Column) NumberedStatement(table string) string {
 	return c.modify(table, c.Type)
 }
 
-// WideStatement returns a statement that makes a column hold all ids, as texts or as numbers, or a description on
-// SQLite. The database continues to number the column. table is quoted.
+// WideStatement returns a statement that makes a column hold all ids, as texts or as numbers. On SQLite it returns
+// a description of what to do. A column that the database numbers stays numbered. table is quoted.
 func (c Column) WideStatement(dialect, table string, text bool) string {
 	kind := c.bigint()
 	if text {

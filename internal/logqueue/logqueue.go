@@ -61,7 +61,7 @@ func (q *Queue) run(done chan struct{}) {
 	}
 }
 
-// next returns the next call. After nil the goroutine must end.
+// next returns the next call. If next returns nil, the goroutine must end.
 func (q *Queue) next() (call func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -75,7 +75,7 @@ func (q *Queue) next() (call func()) {
 	return call
 }
 
-// protected runs a call and recovers its panic, because otherwise it would end the program.
+// protected runs a call and recovers from its panic, because the panic would end the program.
 func protected(call func()) {
 	defer func() { _ = recover() }()
 	call()
@@ -97,7 +97,7 @@ func (q *Queue) Flush(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// Logger wraps log so that the queue handles its records.
+// Logger returns a logger whose records are passed to log by the calls of the queue.
 func (q *Queue) Logger(log *slog.Logger) *slog.Logger { return slog.New(handler{log.Handler(), q}) }
 
 type handler struct {
@@ -115,7 +115,7 @@ func (h handler) Handle(ctx context.Context, r slog.Record) error {
 	return nil
 }
 
-// Enabled returns true, because the queue asks the application's handler.
+// Enabled returns true, because the queued call of Handle asks the application's handler.
 func (h handler) Enabled(context.Context, slog.Level) bool { return true }
 
 func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
