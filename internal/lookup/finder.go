@@ -22,7 +22,7 @@ type Finder struct {
 
 	inOrder bool // rows are returned in the order of ids
 
-	// Accept returns why rows with a key of this type are not found, or nil. A nil function accepts all.
+	// Accept returns the reason why rows with a key of this type are left out, or nil. A nil function accepts all.
 	Accept func(key reflect.Type) error
 }
 
@@ -82,7 +82,7 @@ func (f *Finder) Scoped(scope func(db *gorm.DB, model any) *gorm.DB) error {
 	return nil
 }
 
-// accept returns why rows of a model are not found, or nil. The model must have a key.
+// accept returns the reason why the Finder leaves out the rows of a model, or nil. The model must have a key.
 func (f *Finder) accept(p *catalog.Plan) error {
 	if f.Accept == nil {
 		return nil

@@ -28,14 +28,14 @@ type Locator struct {
 	Apart          bool   // the registry's pool is not the tables' pool
 	TablesDatabase string // the database of the tables, as WORKER_NODE names it
 
-	// Before returns the id that precedes a number which the database gave to another program's row. nil means that ids
-	// leave no room for such numbers.
+	// Before returns the id after which the database gave this number to another program's row. Before is nil if
+	// ids leave no room for such numbers.
 	Before func(l generator.Layout, number int64) (id int64, ok bool)
 
 	IDError func(id int64, err error) error // makes the errors about one id
 }
 
-// Decode splits an id by the layout. Locator.IDError completes its errors.
+// Decode splits an id by the layout. Its callers wrap the errors, as Locator.IDError does.
 func (loc *Locator) Decode(id int64) (generator.Parts, error) {
 	if id < 0 {
 		return generator.Parts{}, fmt.Errorf("%w: %d", ErrNegativeID, id)
@@ -53,8 +53,8 @@ func (loc *Locator) Decode(id int64) (generator.Parts, error) {
 	return loc.Layout.Decompose(id)
 }
 
-// WorkersFor returns the database to read worker nodes from. We avoid the handle's transaction, because it may be older
-// than a worker id, or (with dbresolver) on another database. We use it only if the pool has no other connection left.
+// WorkersFor returns the database from which to read WORKER_NODE. We avoid the handle's transaction, as it may be
+// older than a worker id or, with dbresolver, on another database. We use it only if no connection is free.
 func (loc *Locator) WorkersFor(db *gorm.DB) *workernode.DB {
 	pool := db.Statement.ConnPool
 	if loc.Workers == nil || loc.Apart || !sqldb.HoldsConnection(pool) || loc.free() {

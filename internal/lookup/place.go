@@ -31,7 +31,7 @@ func (loc *Locator) split(id int64) (Place, error) {
 	return Place{ID: id, Parts: parts}, nil
 }
 
-// place completes a place, except its session, from the node of its worker id. n is nil for an unknown worker id.
+// place completes l from n, the row of its worker id in WORKER_NODE, or nil. It sets only the slot of l.Session.
 func (loc *Locator) place(l *Place, n *workernode.Node) error {
 	switch {
 	case loc.Test != nil:
@@ -89,11 +89,11 @@ func (loc *Locator) maxAhead() time.Duration {
 }
 
 // notYet returns an error if the id is stamped later than a process may stamp now. The limit is maxAhead after the
-// clock, or after the first tick of the worker id if that is later.
+// clock or after the first tick of the worker id, whichever is later.
 func (loc *Locator) notYet(l *Place, start int64) error {
 	latest := loc.Clock()
 	if from := loc.TimeOf(min(start, loc.Layout.MaxTick()) + 1); from.After(latest) {
-		latest = from // because of FLOOR_TICK, which an operator has set
+		latest = from // it is in the future because an operator has set FLOOR_TICK
 	}
 	latest = latest.Add(loc.maxAhead())
 	if l.Time.After(latest) {
@@ -103,7 +103,7 @@ func (loc *Locator) notYet(l *Place, start int64) error {
 	return nil
 }
 
-// placeTest implements place for package uidtest, whose process holds the only slot.
+// placeTest implements place for plugins of package uidtest, whose ids come from one process with the slot 1.
 func (loc *Locator) placeTest(l *Place) error {
 	table, ok := loc.Test.Table(l.ID)
 	if !ok {

@@ -25,8 +25,8 @@ func columnOf(key *catalog.Field) clause.Column {
 	return clause.Column{Table: clause.CurrentTable, Name: key.DBName}
 }
 
-// where returns the handle with the caller's scope, restricted to rows that meet a condition. It checks the clauses of
-// the handle before it adds more.
+// where returns the handle with the caller's scope, restricted to rows that meet a condition. It checks the clauses
+// of the handle before it adds the clauses of the parameter more.
 func (f *Finder) where(ctx context.Context, p *catalog.Plan, condition clause.Expression, more ...clause.Interface) *gorm.DB {
 	var scope clause.Expression
 	restrict := func(db *gorm.DB) *gorm.DB {
@@ -38,8 +38,8 @@ func (f *Finder) where(ctx context.Context, p *catalog.Plan, condition clause.Ex
 		}
 		return db
 	}
-	// Call Clauses to begin a statement, because Session alone would copy back conditions that a session with
-	// NewDB has dropped.
+	// Call Clauses first to begin a new statement. Session alone would bring back conditions that the caller has
+	// dropped by a session with NewDB.
 	db := f.db.Clauses().Session(&gorm.Session{Context: ctx})
 	if !scopesKnown {
 		_ = db.AddError(fmt.Errorf("%w: this version of GORM keeps scopes where they cannot be seen, so conditions of the handle could be lost;"+
@@ -50,14 +50,14 @@ func (f *Finder) where(ctx context.Context, p *catalog.Plan, condition clause.Ex
 }
 
 // Where returns db restricted to rows of a model that meet a condition, in the order of their ids. Like [FindAs] it
-// checks the clauses of db before it adds more.
+// checks the clauses of db before it adds the clauses of the parameter more.
 func (loc *Locator) Where(ctx context.Context, db *gorm.DB, p *catalog.Plan, condition clause.Expression, more ...clause.Interface) *gorm.DB {
 	f := &Finder{loc: loc, db: db, inOrder: true}
 	return f.where(ctx, p, condition, more...)
 }
 
-// inTurn returns a scope that runs scopes one after the other. Each scope waits until no added scope is pending,
-// because scopes may add scopes, which GORM runs in another round.
+// inTurn returns a scope that runs the given scopes one after the other. If one of them adds scopes, GORM runs
+// these only after the scope of inTurn, so inTurn puts the rest of its scopes behind the added scopes.
 func inTurn(scopes ...func(*gorm.DB) *gorm.DB) func(*gorm.DB) *gorm.DB {
 	return func(db *gorm.DB) *gorm.DB {
 		for i, scope := range scopes {
@@ -94,8 +94,8 @@ func (f *Finder) restrict(p *catalog.Plan, stmt *gorm.Statement, key, scope clau
 }
 
 // restricted returns a builder that adds the conditions for key and scope to a WHERE clause. scope may be nil. GORM
-// calls the builder last, after other plugins and types such as [gorm.DeletedAt] have added conditions. So the handle's
-// own conditions are written as usual, in parentheses.
+// calls the builder last, after other plugins and types such as [gorm.DeletedAt] have added conditions. So the
+// builder writes all conditions that the statement has in one pair of parentheses.
 func restricted(key, scope clause.Expression) clause.ClauseBuilder {
 	return func(where clause.Clause, b clause.Builder) {
 		all := []clause.Expression{where.Expression, scope, key}
@@ -107,8 +107,8 @@ func restricted(key, scope clause.Expression) clause.ClauseBuilder {
 	}
 }
 
-// withQueryClauses adds the query clauses of the model's field types to conditions. It does so before the
-// conditions are joined, because a soft delete puts parentheses around conditions that contain an Or.
+// withQueryClauses adds the query clauses of the model's field types to conditions, before these are joined with
+// others. In joined conditions, a soft delete would not find the Or that it puts into parentheses.
 func withQueryClauses(stmt *gorm.Statement, conditions clause.Expression) clause.Expression {
 	clauses := stmt.Clauses
 	defer func() { stmt.Clauses = clauses }()

@@ -78,7 +78,7 @@ func tagged(f *schema.Field) (generator string, ok bool) {
 	return generator, true
 }
 
-// CounterTag returns the text after the generator, as in gorm:"uid:segment:order-service", or "".
+// CounterTag returns the text after the generator, such as orders in gorm:"uid:segment:orders", or "".
 func CounterTag(f *schema.Field) string {
 	_, tag, _ := strings.Cut(f.TagSettings[tagKey], ":")
 	return strings.TrimSpace(tag)
@@ -141,8 +141,8 @@ func UIDFields(s *schema.Schema) (fields []*schema.Field) {
 	return fields
 }
 
-// uncreated returns an error for a field that is tagged although GORM does not create it, or nil. The database would
-// number such a key.
+// uncreated returns an error for a field that is tagged although GORM does not write it in creates, or nil. If such
+// a field is the key, the database would number it.
 func uncreated(s *schema.Schema) error {
 	if joins(s) {
 		return nil
@@ -285,7 +285,7 @@ func (f *Field) probe(id int64) (text string, err error) {
 }
 
 // Look reports whether the field is zero in row, which is a struct of the model. Pass place to [Field.Put], because
-// finding a field by reflection costs as much as everything else together.
+// to find the field by reflection a second time would cost as much as everything else together.
 func (f *Field) Look(ctx context.Context, row reflect.Value) (place reflect.Value, zero bool) {
 	if f.Direct {
 		place = f.in(row)

@@ -19,9 +19,9 @@ type Key interface{ UIDKey() KeyKind }
 
 // A KeyKind describes a type of keys. It is zero if their texts outside the database are decimal digits.
 type KeyKind struct {
-	Texts   string // identifies the type in its texts; unique for the type
+	Texts   string // the beginning of all texts of the type, such as "ord_"; unique for the type
 	Err     error  // why the type cannot have texts
-	Missing string // what must be done before texts can be written and read; empty if it was done
+	Missing string // what was not done yet, so that texts cannot be written or read; empty if nothing is missing
 }
 
 // KindOf returns the kind of a type. It is zero if the type is not a type of keys.
@@ -32,7 +32,7 @@ func KindOf(t reflect.Type) KeyKind {
 	return reflect.Zero(t).Interface().(Key).UIDKey()
 }
 
-// keyText is the function of SetKeyTexts.
+// keyText is the function that SetKeyTexts was called with.
 var keyText atomic.Pointer[func(text string) bool]
 
 // SetKeyTexts sets the function that IsKeyText calls. Before that, IsKeyText returns false.
@@ -91,8 +91,8 @@ func ScanID(src any) (int64, error) {
 // AUTO_INCREMENT.
 const KeyDataType = "bigint"
 
-// KeyColumnType returns the column type of a key: the tag's type if set, otherwise BIGINT. On SQLite it returns
-// "integer", because SQLite then stores the rows by this key.
+// KeyColumnType returns the column type of a key: the type in the tag, if it has one; otherwise "integer" on
+// SQLite, which then stores the rows by this key, and BIGINT on other databases.
 func KeyColumnType(db *gorm.DB, f *schema.Field) string {
 	if f != nil && f.TagSettings["TYPE"] != "" {
 		return f.TagSettings["TYPE"]

@@ -38,8 +38,8 @@ func Kept(stmt *gorm.Statement, name string) (note clause.Expression, foreign bo
 // changesName is the name of the note about a statement's changes.
 const changesName = "uidplugin:changes"
 
-// changes are what the plugin has changed in a statement for the time of its INSERT or UPDATE. before and after only
-// have the parts that may change.
+// changes has the parts of a statement that the plugin may change for the time of its INSERT or UPDATE: before has
+// them without the changes of the plugin, and after with them.
 type changes struct{ before, after *gorm.Statement }
 
 // Build implements [clause.Expression].
@@ -58,8 +58,8 @@ func snapshot(stmt *gorm.Statement) *gorm.Statement {
 
 var changedClauses = [...]string{OnConflict, "RETURNING"}
 
-// Change calls change, which may change the columns, the schema, the result and clauses of a statement. [Undo] takes
-// the changes back.
+// Change calls the function change, which may change Omits, Schema, Result and the clauses in changedClauses of a
+// statement. [Undo] takes the changes back.
 func Change(stmt *gorm.Statement, change func()) {
 	var c *changes
 	if note, _ := Kept(stmt, changesName); note != nil {

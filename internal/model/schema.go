@@ -24,7 +24,7 @@ func Parse(db *gorm.DB, model any) (*schema.Schema, error) {
 	case err == nil:
 		return stmt.Schema, nil
 	case errors.Is(err, schema.ErrUnsupportedDataType) && !isModel(reflect.TypeOf(model)):
-		// GORM's text shows the address of a pointer.
+		// The text of GORM's error shows the address if model is a pointer.
 		return nil, fmt.Errorf("uidplugin: model %T: %w: pass a pointer to the struct of a model, such as &Order{}",
 			model, schema.ErrUnsupportedDataType)
 	}
@@ -39,8 +39,8 @@ func isModel(t reflect.Type) bool {
 	return t != nil && t.Kind() == reflect.Struct
 }
 
-// ParseElsewhere returns the schema that GORM's migrator uses if the handle names another table by db.Table, or else
-// nil. GORM uses that schema neither for other tables nor for creates.
+// ParseElsewhere returns the schema that GORM's migrator uses if the handle names another table by db.Table, or
+// else nil. GORM uses this schema only in the migrator and only for that table; creates use the schema of [Parse].
 func ParseElsewhere(db *gorm.DB, model any) *schema.Schema {
 	s, err := Parse(db, model)
 	if table := db.Statement.Table; err == nil && table != "" && table != s.Table {
@@ -116,9 +116,9 @@ func IsEmpty(v reflect.Value) bool {
 	return v.Kind() == reflect.Slice && v.Len() == 0
 }
 
-// WithoutDefault returns a copy of s in which key, the primary key, has no database default. For an AUTO_INCREMENT key,
-// GORM overwrites the keys of maps with its guess of the assigned numbers, or appends the maps that it read back
-// (go-gorm/gorm#7650, #5927). GORM does so even if the keys were set, so we remove the default.
+// WithoutDefault returns a copy of s in which key, the primary key, has no database default. In a create from maps,
+// GORM overwrites an AUTO_INCREMENT key with its guess of the assigned number, or appends the maps that it read
+// back (go-gorm/gorm#7650, #5927). GORM does so even if the keys were set, so we remove the default.
 func WithoutDefault(s *schema.Schema, key *schema.Field) *schema.Schema {
 	k := *key
 	k.HasDefaultValue, k.AutoIncrement = false, false
@@ -181,8 +181,8 @@ func uniques(s *schema.Schema) (all [][]*schema.Field) {
 	return all
 }
 
-// AllOf joins conditions with AND. It builds each [clause.Where] on its own and in parentheses, because an Or in one
-// would otherwise widen another. Elements may be nil, but not all of them.
+// AllOf joins conditions with AND. It builds each [clause.Where] on its own and in parentheses, because otherwise a
+// row that meets one side of an Or need not meet the other conditions. Elements may be nil, but not all of them.
 type AllOf []clause.Expression
 
 // Build implements [clause.Expression].

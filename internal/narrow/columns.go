@@ -16,7 +16,7 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// A table is a table of the application. It is safe for concurrent use.
+// A table has what the Guard knows about one table of the application. It is safe for concurrent use.
 type table struct {
 	known atomic.Pointer[tableColumns] // immutable; replaced under the mutex of the Guard
 }
@@ -24,18 +24,18 @@ type table struct {
 // tableColumns holds the known columns of a table.
 type tableColumns struct {
 	ids     map[string]idColumn     // by column name
-	numbers map[string]numberColumn // the columns in ids whose number is true, by name in lower case
-	places  map[string]*limits      // by the table's name in the statement, because db.Table can name another
+	numbers map[string]numberColumn // the entries of the map ids with number = true, by name in lower case
+	places  map[string]*limits      // by the table's name in the statement, because db.Table can name another table
 }
 
 // An idColumn is a column that may hold ids.
 type idColumn struct {
 	field  string // such as Order.CustomerID
-	small  bool   // see [Limit]; false for uid fields, foreign keys to them, and types of this module
+	small  bool   // see [Limit]; false for uid fields with the layout's ids, foreign keys to them, and key types
 	number bool   // the field is not a string
 }
 
-// limits holds the columns of a table that are too narrow for 64 bits; nil Limits mean unknown columns.
+// limits holds the columns of a table that are too narrow for the largest id; nil Limits mean unknown columns.
 type limits struct {
 	Limits
 	until time.Time // when to read them again; zero means after a statement that changes a table
@@ -46,17 +46,17 @@ type limits struct {
 // come often.
 const rereads = time.Second
 
-// recheck bounds the age of limits that may change unnoticed: of tables whose columns are unknown, and on servers
-// that cut off values instead of refusing them.
+// recheck is how long limits are used before the columns are read again, if the columns are unknown, or if the
+// server changes values that do not fit instead of refusing them.
 const recheck = 10 * time.Second
 
-// expired reports whether limits must be read. With dbresolver any statement may be for another database, and the pool
-// of a transaction does not show which.
+// expired reports whether limits must be read. With dbresolver, limits that have an end expire at once, because any
+// statement may be for another database, and the pool of a transaction does not show which.
 func (g *Guard) expired(l *limits) bool {
 	if l == nil || l.until.IsZero() {
 		return l == nil
 	}
-	// Look at the callbacks instead of at db.Plugins, because another db.Use may be writing to this map.
+	// Look at the callbacks instead of at the map db.Plugins, because another db.Use may be writing to the map.
 	return time.Now().After(l.until) || g.db.Callback().Create().Get("gorm:db_resolver") != nil
 }
 
@@ -97,14 +97,14 @@ func (g *Guard) noteColumns(s *schema.Schema) {
 	}
 }
 
-// noteColumn notes that the column of f holds ids of the field key, or any ids if key is nil.
+// noteColumn notes that the column of f holds ids of the field key or, if key is nil, may hold ids of any field.
 func (g *Guard) noteColumn(f, key *schema.Field) {
 	small := key == nil
 	if !small && model.HasTag(key) {
 		source, err := g.catalog.SourceOf(key)
 		small = err == nil && source.Foreign
 	}
-	// GORM holds this mutex while it gives a foreign key the type of the referenced key. A string field remains text.
+	// GORM holds this mutex while it gives a foreign key the data type of its target. A string stays a text.
 	f.Schema.Relationships.Mux.RLock()
 	number := model.IsKeyType(f) || (f.GORMDataType == schema.Int || f.GORMDataType == schema.Uint) && f.IndirectFieldType.Kind() != reflect.String
 	f.Schema.Relationships.Mux.RUnlock()
@@ -151,13 +151,13 @@ func (g *Guard) forget() {
 	}
 }
 
-// reread returns the limits of a table as they are now, because another program may have widened a column.
+// reread reads the limits again, unless old.again is still to come, because somebody may have widened a column.
 func (g *Guard) reread(stmt *gorm.Statement, t *table, place string, old *limits) *limits {
 	if time.Now().Before(old.again) {
 		return old
 	}
 	known := t.known.Load()
-	columns, err := g.columns(stmt, place, nil) // all columns, for the statement in the error
+	columns, err := g.columns(stmt, place, nil) // nil: read the catalog, for the statement in the error
 	if err != nil {
 		return old
 	}
@@ -242,8 +242,8 @@ func (g *Guard) columns(stmt *gorm.Statement, place string, ids map[string]idCol
 	return columns, err
 }
 
-// mayHoldIDs reports whether GORM writes f, and f is a 64-bit integer or a pointer to one. Like [model.IsKeyType] it
-// avoids the properties of f that GORM changes while it parses another model with an association to f.
+// mayHoldIDs reports whether GORM writes f, and f is a 64-bit integer, a NullInt64, or a pointer to one of them.
+// Like [model.IsKeyType] it avoids properties of f that GORM changes while it parses a model that refers to f.
 func mayHoldIDs(f *schema.Field) bool {
 	switch t := f.IndirectFieldType; t.Kind() {
 	case reflect.Int, reflect.Int64, reflect.Uint, reflect.Uint64:
