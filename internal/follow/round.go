@@ -62,11 +62,10 @@ type Plan struct {
 // turn is how long one claim makes a process the closer.
 const turn = 5 * time.Second
 
-// decide returns the plan of the process that is called me. The times asked and answered are from the clock of this
-// process: when it sent the query of the state, and when it had the result. The mark follows the database's clock,
-// but only while both clocks agree within the slack, or within minApart if that is longer. Otherwise a clock that
-// is an hour ahead would make the table refuse an hour's ids. While no row can be published, rounds take place only
-// every few seconds.
+// decide returns the plan of the process that is called me. By its clock, asked is when it sent the query of the
+// state, and answered is when it had the result. The mark follows the database's clock, but only while both clocks
+// agree within the slack, or within minApart if that is longer. Otherwise a clock that is an hour ahead would make
+// the table refuse an hour's ids. While no row can be published, rounds take place only every few seconds.
 func decide(s State, layout generator.Layout, me string, asked, answered time.Time) (Plan, error) {
 	if err := s.check(); err != nil {
 		return Plan{}, err
@@ -202,8 +201,8 @@ func (s State) lost(lastSeen int64) (recovered int64, ok bool) {
 }
 
 // remember returns the new Recent when the published mark rises by the number step. Each entry of Recent is the
-// difference of two marks: a number in base 36, and a letter for how often to double it. Marks are the first ids of
-// ticks, so a difference ends with many zero bits, and an entry has only two or three characters.
+// difference of two neighbouring marks: a number in base 36, and a letter for how often to double it. Marks are the
+// first ids of ticks, so a difference ends with many zero bits, and an entry has only two or three characters.
 func remember(step int64, recent string) string {
 	doubled := min(bits.TrailingZeros64(uint64(step)), 'Z'-'A')
 	recent = strconv.FormatInt(step>>doubled, 36) + string(rune('A'+doubled)) + recent

@@ -316,7 +316,7 @@ func (s *statements) one(ctx context.Context, db *sqldb.DB, query string) error 
 	return err
 }
 
-// update runs an UPDATE and checks that the row exists, but not on MySQL and MariaDB, which count only changed rows.
+// update runs an UPDATE and checks that the row exists. MySQL and MariaDB do not show it: they count changed rows.
 func (s *statements) update(ctx context.Context, db *sqldb.DB, query string) error {
 	n, err := db.Exec(ctx, query)
 	if err == nil && n == 0 && s.flavor != MySQL && s.flavor != MariaDB {

@@ -66,8 +66,7 @@ func (s *Status) Behind() time.Duration {
 
 // Ahead returns how far the trigger's mark is ahead of the database's clock, or 0. Until the clock reaches the
 // mark, nothing can be published, and the table refuses ids below the mark. If the mark came from a wrong clock,
-// all new ids are below it; if the database's clock was set back, only those of processes with a clock behind the
-// mark.
+// these are all new ids. If the database's clock was set back, they come only from clocks that are behind the mark.
 func (s *Status) Ahead() time.Duration {
 	at := s.TimeOf(max(s.Raised, s.Published))
 	if at.IsZero() {
