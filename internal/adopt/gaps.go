@@ -12,11 +12,11 @@ import (
 // MySQL and MariaDB give a row without a key the largest key plus one. So does a sequence of PostgreSQL that was set
 // to the largest key. While other programs insert such rows, we should leave them the numbers after each id: a gap.
 //
-// If a gap has all sequences of a tick, a worker id makes one id in each tick. The numbers after that gap belong to the
-// next worker id, which may serve another table and stamp the same tick. So for a larger gap, consecutive worker ids
-// take turns: each stamps only one of up to [neighbours] ticks. Then the numbers of that many worker ids are free after
-// an id, and [Before] finds the id before a number. In the default layout a tick has 2^22 numbers, so the next id of
-// the same worker id is far away.
+// If a gap has all sequences of a tick, a worker id makes one id in each tick. The numbers after that gap belong to
+// the next worker id, which may serve another table and stamp the same tick. So for a larger gap, consecutive
+// worker ids take turns: each stamps only one of up to [neighbours] ticks. Then an id is followed by the free
+// numbers of up to [neighbours] worker ids, and [Before] finds the id before a number. In the default layout a tick
+// has 2^22 numbers, so the next id of the same worker id is far away.
 
 const (
 	leastWithGaps = 100                    // ids a second for each worker id; slow layouts get a smaller gap, or none
@@ -56,16 +56,16 @@ func (n *Numbering) leaveGaps(src *supply.Source) {
 	}
 }
 
-// after returns the distance of id from the id that begins its gap. An id that begins a gap over several worker ids has
-// the sequence 0, and its tick is a turn of its worker id: the worker id minus the tick is a multiple of the number
-// of worker ids in a gap.
+// after returns the distance of id from the id that begins its gap. An id that begins a gap over several worker ids
+// has the sequence 0, and a tick in which its worker id takes its turn: the worker id minus the tick is a multiple
+// of the number of worker ids in a gap.
 func after(l generator.Layout, id, gap int64) int64 {
 	turn := id>>l.SequenceBits - id>>(l.SequenceBits+l.WorkerBits)
 	return (turn<<l.SequenceBits | id&l.MaxSequence()) & (gap - 1)
 }
 
-// Before returns the id after which the database gave a number to another program's row. It reports false if the number
-// has the worker id of that id, or is in another tick.
+// Before returns the id that begins the gap of number, which the database gave to the row of another program. It
+// reports false if the number and that id have the same worker id, or different ticks.
 func Before(l generator.Layout, number int64) (id int64, ok bool) {
 	id = number - after(l, number, gapOf(l))
 	worker, tick := l.SequenceBits, l.SequenceBits+l.WorkerBits
@@ -83,8 +83,8 @@ func (f *filter) gapNow() int64 {
 // Made implements [supply.Filter].
 func (f *filter) Made() int64 { return f.passed.Load() }
 
-// Fill implements [supply.Filter]. A generator hands out consecutive sequences, so every gap-th id begins a gap. If no
-// id of an application's generator does, Fill accepts every id.
+// Fill implements [supply.Filter]. A generator hands out consecutive sequences, so some of its ids begin a gap. If
+// a generator of the application makes no such id in [gapTries] fills, Fill accepts every id.
 func (f *filter) Fill(ctx context.Context, g generator.Generator, ids []int64) error {
 	buffer := make([]int64, min(int64(len(ids))*f.gapNow(), largestGap))
 	n, fruitless := 0, 0

@@ -22,9 +22,9 @@ func columnNamed(table, column string) columnName {
 	return columnName{strings.ToLower(table), strings.ToLower(column)}
 }
 
-// Inspect looks for columns of existing tables that the database numbers, because models do not show them. It checks
-// the models and their associations. If the database numbers the next row with the largest key plus one, the column's
-// ids get gaps. columns are the columns of these tables.
+// Inspect looks in existing tables for columns that the database numbers, because models do not show this. It
+// checks the tables of the models and of their associations; the argument columns has the columns of these tables.
+// If the database numbers the next row of a table with the largest key plus one, the column's ids get gaps.
 func (n *Numbering) Inspect(ctx context.Context, db *gorm.DB, models []any, columns []inspect.Column) {
 	fields := map[columnName]*catalog.Field{}
 	n.catalog.Visit(db, models, func(table string, s *schema.Schema) {
@@ -60,9 +60,9 @@ func (n *Numbering) Inspect(ctx context.Context, db *gorm.DB, models []any, colu
 	n.tell(numbered)
 }
 
-// countsAmongIDs reports whether the database's next number for a column may be an id. On MySQL that number follows the
-// largest id. A sequence of PostgreSQL counts on its own unless a program sets it, for example to the largest key. If
-// it has passed a thousandth of the present ids, we assume that it was set, because no sequence counts that far.
+// countsAmongIDs reports whether the database's next number for a column may be an id. On MySQL and MariaDB it
+// follows the largest key. A sequence of PostgreSQL counts on its own unless a program sets it, as to the largest
+// key. If it has passed a thousandth of a present id, we assume it was set, because no sequence counts that far.
 func (n *Numbering) countsAmongIDs(ctx context.Context, column inspect.Column) bool {
 	if n.db.Dialector.Name() != "postgres" {
 		return true
@@ -89,8 +89,8 @@ func (n *Numbering) tell(columns []string) {
 	n.Log.Info("uidplugin: the database numbers keys too; see docs/from-auto-increment.md", "columns", names)
 }
 
-// warnNumbered warns once that the database numbers rows of a column among its ids: on PostgreSQL if the sequence has
-// reached the ids, and on MySQL and SQLite if rows have such numbers.
+// warnNumbered warns once for each column that the database gives rows numbers among the ids of the column. On
+// MySQL and MariaDB it first looks for such a row. On PostgreSQL countsAmongIDs has looked at the sequence already.
 func (n *Numbering) warnNumbered(ctx context.Context, db *gorm.DB, column inspect.Column) {
 	if n.db.Dialector.Name() != "postgres" {
 		number, err := n.findNumber(ctx, db, column)
@@ -116,9 +116,9 @@ func (n *Numbering) warnNumbered(ctx context.Context, db *gorm.DB, column inspec
 // newestKeys is how many keys findNumber reads. They are next to each other in the index of the key.
 const newestKeys = 100
 
-// findNumber returns a number that the database has given to one of the newest rows of a table, or 0. Such a number has
-// a worker id that does not exist. Or it has the worker id of another table, and the number just before it is a key
-// with yet another worker id.
+// findNumber returns a number that the database has given to one of the newest rows of a table, or 0. Such a number
+// has a worker id that does not exist. Or it has the worker id of another table, and the number just before it is
+// also a key, with a different worker id.
 func (n *Numbering) findNumber(ctx context.Context, db *gorm.DB, column inspect.Column) (number int64, err error) {
 	keys := map[int64]bool{}
 	var workers []int64

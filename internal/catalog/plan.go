@@ -28,9 +28,9 @@ type Catalog struct {
 	listed map[string]*Plan   // by table: models that Find loads
 	warned map[[3]string]bool // logged warnings, by kind, table and column
 
-	// Until started is set, only db.Use uses these.
+	// Only db.Use uses these two fields until it has succeeded.
 	started bool             // db.Use has succeeded
-	later   []*supply.Source // sources to open afterwards
+	later   []*supply.Source // sources to open after db.Use has succeeded
 }
 
 // Later returns the sources to open after db.Use has succeeded.
@@ -56,15 +56,15 @@ type Plan struct {
 
 	Relations []*schema.Relationship // associations whose rows a create saves too
 
-	// Sources belong to Fields, and to the models that GORM can create along with this one, directly or not. Ready is
-	// set permanently when all of them have a generator.
+	// Sources has the sources of this model, and of the models that GORM can create along with it, directly or not.
+	// Ready is set for ever when each of these sources has a generator.
 	Sources []*supply.Source
 	Ready   atomic.Bool
 
 	joins []join
 }
 
-// A join is a join table that a create can reach. SetupJoinTable replaces it in the relationship.
+// A join is a join table that a create can reach. GORM's SetupJoinTable can replace this table.
 type join struct {
 	*schema.Relationship
 	table *schema.Schema
@@ -94,7 +94,7 @@ func (c *Catalog) Plan(s *schema.Schema) *Plan {
 	return c.addPlan(s)
 }
 
-// Planned reports whether a schema is in use.
+// Planned reports whether a schema has a plan.
 func (c *Catalog) Planned(s *schema.Schema) bool { return (*c.plans.Load())[s] != nil }
 
 // addPlan creates a plan. It copies the map of plans, so that creates can read the map without a lock.
@@ -174,7 +174,7 @@ func (p *Plan) KeyField() *Field {
 	return nil
 }
 
-// KeyOf returns the plan and key for the model of value.
+// KeyOf returns the plan and the key field of the model whose type the argument value has.
 func (c *Catalog) KeyOf(db *gorm.DB, value any) (*Plan, *Field, error) {
 	s, err := model.Parse(db, value)
 	if err != nil {
@@ -191,7 +191,7 @@ func (c *Catalog) KeyOf(db *gorm.DB, value any) (*Plan, *Field, error) {
 	return p, f, nil
 }
 
-// Target returns the range that uid fields must hold.
+// Target returns the largest id that uid fields must hold, and the dialect of the database.
 func (c *Catalog) Target() model.Target {
 	return model.Target{Largest: 1<<(c.Layout.TimeBits+c.Layout.WorkerBits+c.Layout.SequenceBits) - 1, Dialect: c.db.Dialector.Name()}
 }

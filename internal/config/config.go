@@ -20,16 +20,16 @@ import (
 // A Config has a field for each option. The root package documents them.
 type Config struct {
 	Layout    generator.Layout
-	Generator string       // the default
+	Generator string       // name of the default generator
 	Specs     supply.Specs // generators by name
 	Wrong     []string     // errors in WithGenerator and WithSource
 	Models    []any
 	Log       *slog.Logger
 
-	Registry *gorm.DB // database of the worker ids, if not the plugin's handle
-	Database string   // name of the tables' database in the registry; empty means detect it
+	Registry *gorm.DB // handle of the database with the worker ids; nil means the plugin's handle
+	Database string   // of WithDatabaseName; empty means the default that it documents
 
-	Region    workernode.Region // zero means the registry's
+	Region    workernode.Region // zero means the region that the registry has
 	HasRegion bool              // Region is set
 
 	Schema    string // of the tables, on PostgreSQL; empty means detect it
@@ -37,7 +37,7 @@ type Config struct {
 
 	WorkerID    int64
 	Fixed       bool // WorkerID is set
-	OneEach     bool // one worker id per generator
+	OneEach     bool // one worker id for each generator, not for each table
 	Disposable  bool
 	Lead        time.Duration // 0 means the default
 	NoMigration bool
@@ -60,8 +60,8 @@ type Config struct {
 type Test struct {
 	Name string // the function that returned the plugin, for messages
 
-	// Table returns the table of an id, or [supply.AllTables] if the id does not resolve to one. It reports false if
-	// the plugin cannot have made the id. Table is nil if the ids are not of the layout.
+	// Table returns the table of an id, or [supply.AllTables] if the id names no table. It reports false if the
+	// plugin cannot have made the id. The field Table is nil if the ids do not have the bits of the layout.
 	Table func(id int64) (table string, ok bool)
 }
 
@@ -77,7 +77,7 @@ func New() *Config {
 const (
 	minLead      = 100 * time.Millisecond
 	maxLead      = time.Hour
-	minLeadTicks = 3 // because a slot is renewed after a third of the lead
+	minLeadTicks = 3 // because a slot is renewed after a third of the lead, which must be a tick or more
 )
 
 // maxSchema is the longest name of a schema on PostgreSQL, in bytes. PostgreSQL cuts off the rest.
@@ -99,7 +99,7 @@ const workerIDLead = time.Second
 
 // FixedLead returns how far a process with a fixed worker id may stamp ahead of the clock. After a start the process
 // skips as much time, because an earlier process may have stamped it. FixedLead is at least a tick. It is 0 for worker
-// ids from the database. It is also 0 with a clock of the application, because that may stand still.
+// ids from the database. It is also 0 with a clock of the application, which may never get past the skipped time.
 func (c *Config) FixedLead() time.Duration {
 	if !c.Fixed || c.Injected {
 		return 0

@@ -1,5 +1,5 @@
-// Package core is the part of a database handle that packages above the root, such as follow, need: its models with
-// their keys, the caller's conditions, the clock and the statements of the plugin. These packages find it in the
+// Package core has what packages above the root, such as follow, need from a database handle: its models with their
+// keys, the caller's conditions, the clock and the statements of the plugin. These packages find a [Core] in the
 // handle, so the type Plugin does not need exported methods for them.
 package core
 
@@ -36,7 +36,7 @@ type Core struct {
 	// OnInsertError is nil, errors stay as they are. Set it before the handle is used.
 	OnInsertError func(stmt *gorm.Statement, err error) (_ error, refused bool)
 
-	// Collect returns a handle that records which rows its creates give ids to. clear sets these ids to 0.
+	// Collect returns a handle that records which rows its creates give ids to. Calling clear sets these ids to 0.
 	Collect func(tx *gorm.DB) (_ *gorm.DB, clear func()) // wing: follow
 
 	home   *sqldb.DB // knows the schema of tables that are named without one; nil with a fixed worker id
@@ -64,7 +64,7 @@ func (c *Core) Name() string { return Name }
 // Initialize implements [gorm.Plugin]. GORM calls it for copies of the configuration, which share the Core.
 func (c *Core) Initialize(*gorm.DB) error { return nil }
 
-// Value returns the T that a package keeps for a handle. It is zero at first, and the same for each call.
+// Value returns the T that a package keeps for a handle. Each call returns the same T, which is zero at first.
 func Value[T any](c *Core) *T {
 	key := reflect.TypeFor[T]()
 	v, ok := c.values.Load(key)
@@ -74,8 +74,8 @@ func Value[T any](c *Core) *T {
 	return v.(*T)
 }
 
-// Statements returns a DB for statements that take at most the timeout of the plugin, or minimum if that is longer.
-// For a table that is named without a schema, the DB looks where the plugin looks. It fails if db is a transaction.
+// Statements returns a DB whose statements take at most the larger of the plugin's timeout and minimum. The DB
+// looks for a table that is named without a schema where the plugin looks. Statements fails if db is a transaction.
 func (c *Core) Statements(db *gorm.DB, minimum time.Duration) (*sqldb.DB, error) {
 	statements, err := sqldb.Open(db, max(c.Timeout, minimum))
 	if err == nil && c.home != nil {
@@ -92,7 +92,7 @@ func (c *Core) Region() workernode.Region {
 	return c.Manager.Registry().Region
 }
 
-// WorkerOf returns the worker id in an id. It reports false for numbers without one.
+// WorkerOf returns the worker id in an id. It reports false for a number that is no id.
 func (c *Core) WorkerOf(id int64) (int64, bool) {
 	parts, err := c.Decode(id)
 	return parts.WorkerID, err == nil

@@ -78,10 +78,10 @@ func (f *Filler) fillZeros(db *gorm.DB) {
 	}
 }
 
-// ensure gets the worker ids that a create may need. needed are the sources of its own rows. Outside a transaction it
-// gets the worker ids of all tables reachable from the model. It does so early, because GORM creates associated rows in
-// its own transaction, where a second connection may not be available. Tables that keep failing are left to the
-// background unless a row needs their id. Inside a transaction it gets only the worker ids that the rows need.
+// ensure gets the worker ids that a create may need. The slice needed has the sources of the create's own rows.
+// Outside a transaction ensure gets the worker ids of all tables reachable from the model, because GORM creates
+// associated rows in its own transaction, where a second connection may not be available. Tables whose last attempt
+// failed are left to the background, unless they are in needed. Inside a transaction it gets only those for needed.
 func (f *Filler) ensure(db *gorm.DB, p *catalog.Plan, needed []*supply.Source) error {
 	inTransaction := sqldb.HoldsConnection(db.Statement.ConnPool)
 	ready := true

@@ -57,7 +57,7 @@ func selectedFields(stmt *gorm.Statement, fields []*catalog.Field) []*catalog.Fi
 	return kept
 }
 
-// unselected returns the fields that a create has set, but that Select leaves out.
+// unselected returns the uid fields that the plugin has set in a create, but that Select leaves out.
 func unselected(p *catalog.Plan, stmt *gorm.Statement) (fields []*catalog.Field) {
 	if len(stmt.Selects) == 0 {
 		return nil
@@ -76,8 +76,8 @@ func unselected(p *catalog.Plan, stmt *gorm.Statement) (fields []*catalog.Field)
 }
 
 // insertUnselected adds to the INSERT the ids that Select leaves out. Otherwise the database would assign a key, and
-// the struct would keep ours. Call it when GORM begins to write the INSERT. The names of the caller's Select stay as
-// they are, because other plugins send statements on copies of this statement.
+// the struct would keep the plugin's. Call it when GORM begins to write the INSERT. It does not change
+// stmt.Selects, because other plugins send statements on copies of this statement.
 func insertUnselected(p *catalog.Plan, stmt *gorm.Statement) {
 	values, ok := stmt.Clauses["VALUES"].Expression.(clause.Values)
 	rows := model.RowsOf(stmt.ReflectValue, p.Schema.ModelType)

@@ -16,9 +16,9 @@ import (
 
 // notes record which rows of a create were given ids. They belong to one statement; see [model.Keep].
 type notes struct {
-	parent *notes // of the create that saves these rows as an association; nil if there is none
-	shared bool   // creates of associated rows may refer to it, so it does not return to the pool
-	whole  bool   // for all creates of a transaction, or for one of them; see [Filler.Collect]
+	parent *notes // of Collect, or of the create that saves these rows as an association; nil if there is neither
+	shared bool   // other creates may refer to these notes, so they do not return to the pool
+	whole  bool   // these are the notes of [Filler.Collect], or of a create on its handle
 
 	mu   sync.Mutex
 	rows []filledRows
@@ -118,7 +118,7 @@ func (n *notes) end() []filledRows {
 }
 
 // sharedKey is the key of a create's notes in its settings. GORM copies the settings to the creates of associated rows,
-// but not the clauses. A copy of the statement has both, so forget recognizes the copy and removes the notes.
+// but not the clauses. A copy of the statement has both, so the function forget can remove the notes from the copy.
 type sharedKey struct{}
 
 // share makes the notes known to the creates of associated rows.
@@ -141,7 +141,7 @@ func forget(stmt *gorm.Statement) {
 	}
 }
 
-// Collect returns a handle that records which rows its creates give ids to. clear sets these ids to 0.
+// Collect returns a handle that records which rows its creates give ids to. The function clear sets these ids to 0.
 func (f *Filler) Collect(tx *gorm.DB) (_ *gorm.DB, clear func()) {
 	n := &notes{shared: true, whole: true}
 	tx = tx.Session(&gorm.Session{Context: tx.Statement.Context}) // with settings of its own

@@ -49,7 +49,7 @@ type CursorStatus struct {
 	Error      string
 	Now        time.Time // the database's clock
 
-	Waiting int64 // rows above Last, but no more than MaxWaiting + 1; -1 if Unread is set
+	Waiting int64 // number of rows above Last, but no more than MaxWaiting + 1; -1 if Unread is set
 	Oldest  int64 // id of the first of these rows; 0 if none waits
 	Unread  error // why the rows could not be counted
 }
@@ -151,7 +151,7 @@ func CountRows(ctx context.Context, db *sqldb.DB, k ConsumerKey, above, upTo int
 	return n, err
 }
 
-// countRows is CountRows, and also returns the id of the first of the rows. After an error n is -1.
+// countRows does what CountRows does, and also returns the id of the first of the rows. After an error n is -1.
 func (f Flavor) countRows(ctx context.Context, db *sqldb.DB, k ConsumerKey, above, upTo int64) (n, first int64, err error) {
 	least := sql.NullInt64{}
 	t, err := f.tableOf(ctx, db, k)
@@ -199,7 +199,7 @@ func (f Flavor) tableOf(ctx context.Context, db *sqldb.DB, k ConsumerKey) (t Tab
 
 // ResetConsumer sets a cursor to an id, so that the rows above are handled next. A row that failed may be tried at
 // once. Processes may run meanwhile: each of their transactions begins with an UPDATE that compares the cursor. MARK
-// becomes 0, so that no process goes back because of lost commits. The id decides which rows are handled again.
+// becomes 0, so that no process moves the cursor back because of lost commits: the id alone says what comes next.
 func ResetConsumer(ctx context.Context, db *sqldb.DB, k ConsumerKey, id int64) error {
 	return change(ctx, db, k, "LAST_ID = "+strconv.FormatInt(id, 10)+
 		", MARK = 0, ATTEMPTS = 0, RETRY_AT = 0, STUCK_ID = 0, STUCK_SINCE = 0, ERROR = ''")
@@ -256,7 +256,7 @@ func (f Flavor) change(ctx context.Context, db *sqldb.DB, place Table, k Consume
 // cursorTable returns a table in whose schema the cursor of a consumer is.
 func cursorTable(ctx context.Context, db *sqldb.DB, k ConsumerKey) (f Flavor, place Table, err error) {
 	f, err = FlavorOf(ctx, db)
-	place = Table{Name: k.Table, Schema: k.Schema} // the table may have been moved to another schema of PostgreSQL
+	place = Table{Name: k.Table, Schema: k.Schema} // the cursor's schema, because the table may have moved since
 	if k.Space != "" {
 		place.Name = CursorTable
 	}
@@ -266,8 +266,8 @@ func cursorTable(ctx context.Context, db *sqldb.DB, k ConsumerKey) (f Flavor, pl
 	return f, place, err
 }
 
-// RenameConsumers writes the new name of a renamed table into its cursors, and returns their number. unchanged are the
-// consumers that have a cursor under the new name already, or all if the two names have different schemas.
+// RenameConsumers writes the new name of a renamed table into its cursors, and returns how many it changed. The
+// other consumers are in unchanged: a cursor has the new name already, or the two names have different schemas.
 func RenameConsumers(ctx context.Context, db *sqldb.DB, from, to string) (renamed int64, unchanged []ConsumerKey, err error) {
 	keys, err := ConsumersOf(ctx, db, from)
 	if err != nil {
@@ -311,7 +311,7 @@ func ConsumersOf(ctx context.Context, db *sqldb.DB, table string) (keys []Consum
 	return keys, err
 }
 
-// prefixes returns prefixes for names of tables: none for the default schema, and the schemas of the known tables.
+// prefixes returns prefixes for names of tables: "" for the default schema, and one for each known table's schema.
 func (f Flavor) prefixes(known []string) []string {
 	prefixes := []string{""}
 	for _, name := range known {

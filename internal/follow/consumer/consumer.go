@@ -3,11 +3,11 @@
 //
 // # The protocol
 //
-// Any number of processes may run a consumer. One of them is the holder, whose name the cursor has, and the others
-// stand by. The holder fetches rows, which it then has in hand, and begins a transaction with a [Change] of the cursor.
-// The change is an UPDATE that compares the cursor with what the process has last read or written. If the UPDATE
-// changes no row, another process was faster, or an operator has set the cursor, and the transaction is rolled back.
-// Otherwise the transaction has locked the cursor, so nobody else handles the rows until it ends.
+// Any number of processes may run a consumer. One of them is the holder, whose name is in the cursor, and the
+// others stand by. The holder fetches rows, which it then has in hand. To handle them, it begins a transaction with
+// a [Change] of the cursor: an UPDATE that compares the cursor with what the process has last read or written. If
+// the UPDATE changes no row, another process was faster, or an operator has set the cursor, and the transaction is
+// rolled back. Otherwise the transaction has locked the cursor, so nobody else handles the rows until it ends.
 //
 // The name of the holder only decides who works. Because of the comparison each row is handled once, whatever clocks,
 // pauses and lost answers do. A process that does not know whether its COMMIT succeeded reads the cursor again, and
@@ -16,7 +16,7 @@
 // # Lost commits
 //
 // A database may lose its latest commits, as after a failover. Rows in hand may be lost with them. The mark of the
-// table is then lower again, so other rows may come with ids below those of the rows in hand. This is why the
+// table, below which no rows come, is then lower again, so other rows may come with ids below those in hand. So the
 // transaction that fetches rows also changes the cursor: it sets HOLDER and HOLDER_UNTIL to a pair of values that
 // they never had before, and later changes compare these values. A database that loses a commit also loses all
 // later ones. So if the cursor still has the values, all rows that were fetched with them are still there.
@@ -35,7 +35,7 @@ const (
 	validity = 3000  // how long a process remains the holder after a change
 	Interval = 1000  // the cursor is read again after this time
 	longest  = 60000 // the longest pause after a row has failed
-	tries    = 3     // after this many outcomes Again in a row, the last one counts as Failed
+	tries    = 3     // the last of this many consecutive outcomes Again counts as Failed
 )
 
 // A Row is a consumer's row of UID_CURSOR. The times come from the database's clock.
@@ -45,11 +45,11 @@ type Row struct {
 	Holder     string // the process that works
 	Until      int64  // the end of its term, HOLDER_UNTIL, which the holder extends again and again
 	Attempts   int    // how often the next row has failed
-	RetryAt    int64  // when it may be tried again
+	RetryAt    int64  // when the next row may be tried again
 	StuckID    int64  // the row that fails
 	StuckSince int64
 	Conditions string // a hash of the conditions that rows must meet
-	Mark       int64  // the table's mark when rows were last fetched; 0 if it is unknown or not needed; -m: go back to m
+	Mark       int64  // the table's mark when rows were last fetched; 0 if unknown or not needed; -m: go back to m-1
 	Now        int64  // when this was read
 }
 
@@ -93,7 +93,7 @@ type Step struct {
 	Kind   Kind
 	At     int64  // of Stand and Wait: until when
 	After  int64  // of Fetch
-	Rows   int    // of Handle: how many of the rows in hand
+	Rows   int    // of Handle: how many of the rows in hand to handle
 	Change Change // of Take, Fetch, Handle, Move and Fail
 	Failed Row    // of Fail: Attempts, RetryAt, StuckID and StuckSince
 }
@@ -113,27 +113,27 @@ const (
 // A Process is what a process knows about its consumer. The caller executes the step that Next returns, reports the
 // result by Seen, Wrote, Fetched or Ended, and calls Next again. If the result is unknown, it calls Forget instead.
 type Process struct {
-	Me   string // no other process has this name; it changes when the clock was set back
+	Me   string // a name that no other process has; take changes it after the clock was set back
 	Size int    // the most rows in a transaction
 
 	row   Row
-	known bool // row is as this process has last read or written it
-	found bool // the row exists; only if known
-	seen  bool // the row has existed
+	known bool // the field row has what this process has last read or written
+	found bool // the row of UID_CURSOR exists; valid only if known is set
+	seen  bool // the row of UID_CURSOR has existed
 
 	ids     []int64 // the rows in hand: all rows above the cursor, up to the id in the next field
 	through int64
 
-	names   int   // how many other names this process has wanted
+	names   int   // how many new names take has made for this process
 	begun   int64 // the RetryAt that this process began with; ignored, because its handler may be a new version
 	single  int64 // handle one row at a time up to this id
 	again   int   // number of consecutive outcomes Again
-	pending Kind  // Move: set the cursor to target. Fail: the row target has failed. Read: neither
+	pending Kind  // Move: set the cursor to target. Fail: the row with the id target has failed. Read: neither
 	target  int64
 	mark    int64 // of Move: the new mark
 }
 
-// Next returns the next step. now is the database's clock. more reports that there may be rows to fetch.
+// Next returns the next step. The arguments are the database's clock, and whether there may be rows to fetch.
 func (p *Process) Next(now int64, more bool) Step {
 	switch {
 	case !p.known || now-p.row.Now >= Interval && p.pending == Read:
@@ -266,7 +266,7 @@ func (p *Process) Wrote(s Step, changed bool) {
 		p.begun = p.row.RetryAt
 	}
 	p.Me = s.Change.Me
-	// Fetch again: the cursor may be lower now, and a handler may have changed the rows that it got.
+	// Fetch again: a Move may have lowered the cursor, and a failed handler may have changed its rows.
 	if s.Kind == Move || s.Kind == Fail {
 		p.Forget()
 		return
@@ -278,7 +278,7 @@ func (p *Process) Wrote(s Step, changed bool) {
 }
 
 // Fetched reports the rows that a Fetch has found, in ascending order, and whether its change has changed the cursor.
-// through is the id up to which there are no other rows.
+// There are no other rows up to the id in the argument through.
 func (p *Process) Fetched(s Step, changed bool, ids []int64, through int64) {
 	if p.Wrote(s, changed); changed {
 		p.ids, p.through = append(p.ids, ids...), through
