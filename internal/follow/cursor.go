@@ -22,11 +22,11 @@ type cursorRow struct {
 	key        ConsumerKey
 	conditions string      // a hash of the conditions of the consumer
 	mark       *Mark       // of the followed table, which may be in another database
-	known      *statements // with key.Space; nil until UID_CURSOR was found
+	known      *statements // used only if key.Space is set; nil until UID_CURSOR was found
 }
 
-// statements returns the statements for the place where the cursor is. Without a space that is the schema where the mark
-// has found the table: if the table appears or moves meanwhile, a lookup of its own might find another UID_CURSOR.
+// statements returns the statements for the place where the cursor is. Without key.Space that is the schema where
+// c.mark has found the table; if the table appears or moves meanwhile, a new lookup might find another UID_CURSOR.
 func (c *cursorRow) statements(ctx context.Context) (*statements, error) {
 	if c.key.Space == "" {
 		return c.mark.statements(ctx)
@@ -49,7 +49,7 @@ func (c *cursorRow) statements(ctx context.Context) (*statements, error) {
 
 func (s *statements) cursors() string { return s.flavor.in(s.table, CursorTable) }
 
-// where returns the condition that finds the row. The values for its placeholders are args.
+// where returns the condition that finds the row. The method args returns the values for its placeholders.
 func (c *cursorRow) where(s *statements) string {
 	return " WHERE " + s.flavor.equal("CONSUMER", "SPACE", "TABLE_NAME")
 }
@@ -62,7 +62,7 @@ func (f Flavor) equal(columns ...string) string {
 	return strings.Join(columns, " AND ")
 }
 
-// args returns the leading values, followed by the values for where.
+// args returns the leading values, followed by the values for the placeholders of the method where.
 func (c *cursorRow) args(leading ...any) []any {
 	return append(leading, c.key.Consumer, c.key.Space, c.key.Table)
 }
@@ -137,7 +137,7 @@ func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 			continue
 		}
 		t := Table{Schema: followed.table.Schema, Name: inSchemaOf(followed.table.Name, bare(k.Table))}
-		if database != "" && k.Space == database { // otherwise the cursor is of this schema
+		if database != "" && k.Space == database { // otherwise k.Table is in the schema of the followed table
 			t = Table{Name: k.Table}
 			if followed.flavor == Postgres {
 				t.Schema = "public" // unless the name has a schema
@@ -169,8 +169,8 @@ func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 	return nil
 }
 
-// spaces returns the database in SPACE, and the SPACE that also has the schema of the followed table, because models
-// may have named the schema before, or name it only now. Without a schema in SPACE the two are equal.
+// spaces returns the SPACE without and with the schema of the followed table, because models may have named the
+// schema before, or name it only now. Only PostgreSQL has schemas in SPACE: elsewhere the two are equal.
 func (c *cursorRow) spaces(followed *statements) (database, withSchema string) {
 	if c.key.Space == "" || followed.flavor != Postgres {
 		return c.key.Space, c.key.Space
@@ -244,8 +244,8 @@ func (s *statements) settings(step consumer.Step) string {
 		fmt.Sprintf(set, "tcp_user_timeout", " AND version() LIKE '%linux%'", idleLimit.Milliseconds())
 }
 
-// idleLimit limits the time between two statements of a transaction that has locked the cursor. The server then ends
-// the transaction, because a process that hangs must not keep the lock.
+// idleLimit limits the time between two statements of a transaction that has locked the cursor. After this time the
+// server ends the transaction, because a process that hangs must not keep the lock.
 const idleLimit = 30 * time.Second
 
 // processName returns a name for HOLDER and CLOSER, which have 64 characters: where the process runs, and a text that
@@ -324,11 +324,11 @@ func (c *cursorRow) release(ctx context.Context, me string) error {
 	return err
 }
 
-// limit makes MySQL and MariaDB close a connection if for idleLimit this process sends no statement, even between two
-// transactions, or reads none of the rows that the server sends. For a handler, limit also turns autocommit off,
-// because the server may end the transaction early, and would then commit later statements of the handler one by one.
-// Without autocommit these begin another transaction, which is rolled back. Call restore afterwards, and close the
-// connection if restore fails.
+// limit makes MySQL and MariaDB close a connection on which this process sends no statement for the time idleLimit,
+// even between two transactions, or reads no rows while the server sends some. For a handler, limit also turns
+// autocommit off. Otherwise, if the server ends the transaction early, it would commit later statements of the
+// handler one by one. Without autocommit these statements begin another transaction, which is rolled back. Call
+// restore afterwards, and close the connection if restore fails.
 func (c *cursorRow) limit(ctx context.Context, conn *sqldb.DB, handler bool) (restore func() error, err error) {
 	s, err := c.statements(ctx)
 	if err != nil || s.flavor != MySQL && s.flavor != MariaDB {

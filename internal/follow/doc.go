@@ -16,27 +16,27 @@
 //
 // # Why no row is missed
 //
-// Let m be a published mark, and r a row with an id below m. The trigger of r took a gate and then read the mark, on
-// MySQL together with the gate. A trigger may do both again before it refuses a row; then consider the last time. If it
-// read m or more, it refused r. Otherwise it read the mark before the closer raised the mark to m, so it took its gate
-// before that, too. The closer passed this gate after it had raised the mark, so the transaction of r had ended. Hence
-// r was visible, or rolled back, before m was published. A follower reads the published mark first and its rows
-// afterwards, with a new snapshot, so it sees r.
+// Let m be a published mark, and r a row with an id below m. The trigger of r took a gate and then read the mark,
+// on MySQL together with the gate. Before it refuses a row, a trigger may do both again; then consider the last
+// time. If the trigger read m or more, it refused r. Otherwise it read the mark before the closer raised the mark
+// to m, so it took its gate before that, too. The closer passed this gate after it had raised the mark, so the
+// transaction of r had ended. Hence r was visible, or rolled back, before m was published. A follower reads the
+// published mark first and its rows afterwards, with a new snapshot, so it sees r.
 //
 // This holds for all clocks, pauses and retries. Slack only decides which rows are refused: those whose ids are older
 // than slack when the INSERT arrives. The program then creates the row again with a new id.
 //
 // # The parts
 //
-// There are two gates, so that nobody waits for the closer: while the closer waits for one gate, new transactions take
-// the other. Which gate they take does not matter for correctness, because the closer passes both before it publishes.
-// A transaction may have chosen a gate just before the closer did, and would wait behind the closer. So the closer asks
-// for the gate again and again at first, without waiting.
+// There are two gates, so that nobody waits for the closer: while the closer waits for one gate, new transactions
+// take the other. Which gate they take does not matter for correctness, because the closer passes both before it
+// publishes. A transaction may choose a gate just before the closer chooses the same one, and would wait behind the
+// closer. So at first the closer asks for the gate again and again, without waiting.
 //
-// The trigger chooses its gate once for a row, by a statement of its own. In the condition that finds the gate's row,
-// MySQL and MariaDB would evaluate the choice twice. If the closer changed the choice in between, they would find no
-// gate, and refuse the row for no reason. The trigger refuses a row only if the id is below the mark that its message
-// shows.
+// The trigger chooses its gate once for a row, by a statement of its own. In the condition that finds the gate's
+// row, MySQL and MariaDB would evaluate the choice twice. If the closer changed the choice in between, they would
+// find no gate, and refuse the row for no reason. For its message the trigger reads the mark again, and it refuses
+// the row only if the id is below that mark.
 //
 // The trigger must see the current mark, not the mark in its snapshot. On MySQL it reads the row of the gate with a
 // shared lock. On MariaDB and PostgreSQL the mark is a sequence, which has no versions. On MariaDB the gates are rows
@@ -44,8 +44,8 @@
 // gate because the subquery for the sequence uses a column of the gate's row. SQLite has one writer at a time, so the
 // UPDATE that raises the mark also waits for that writer.
 //
-// If the mark is missing or NULL, the trigger refuses all rows. It runs after the INSERT because a trigger before it
-// also fires for rows that exist, such as those of ON CONFLICT DO NOTHING.
+// If the mark is missing or NULL, the trigger refuses all rows. It runs after the INSERT because a trigger before
+// the INSERT also fires for rows that exist, such as those of ON CONFLICT DO NOTHING.
 //
 // On PostgreSQL the trigger runs once for each statement, with the inserted rows as a table. Such a trigger does not
 // fire for rows that are inserted into a partition directly, so on a partitioned table and on a partition the trigger
@@ -55,7 +55,7 @@
 // rows of these transactions stay locked, so a follower that reads with shared locks, at READ COMMITTED, waits.
 //
 // CREATE TRIGGER waits for the transactions that have inserted rows without a gate, so every later row is guarded. All
-// writers queue up behind it, so it gives up after a second at most and tries again.
+// writers queue up behind it, so it gives up after a second at most, and is sent again.
 //
 // Some statements only shorten waits: they ask for a gate without waiting, take the lock that diverts new transactions
 // to the other gate, or limit the connection. A round goes on without them, because a database may refuse any of them.
@@ -66,5 +66,5 @@
 //
 // A round is bound to one connection. If the connection breaks, another round begins, because after a failover the
 // database may have lost the mark. Behind a pooler a round may still use two servers, so publishing checks that the
-// trigger's mark is high enough. For the same reason followers ask for the published mark before each read.
+// trigger's mark is high enough. Before each read followers ask for the published mark, which may be lost, too.
 package follow

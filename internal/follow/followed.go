@@ -26,7 +26,7 @@ type Followed struct {
 	refused map[string]int64 // creates that were too late, by table
 }
 
-// Mark returns the mark of a table. create makes it at the first call; concurrent first calls may make several.
+// Mark returns the mark of a table. The first call makes it by create; concurrent first calls agree on one.
 func (h *Followed) Mark(t Table, create func() *Mark) *Mark {
 	mark, ok := h.marks.Load(t)
 	if !ok {

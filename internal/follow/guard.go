@@ -27,7 +27,7 @@ import (
 type guard struct {
 	db         *gorm.DB
 	tx         *sql.Tx
-	statements gorm.ConnPool // tx, or its prepared statements
+	statements gorm.ConnPool // tx, or tx with GORM's prepared statements
 	sqlite     bool
 	mysql      bool // or MariaDB
 
@@ -114,7 +114,7 @@ func (g *guard) remember(err error) {
 }
 
 // lives reports whether the transaction on SQLite is still there. SQLite ends it after some errors, such as a full
-// disk. lives sends BEGIN, which fails within a transaction.
+// disk. The function sends BEGIN, which fails within a transaction.
 func (g *guard) lives() bool {
 	if _, err := g.tx.ExecContext(context.Background(), "BEGIN"); err != nil {
 		return strings.Contains(err.Error(), "within a transaction")
@@ -158,7 +158,7 @@ func (g *guard) ExecContext(ctx context.Context, query string, args ...any) (sql
 		return nil, err
 	}
 	back := strings.HasPrefix(query, "ROLLBACK")
-	if back && !g.sqlite { // GORM sends it after an error in a nested transaction, which may have left rows open
+	if back && !g.sqlite { // sent after an error in a nested transaction, whose function may have left rows open
 		g.closeRows()
 	}
 	result, err := g.pool(query).ExecContext(ctx, query, args...)
@@ -182,8 +182,8 @@ func (g *guard) QueryContext(ctx context.Context, query string, args ...any) (*s
 	return rows, err
 }
 
-// opened remembers how to close the rows of a query. While rows are open, a server refuses other queries, so opened
-// remembers only the last query.
+// opened remembers how to close the rows of a query. While rows are open, the driver of a server refuses other
+// queries, so opened remembers only the last query.
 func (g *guard) opened(done func() error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -239,7 +239,7 @@ func (g *guard) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
 	return g.tx.StmtContext(ctx, stmt)
 }
 
-// GetDBConn returns the pool, as any transaction does.
+// GetDBConn returns the pool, as GORM does for any transaction.
 func (g *guard) GetDBConn() (*sql.DB, error) { return g.db.DB() }
 
 func (g *guard) Commit() error   { return g.misused("commit its transaction") }

@@ -13,8 +13,8 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// A Holder is an open transaction that has inserted rows into a followed table, so the mark cannot pass the time when
-// the transaction began.
+// A Holder is an open transaction that has inserted rows into a followed table. No mark that is raised from now on
+// can be published until the transaction ends.
 type Holder struct {
 	Session     int64     `json:"session,omitempty"`     // number of the connection or process; 0 if prepared
 	Prepared    string    `json:"prepared,omitempty"`    // name of a prepared transaction, on PostgreSQL
@@ -51,11 +51,11 @@ func (h Holder) String() string {
 	return text.String()
 }
 
-// maxHolders limits a list of holders, because every open writer is a holder.
+// maxHolders limits a list of holders, because each open transaction that has inserted rows is one.
 const maxHolders = 20
 
-// holders returns the open transactions that hold a gate, the oldest first. MariaDB only shows the transactions for
-// which the closer waits at this moment. An error names the missing privilege.
+// holders returns the open transactions that hold a gate (see doc.go), oldest first. MariaDB only shows the
+// transactions for which the closer waits at this moment. An error names the missing privilege.
 func (s *statements) holders(ctx context.Context, db *sqldb.DB, now time.Time) (list []Holder, err error) {
 	query := ""
 	switch s.flavor {
@@ -97,14 +97,14 @@ func (s *statements) holders(ctx context.Context, db *sqldb.DB, now time.Time) (
 	return list, err
 }
 
-// rights are the privileges for the lists of transactions.
+// rights are the privileges that the queries of holders need.
 var rights = map[Flavor]string{
 	Postgres: "it needs the role pg_monitor",
 	MySQL:    "it needs SELECT on performance_schema, and PROCESS",
 	MariaDB:  "it needs PROCESS",
 }
 
-// holdersOfPostgres reads pg_locks, which every user may read. Only states and times of others' sessions need a role.
+// holdersOfPostgres reads pg_locks, which every user may read. Only states and times of other users need a role.
 func (s *statements) holdersOfPostgres() string {
 	return fmt.Sprintf(`SELECT COALESCE(l.pid, 0), COALESCE(p.gid, ''), COALESCE(a.usename, p.owner, ''),
 		COALESCE(host(a.client_addr), ''), COALESCE(a.application_name, ''), COALESCE(a.state, ''),
@@ -118,7 +118,7 @@ func (s *statements) holdersOfPostgres() string {
 		s.advisory(usedGate), s.advisory(idleGate))
 }
 
-// holdersOfMySQL reads the locks on the rows of the gates. A transaction may hold both gates.
+// holdersOfMySQL reads the locks on the rows of the gates. A transaction may hold both, so its locks are one group.
 func (s *statements) holdersOfMySQL() string {
 	return "SELECT COALESCE(MAX(t.PROCESSLIST_ID), 0), '', COALESCE(MAX(t.PROCESSLIST_USER), ''), " +
 		"COALESCE(MAX(t.PROCESSLIST_HOST), ''), '', COALESCE(MAX(t.PROCESSLIST_COMMAND), ''), " +

@@ -38,11 +38,11 @@ const (
 // A Table is a table whose rows are followed.
 type Table struct {
 	Name   string // as in the model, with or without a schema
-	Schema string // of the table, if Name has none; empty means the connection's, and on PostgreSQL public
+	Schema string // of the table, if Name has none; empty means that of the connection, or public on PostgreSQL
 	Key    string // column of the ids
 	Slack  time.Duration
 
-	Regional bool // other regions may replicate rows to the table, and followers leave them out
+	Regional bool // followers leave out rows that other regions may replicate to the table
 }
 
 // in returns the quoted name of an object in the schema of the table. The schema is needed because the trigger has a
@@ -66,7 +66,7 @@ func (f Flavor) dialect() string {
 }
 
 // located returns the table with its schema, for statements that any connection of the pool may run. It reports false
-// if the table does not exist.
+// if it looked for the table, and the table does not exist.
 func (f Flavor) located(ctx context.Context, db *sqldb.DB, t Table) (Table, bool, error) {
 	if f == SQLite || strings.Contains(t.Name, ".") || t.Schema != "" {
 		return t, true, nil
@@ -109,21 +109,21 @@ func (f Flavor) quote(name string) string {
 	return strings.Join(parts, ".")
 }
 
-// advisory is an expression for an advisory lock of PostgreSQL. sequence is the quoted name of the mark. Its oid is
-// part of the lock, because other schemas of the database may have tables of the same name. advisoryBase keeps the lock
-// apart from the locks of other programs.
+// advisory returns an expression for the number of an advisory lock of PostgreSQL. The number contains the oid of
+// the sequence that is the mark, because other schemas of the database may have tables of the same name.
+// advisoryBase keeps the number apart from the locks of other programs.
 func advisory(sequence string, lock int) string {
 	return fmt.Sprintf("(%d + 4 * %s::regclass::oid::bigint)", advisoryBase+int64(lock), Postgres.text(sequence))
 }
 
-// The advisory locks of a table are its gates and these.
+// The advisory locks of a table are raiseLock, installLock, and its gates, which have the numbers 1 and 2.
 const (
 	advisoryBase = 0x7569 << 48
 	raiseLock    = 0
 	installLock  = 3
 )
 
-// userLock is an expression for the name of a user-level lock. All databases of a server share these locks.
+// userLock is an expression for a user-level lock's name. It has the schema, because databases share these locks.
 func (f Flavor) userLock(t Table) string {
 	return "CONCAT(" + f.text(namesOf(t.Name).lock) + ", CRC32(" + f.schema(t) + "))"
 }
@@ -136,7 +136,7 @@ func (f Flavor) text(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", "''") + "'"
 }
 
-// inSchemaOf returns name in the schema of the table.
+// inSchemaOf returns the name with the schema that the table's name has, if it has one.
 func inSchemaOf(table, name string) string {
 	if i := strings.LastIndexByte(table, '.'); i >= 0 {
 		return table[:i+1] + name
@@ -180,7 +180,7 @@ func (f Flavor) Install(t Table) []string {
 	}
 	statements := strings.Split(strings.TrimSpace(out.String()), "\n---\n")
 	statements = slices.Insert(statements, 1, f.CreateCursors(t))
-	if f == Postgres { // before CREATE TRIGGER, because the table or a partition may have a trigger of this name
+	if f == Postgres { // before CREATE TRIGGER, drop the function's other triggers, as on a partition
 		function := f.in(t, n.function)
 		misplaced := dropCalling(function, "NOT ("+newStatements(f, t).intact()+")")
 		statements = slices.Insert(statements, len(statements)-2, misplaced)
@@ -226,9 +226,9 @@ var columnName = regexp.MustCompile(`[A-Z_]{2,}`)
 // columns quotes the names in a list, because PostgreSQL folds unquoted names to lower case.
 func (f Flavor) columns(list string) string { return columnName.ReplaceAllStringFunc(list, f.quote) }
 
-// Uninstall returns the statements that undo [Flavor.Install]. The tables stay, with the cursors of consumers. The
-// trigger is dropped first, so nothing has changed if that fails. It is dropped from whatever table has it, because it
-// stays with a table that is renamed.
+// Uninstall returns the statements that undo [Flavor.Install]. The plugin's tables stay, with the cursors of
+// consumers. The trigger is dropped first, so nothing has changed if that fails. It is dropped from whatever table
+// has it, because it stays with a table that is renamed.
 func (f Flavor) Uninstall(t Table) []string {
 	if f == Postgres {
 		t.Schema = cmp.Or(t.Schema, "public")

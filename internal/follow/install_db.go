@@ -78,7 +78,7 @@ func (s *statements) enable(ctx context.Context, db *sqldb.DB) error {
 			return err
 		}
 		var statements []string
-		if s.flavor != Postgres { // on PostgreSQL Install drops them
+		if s.flavor != Postgres { // on PostgreSQL a statement of Install drops these triggers
 			for _, t := range own {
 				statements = append(statements, s.drop(t))
 			}
@@ -99,7 +99,7 @@ func (s *statements) enable(ctx context.Context, db *sqldb.DB) error {
 	})
 }
 
-// verify returns an error unless the table is guarded now. createErr is the error of CREATE TRIGGER.
+// verify returns an error unless the table is guarded now. createErr is not nil if the trigger was there already.
 func (s *statements) verify(ctx context.Context, db *sqldb.DB, createErr error) error {
 	state, err := s.state(ctx, db.Quiet())
 	if err == nil && (state.Found != "" || createErr == nil) {
@@ -113,11 +113,11 @@ func (s *statements) verify(ctx context.Context, db *sqldb.DB, createErr error) 
 	return err
 }
 
-// isEnabled reports whether the table has the trigger that was installed. If so, isEnabled also sets the slack.
+// isEnabled reports whether the table has the installed trigger. If so, it also sets the slack and adds UID_CURSOR.
 func (s *statements) isEnabled(ctx context.Context, db *sqldb.DB) (bool, error) {
 	state, err := s.state(ctx, db.Quiet())
 	if err != nil || state.check() != nil {
-		return false, ctx.Err() // no table UID_FOLLOW, or no row in it
+		return false, ctx.Err() // for example without UID_FOLLOW, without a row in it, or without the trigger
 	}
 	if err := s.complete(ctx, db.Quiet()); errors.Is(err, errUnable) {
 		return false, nil // installing the trigger again corrects it
@@ -141,7 +141,7 @@ func (s *statements) isEnabled(ctx context.Context, db *sqldb.DB) (bool, error) 
 
 // addCursors creates UID_CURSOR where an earlier version has enabled the table. Followers do not need it, so it is not
 // an error if this account may not create it. addCursors first checks whether UID_CURSOR exists, because CREATE TABLE
-// IF NOT EXISTS needs the privilege even then.
+// IF NOT EXISTS needs the privilege even if the table exists.
 func (s *statements) addCursors(ctx context.Context, db *sqldb.DB) error {
 	ok, err := s.flavor.has(ctx, db, s.flavor.in(s.table, CursorTable))
 	if err == nil && !ok {
@@ -206,7 +206,7 @@ func IsInstalled(ctx context.Context, db *sqldb.DB, t Table) (bool, error) {
 	return len(list) > 0, err
 }
 
-// alone runs f while no other process installs or removes the trigger. On PostgreSQL the statements need no lock.
+// alone runs f while no other process installs or removes the trigger. On PostgreSQL the statements do the locking.
 func (s *statements) alone(ctx context.Context, db *sqldb.DB, f func(ctx context.Context, db *sqldb.DB) error) error {
 	switch s.flavor {
 	case Postgres:
@@ -229,8 +229,8 @@ func (s *statements) alone(ctx context.Context, db *sqldb.DB, f func(ctx context
 	})
 }
 
-// impatiently runs f on a connection of MySQL whose statements wait for locks of tables only for a second, the
-// minimum, and have the sql_mode of [sqldb.DB.Define]. After an error the connection has to be closed.
+// impatiently runs f on a connection of MySQL or MariaDB whose statements wait for locks of tables only for a
+// second, and have the sql_mode of [sqldb.DB.Define]. After an error the connection has to be closed.
 func impatiently(ctx context.Context, conn *sqldb.DB, f func(ctx context.Context, db *sqldb.DB) error) error {
 	err := conn.ExecRaw(ctx, setInstall)
 	if err == nil {
@@ -247,10 +247,10 @@ const (
 	unsetInstall = "SET SESSION lock_wait_timeout = @uid_wait, " + sqldb.RestoreMode
 )
 
-// install runs a statement until it succeeds. A trigger can only be created or dropped when no transaction uses the
-// table. While the statement waits for such transactions, new ones queue up behind it, so it gives up early and is
-// tried again. On MySQL it waits for a second, the minimum. On PostgreSQL the statements contain their own limit.
-// SQLite runs all statements in one transaction, which is tried again as a whole.
+// install runs a statement, and tries again while transactions are in its way. A trigger can only be created or
+// dropped when no transaction uses the table. While the statement waits for that, new transactions queue up behind
+// it, so it waits only for a short time: a second on MySQL (its minimum) and MariaDB, and [lockPatience] on
+// PostgreSQL. SQLite runs all statements in one transaction, which is tried again as a whole.
 func (s *statements) install(ctx context.Context, db *sqldb.DB, statement string) error {
 	if s.flavor == SQLite {
 		return db.ExecRaw(ctx, statement)

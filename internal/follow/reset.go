@@ -14,15 +14,15 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// Reset lowers the mark of the trigger to "now minus slack", by the database's clock, and the published mark to one
-// less. now is the clock of this process, which must agree with the database's.
+// Reset lowers the mark of the trigger to "now minus slack", by the database's clock, and the published mark to
+// less than that. The argument now is the clock of this process, which must agree with the database's.
 //
 // It is for a mark in the future, with which the table refuses all new rows. A follower that has read rows above the
 // new mark misses rows that come later with lower ids, unless it goes back.
 //
-// A round that began before Reset must not publish, because the trigger accepts lower ids afterwards. Publishing
-// therefore compares the published mark, which Reset always changes. To compare the closer's turn would not do, because
-// a closer can renew its turn in the middle of a round.
+// A closer's round (see doc.go) that began before Reset must not publish, because the trigger accepts lower ids
+// afterwards. So publishing compares the published mark, which Reset always changes. To compare the closer's turn
+// would not do, because a closer can renew its turn in the middle of a round.
 func Reset(ctx context.Context, db *sqldb.DB, table string, layout generator.Layout, now func() time.Time) error {
 	s, ok, err := StatusOf(ctx, db, layout, table)
 	if err != nil {
@@ -49,7 +49,7 @@ func Reset(ctx context.Context, db *sqldb.DB, table string, layout generator.Lay
 	return nil
 }
 
-// reset lowers the published mark before the trigger's, so that followers never see a published mark above the
+// reset lowers the published mark before the trigger's mark, so that followers never see a published mark above the
 // trigger's. It lowers the published mark again in the transaction, because a round may have published meanwhile.
 func (s *statements) reset(ctx context.Context, db *sqldb.DB, old *Status) error {
 	low, err := MarkAt(old.layout, old.Now.Add(-old.Slack))
@@ -63,7 +63,7 @@ func (s *statements) reset(ctx context.Context, db *sqldb.DB, old *Status) error
 		if err := s.withdraw(ctx, tx, low, math.MaxInt64); err != nil { // locks the row until the end
 			return err
 		}
-		var now int64 // later than the times of earlier rounds
+		var now int64 // read under the lock, so later than the rounds that have published
 		if err := tx.Query(ctx, func(r *sql.Rows) error { return r.Scan(&now) }, "SELECT "+s.now()); err != nil {
 			return err
 		}
@@ -75,15 +75,15 @@ func (s *statements) reset(ctx context.Context, db *sqldb.DB, old *Status) error
 	})
 }
 
-// withdraw lowers the published mark to mark - 1. If the published mark is above raised, no round has published it, so
-// it becomes -1: no mark is known. Recent is emptied, because its entries are relative to the published mark.
+// withdraw sets the published mark to min(published mark, mark) - 1. A published mark above the argument raised is
+// from no round, so it becomes -1: no mark is known. RECENT is relative to the published mark, and becomes empty.
 func (s *statements) withdraw(ctx context.Context, db *sqldb.DB, mark, raised int64) error {
 	return s.update(ctx, db, fmt.Sprintf("UPDATE %s SET %[6]s = '', %[2]s = CASE WHEN %[2]s > %[3]d THEN 0 "+
 		"WHEN %[2]s < %[4]d THEN %[2]s ELSE %[4]d END - 1%[5]s",
 		s.marks(), s.flavor.quote("PUBLISHED"), raised, mark, s.row(), s.flavor.quote("RECENT")))
 }
 
-// lower lowers the mark of the trigger to mark, if it is higher. tx has locked the row of the table.
+// lower sets the trigger's mark to mark if it is above mark. The transaction tx has locked the row of the table.
 func (s *statements) lower(ctx context.Context, db, tx *sqldb.DB, mark int64) error {
 	value := strconv.FormatInt(mark, 10)
 	switch s.flavor {
@@ -92,7 +92,7 @@ func (s *statements) lower(ctx context.Context, db, tx *sqldb.DB, mark int64) er
 		return s.one(ctx, tx, "WITH lock AS MATERIALIZED (SELECT pg_advisory_xact_lock("+s.advisory(raiseLock)+"))"+
 			" SELECT setval("+sequence+", least("+value+", pg_sequence_last_value("+sequence+"))) FROM lock")
 	case MariaDB:
-		// Not on tx, because ALTER would commit it. ALTER waits for open writers, and new ones wait for ALTER.
+		// Not on tx, because ALTER would commit it. ALTER waits for open writers, and new writers wait for ALTER.
 		raised, err := s.raised(ctx, db)
 		if err != nil || raised <= mark {
 			return err
