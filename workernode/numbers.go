@@ -239,7 +239,7 @@ func pause(ctx context.Context, try int) error {
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return fmt.Errorf("other processes were faster each time: %w", ctx.Err())
+		return fmt.Errorf("the time ran out between two attempts: %w", ctx.Err())
 	case <-timer.C:
 		return nil
 	}

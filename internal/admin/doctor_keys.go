@@ -161,7 +161,7 @@ func (d *DB) strays(ctx context.Context, entry workernode.Table, t table, key co
 	if err != nil || n == 0 {
 		return "", err
 	}
-	return fmt.Sprintf("; the database numbered %d of the newest %d rows", n, newest), nil
+	return fmt.Sprintf("; the database numbered %d of the %d rows with the largest keys", n, len(workers)), nil
 }
 
 // largest returns the largest key of a table; NULL without rows.

@@ -148,7 +148,9 @@ func divisible(r workernode.Registry, old, new workernode.Region) error {
 	case !r.Region.Valid() || !new.Valid() || !new.DividedFrom(r.Region):
 		return fmt.Errorf("%w: the registry is %s, so the new number of regions must be a multiple of %d, and is %d",
 			workernode.ErrRegion, r.Region, r.Region.Of, new.Of)
-	case err != nil || r.NextID > layout.MaxWorkerID()-new.Of+1:
+	case err != nil:
+		return fmt.Errorf("%w: %w", workernode.ErrRegion, err)
+	case r.NextID > layout.MaxWorkerID()-new.Of+1:
 		return fmt.Errorf("%w: the registry has given out the worker ids of the layout %s up to %d, so too few are left for %d regions",
 			workernode.ErrRegion, r.Layout, r.NextID-1, new.Of)
 	}

@@ -147,7 +147,7 @@ func (r Request) creates(layout generator.Layout, partitioned bool, parts []part
 		case next.From == next.Below:
 			return nil, fmt.Errorf("a %s is shorter than a tick of the layout, %v", r.Every, layout.Tick)
 		case slices.ContainsFunc(parts, func(p part) bool { return p.name == next.Partition }):
-			return nil, fmt.Errorf("it has a partition %s already, which does not begin at %d", next.Partition, next.From)
+			return nil, fmt.Errorf("it already has a partition %s, which does not begin at %d", next.Partition, next.From)
 		}
 		if next.From == 0 {
 			next.Begin = time.Time{}

@@ -140,7 +140,7 @@ func TestChanges_OfTablesInManyStates(t *testing.T) {
 			[]part{{name: "pmax", from: minValue, below: maxValue}}},
 		"no partition for ids from": {Request{Every: "month", Ahead: 1}, layout,
 			append(old, part{name: "p2026_12", from: bound(date(2026, 12, 1)), below: bound(date(2027, 1, 1))})},
-		"has a partition p2026_10 already": {Request{Every: "month", Ahead: 1}, layout,
+		"already has a partition p2026_10": {Request{Every: "month", Ahead: 1}, layout,
 			[]part{{name: "p2026_10", from: minValue, below: bound(date(2026, 10, 1))}}},
 		"more than 1000": {Request{Every: "day", Ahead: 1}, layout,
 			[]part{{name: "a", from: minValue, below: bound(date(2020, 1, 1))}}},

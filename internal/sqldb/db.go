@@ -39,7 +39,7 @@ type DB struct {
 // does not extend the limits of d. later runs the calls of GORM's logger.
 func (d *DB) Limited(statement, transaction time.Duration, later func(func())) *DB {
 	other := *d
-	other.timeout, other.whole, other.later = min(d.timeout, statement), min(d.timeout, transaction), later
+	other.timeout, other.whole, other.later = min(d.timeout, statement), min(d.limit(), transaction), later
 	return &other
 }
 
