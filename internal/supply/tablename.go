@@ -57,23 +57,23 @@ func TableName(ctx context.Context, db *gorm.DB, timeout time.Duration, name str
 	return n.table(name), err
 }
 
-// ColumnName returns the canonical name of a table, and after it the name of a column unless column is empty. We fold
-// the case of columns except on PostgreSQL, because only PostgreSQL's columns are case-sensitive.
+// ColumnName returns the canonical name of a table, and after it the name of a column unless column is empty. The
+// column is in lower case except on PostgreSQL, because only PostgreSQL's columns are case-sensitive.
 func (s *Supply) ColumnName(ctx context.Context, table, column string) (string, error) {
 	n, err := newNaming(ctx, s.DB, s.Timeout)
 	if err != nil {
 		return "", err
 	}
-	n.current = cmp.Or(s.Current, n.current) // the application may have selected another one on this connection
+	n.current = cmp.Or(s.Current, n.current) // the application may have selected another schema on this connection
 	if n.dialector.Name() != "postgres" {
 		column = strings.ToLower(column)
 	}
 	return strings.TrimSuffix(n.table(table)+"."+column, "."), nil
 }
 
-// DatabaseName returns the name of db's database in a registry. On MySQL it is the current database. On PostgreSQL it
-// is the current database, followed by the current schema unless that is public. On SQLite it is the name of the file
-// without its folder.
+// DatabaseName returns the name by which a registry knows db's database. On MySQL it is the current database. On
+// PostgreSQL it is the current database, followed by the current schema unless that is public. On SQLite it is the
+// name of the file without its folder.
 func DatabaseName(ctx context.Context, db *gorm.DB, timeout time.Duration) (name string, err error) {
 	n, err := newNaming(ctx, db, timeout)
 	if err != nil {
@@ -143,7 +143,7 @@ func (n naming) split(name string) (parts []string, ok bool) {
 		return nil, false
 	}
 	rest := sqldb.Quoted(n.dialector, name)
-	if !strings.Contains(rest, quote) { // with quoting off in PostgreSQL's dialector, the server folds names
+	if !strings.Contains(rest, quote) { // PostgreSQL without quotes, where the server reads names in lower case
 		return strings.Split(strings.ToLower(rest), "."), true
 	}
 	for {
@@ -173,7 +173,7 @@ func unquote(s, quote string) (name, rest string, ok bool) {
 		if !found {
 			return "", "", false
 		}
-		if s, ok = strings.CutPrefix(after, quote); !ok { // one quote ends the name; two stand for one in it
+		if s, ok = strings.CutPrefix(after, quote); !ok { // one quote ends the name; two are a quote in the name
 			return name, after, name != ""
 		}
 		name += quote

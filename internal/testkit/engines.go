@@ -26,7 +26,7 @@ type Engine struct {
 	Variable string
 }
 
-// Engines returns all engines, including those without a server.
+// Engines returns all engines, also those whose server is not available.
 func Engines() []Engine {
 	return []Engine{
 		{Name: "sqlite"},
@@ -59,7 +59,7 @@ func MariaDB() Engine { return Engine{Name: "mariadb", Variable: "UID_TEST_MARIA
 // IsMySQL reports whether the engine is MySQL or MariaDB.
 func (e Engine) IsMySQL() bool { return e.Name == "mariadb" || e.Name == "mysql" }
 
-// SQLFile returns the engine's file name in migrations and segment.
+// SQLFile returns the name of the engine's SQL file in the folders migrations and segment.
 func (e Engine) SQLFile() string {
 	if e.IsMySQL() {
 		return "mysql.sql"
@@ -97,7 +97,7 @@ func Each(t *testing.T, test func(t *testing.T, d *Database), only ...string) {
 // A Database is one database of an engine; a file for SQLite. It can be sent to child processes as JSON.
 type Database struct {
 	Engine
-	Schema string // name, or path for SQLite; empty means the database in the variable
+	Schema string // name, or path for SQLite; empty means the database that the DSN in Variable names
 	Path   string // search_path on PostgreSQL; empty means the server's default, whose first schema is public
 }
 
@@ -177,7 +177,7 @@ func (d *Database) Current() string {
 	return d.Schema
 }
 
-// DSN returns the data source name. params are further parameters in the format of the driver. SQLite ignores them.
+// DSN returns the data source name with params, in the driver's format. SQLite and an empty Schema ignore params.
 func (d *Database) DSN(params ...string) string {
 	dsn := os.Getenv(d.Variable)
 	switch {

@@ -56,8 +56,8 @@ func RunRole(roles Roles) {
 	os.Exit(0)
 }
 
-// InputEnded returns a channel that is closed at the end of standard input: after [Process.Stop], or at the end of the
-// test. A role should call it once.
+// InputEnded returns a channel that is closed at the end of standard input: after [Process.End] or [Process.Stop],
+// or when the parent process has ended. A role should call InputEnded once.
 func InputEnded() <-chan struct{} {
 	ended := make(chan struct{})
 	go func() {
@@ -86,9 +86,9 @@ func Start(tb testing.TB, role string, task any, line func(line string)) *Proces
 	return p
 }
 
-// Launch starts a child process with a role and a task, which must marshal to JSON. Another goroutine calls line with
-// each line of output, without the newline; line may be nil. An incomplete last line is dropped, because the process
-// was killed while it wrote the line.
+// Launch starts a child process with a role and a task, which must marshal to JSON. Another goroutine passes each
+// line of output, without the newline, to the function line, which may be nil. An incomplete last line is dropped,
+// because the process was killed while it wrote the line.
 func Launch(role string, task any, line func(line string)) (*Process, error) {
 	text, err := json.Marshal(task)
 	if err != nil {
@@ -121,7 +121,7 @@ func Launch(role string, task any, line func(line string)) (*Process, error) {
 	return p, nil
 }
 
-// read calls line for each complete line.
+// read passes each complete line of output to the function line.
 func read(output io.Reader, line func(string)) {
 	for reader := bufio.NewReader(output); ; {
 		text, err := reader.ReadString('\n')

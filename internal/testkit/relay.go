@@ -39,8 +39,8 @@ func NewRelay(tb testing.TB, server string) *Relay {
 
 var takenPorts sync.Map
 
-// FreePort returns a free port of 127.0.0.1, and never the same one twice. The port is below the range of outgoing
-// connections, so it stays free until a test listens there.
+// FreePort returns a free port of 127.0.0.1, and never the same one twice. The port is below Linux's range for
+// outgoing connections, so it stays free until a test listens there.
 func FreePort() int {
 	for {
 		port := 20000 + rand.IntN(12000)
@@ -110,7 +110,7 @@ func (r *Relay) Cut() {
 	}
 }
 
-// Reset resets each connection with the given probability. New connections are still accepted.
+// Reset resets each end of each connection with the given probability. New connections are still accepted.
 func (r *Relay) Reset(probability float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,8 +147,8 @@ func (r *Relay) pass(l net.Listener, client net.Conn, address string) {
 	go both(server, client)
 }
 
-// answers reads from the server's side of a connection. It does not embed the net.Conn, because io.Copy would then call
-// WriteTo instead of Read.
+// answers reads from the server's side of a connection. Read is its only method, because io.Copy would prefer a
+// method WriteTo.
 type answers struct {
 	server io.Reader
 	relay  *Relay

@@ -59,8 +59,8 @@ func (c *Crossing) Run() error { return c.unlocked(c.Context) }
 // maxLockWait limits the wait for a lock.
 const maxLockWait = 10 * time.Second
 
-// unlocked executes the statement as soon as no other connection locks the file. It waits here instead of in SQLite,
-// because SQLite would ignore the end of the context.
+// unlocked executes the statement. While another connection locks the SQLite file, unlocked tries again and again,
+// because SQLite itself would wait beyond the end of the context.
 func (c *Crossing) unlocked(ctx context.Context) error {
 	var busy interface{ Code() int }
 	running := ctx
@@ -111,8 +111,8 @@ func (c *Crossing) Sleep(d time.Duration) error {
 	}
 }
 
-// Later executes the statement after d, as if the network had delayed it. The caller gets the hook's answer before
-// that. The connection is not used again. Do not call Run as well.
+// Later executes the statement after d, as if the network had delayed it. The application already gets the result
+// of the hook as the answer. The connection is not used again. Do not call Run as well.
 func (c *Crossing) Later(d time.Duration) {
 	c.later = true
 	c.conn.detach(func() {
@@ -131,9 +131,9 @@ var ErrUnchanged = errors.New("testkit: no row was changed")
 var ErrLost = errors.New("testkit: the connection was lost")
 
 // Set sets the hook of further statements. The hook may call Run, and the hook's result is the answer to the statement.
-// If the hook is nil, statements are forwarded. Statements under way keep their hook. ROLLBACK is always forwarded,
-// because database/sql holds a mutex meanwhile, and the clock of a synctest bubble stops while a goroutine waits for a
-// mutex.
+// If the hook is nil, statements are forwarded. Statements under way keep their hook. A ROLLBACK never gets to the
+// hook, which could sleep: database/sql holds a mutex during a ROLLBACK, and the clock of a synctest bubble stops
+// while a goroutine waits for a mutex.
 func (w *Wire) Set(hook func(*Crossing) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -13,15 +13,15 @@ import (
 type carrier struct {
 	column clause.Column
 	value  clause.Column // what the column gets: the same as without the carrier
-	at     int           // its place in DoUpdates
+	at     int           // place of the assignment in DoUpdates
 }
 
-// carrier prefers a column that the statement assigns anyway, because a server may refuse to assign others: Vitess
-// refuses the columns that choose the shard. These usually have an index, so a column without one is best. Of
-// several, carrier takes the last, because keys usually come first. A key is the last resort.
+// carrier prefers a column that the statement assigns anyway, because a server may refuse others: Vitess refuses
+// the columns that choose the shard. Such columns usually have an index, so columns without an index are best. Of
+// equally good ones carrier takes the last, because keys usually come first. A key is the last resort.
 //
-// If the statement sets a column c to the value of the new row, the carrier sets c to this value right before, so no
-// other expression sees a difference. IF(x,c,c) would not do, because MariaDB then skips the assignment of a TEXT c.
+// If the statement sets a column c to the value of the new row, the carrier sets c to it right before that, so no
+// other expression sees a difference. It must not use IF(x,c,c), because MariaDB then does not write a TEXT c.
 func (t *Tracker) carrier(stmt *gorm.Statement, conflict clause.OnConflict) carrier {
 	last := len(conflict.DoUpdates)
 	untouched := t.untouched(stmt, conflict)
@@ -31,7 +31,7 @@ func (t *Tracker) carrier(stmt *gorm.Statement, conflict clause.OnConflict) carr
 			best, least = carrier{column, value, place}, n
 		}
 	}
-	keyLater := t.assigns(stmt.Schema, conflict, true) // the statement assigns the key, so read the key after that
+	keyLater := t.assigns(stmt.Schema, conflict, true) // the key is assigned, so LAST_INSERT_ID reads it after that
 	for i, a := range conflict.DoUpdates {
 		if sent, ok := a.Value.(clause.Column); ok && sent.Table == "excluded" && sent.Name == a.Column.Name && !keyLater {
 			consider(a.Column, sent, i, 0)
@@ -84,11 +84,11 @@ func (t *Tracker) objections(stmt *gorm.Statement, conflict clause.OnConflict, c
 }
 
 // isReference reports whether a column seems to be a foreign key, which GORM updates when it saves a row's children.
-// Vitess often shards children by such a column, and then lets a statement set it only to its own VALUES.
+// Vitess often shards children by such a column c, and then lets a statement set c only to VALUES(c).
 func isReference(column string) bool { return strings.HasSuffix(strings.ToLower(column), "_id") }
 
 // isPlain reports whether IF(x,c,c) surely has the value of the column c. With other types IF may change the value: an
-// ENUM becomes text, and a TIMESTAMP is ambiguous in an hour that the day has twice.
+// ENUM becomes text, and a TIMESTAMP is ambiguous in the hour that occurs twice when clocks are set back.
 func isPlain(f *schema.Field) bool {
 	switch f.DataType {
 	case schema.Bool, schema.Int, schema.Uint, schema.Float, schema.String, schema.Bytes:

@@ -24,11 +24,11 @@ type facts struct {
 	hasKey   bool // the model has a primary key
 
 	onConflict      bool // there is an ON CONFLICT, instead of only an INSERT IGNORE
-	otherExpression bool // the expression of ON CONFLICT is not GORM's
+	otherExpression bool // the ON CONFLICT is not a clause.OnConflict, or not in the clause ON CONFLICT
 	doNothing       bool // existing rows stay unchanged
 	where           bool // the update part has a WHERE
 	assignsIDs      bool // the update part assigns ids, so if a row is sent twice, the id returned first may be replaced
-	surelyUpdates   bool // every existing row is updated
+	surelyUpdates   bool // every existing row is updated, unless a WHERE excludes it
 	returns         bool // GORM builds a RETURNING anyway
 	canReturn       bool // the dialect has RETURNING
 	wantsResult     bool // the application asked for the result with gorm.WithResult
@@ -39,10 +39,10 @@ type facts struct {
 type decision struct {
 	how detection
 
-	// matches is true if RETURNING sends back every row. Otherwise GORM would mix up rows, as it goes by order.
+	// matches is true if RETURNING has every row. Otherwise GORM, which goes by their order, would mix up rows.
 	matches bool
 
-	updateKey       bool // rewrite DoNothing to an update of the key with itself, so that RETURNING has every row
+	updateKey       bool // replace DoNothing by assigning the key to itself, so that GORM reads back every row
 	addReturning    bool // add the tracked fields to RETURNING
 	dropReturning   bool // remove keys and tracked fields from RETURNING, because GORM would assign them to wrong rows
 	addLastInsertID bool // add LAST_INSERT_ID(expr) to the update part

@@ -50,8 +50,8 @@ func (t *Tracker) reconcile(db *gorm.DB, rows []sentRow, result sql.Result) erro
 		if len(rows) == 1 {
 			return t.readConflicting(db, rows, t.fields)
 		}
-		// A trigger has skipped rows, so GORM has assigned returned ids to wrong rows. Replace the returned ids by
-		// the ids that were sent.
+		// With byReturning a trigger has skipped rows, so GORM has assigned returned ids to wrong rows. Replace
+		// these ids by t.sent, the ids that were sent. With byRowCount t.sent is empty.
 		for i, ids := range t.sent {
 			for j, id := range ids {
 				if id != 0 {
@@ -68,7 +68,7 @@ func (t *Tracker) reconcile(db *gorm.DB, rows []sentRow, result sql.Result) erro
 		id, err := result.LastInsertId()
 		// Without a conflict the last insert id is 0, or on an AUTO_INCREMENT column the last sent id. A trigger may
 		// cause the same values despite a conflict. The row count then shows the conflict of a single row, because an
-		// update counts as 2 if it changes the row, and otherwise as 0. The count of a batch may not show a conflict.
+		// update counts as 2 if it changes the row, else as 0. A batch, or clientFoundRows, may hide a conflict.
 		showsConflict := id != 0 && !slices.ContainsFunc(t.fields, func(f *model.Field) bool { return t.has(f, id) })
 		key, single := t.key(stmt.Schema), len(rows) == 1
 		if err != nil || !showsConflict && db.RowsAffected == int64(len(rows)) && (single || key == nil && !t.indexed(stmt.Schema)) {
@@ -106,8 +106,8 @@ func (t *Tracker) readBack(db *gorm.DB, rows []sentRow) error {
 	return nil
 }
 
-// readByID looks up rows by their idField and sets fields to the values found. A struct whose id is not found had a
-// conflict with another row.
+// readByID looks up rows by the id in idField, and sets the given fields to the values found. A row whose id is not
+// found had a conflict with another row.
 func (t *Tracker) readByID(db *gorm.DB, idField *model.Field, fields []*model.Field, rows []sentRow) error {
 	ctx := db.Statement.Context
 	var conflicting []sentRow
@@ -129,7 +129,7 @@ func (t *Tracker) readByID(db *gorm.DB, idField *model.Field, fields []*model.Fi
 	return t.readConflicting(db, conflicting, fields)
 }
 
-// readConflicting looks up the conflicting rows by [Tracker.keys]. It sets fields to zero if the row is unknown.
+// readConflicting looks up the conflicting rows by [Tracker.keys]. It sets the fields of unknown rows to zero.
 func (t *Tracker) readConflicting(db *gorm.DB, rows []sentRow, fields []*model.Field) error {
 	ctx := db.Statement.Context
 	keys := t.keys(db.Statement.Schema)
@@ -151,8 +151,8 @@ func (t *Tracker) readConflicting(db *gorm.DB, rows []sentRow, fields []*model.F
 	return nil
 }
 
-// lookUp returns fields of the conflicting rows, keyed by the index in rows. It first searches for the values that were
-// sent, because most columns store them unchanged, and then for the values that the columns store instead.
+// lookUp returns fields of the existing rows, by the index of the sent row in rows. It first searches for the
+// values sent, because most columns store them unchanged, and then for the values that the columns store instead.
 func (t *Tracker) lookUp(
 	db *gorm.DB, keys [][]*schema.Field, fields []*model.Field, rows []sentRow,
 ) (map[int][]int64, error) {
@@ -180,8 +180,8 @@ func (t *Tracker) lookUp(
 	return agreed(lookups, found, moves), err
 }
 
-// agreed returns the values of the rows that were found, keyed by [lookup.row]. It leaves out a row if its lookups have
-// found several rows or none. With mustAll it also leaves out a row if one of its lookups has found none.
+// agreed returns the values found for each sent row, by [lookup.row]. It leaves out a sent row if its lookups have
+// found several rows of the table, or none. With mustAll it also does so if one of these lookups has found none.
 func agreed(lookups []lookup, found map[int][]int64, mustAll bool) map[int][]int64 {
 	byRow, unknown := map[int][]int64{}, map[int]bool{}
 	for n, l := range lookups {
@@ -215,7 +215,7 @@ func refuseMissing(lookups []lookup, found map[int][]int64) error {
 	return nil
 }
 
-// correct replaces the tracked ids in a row by values, or by 0 for unknown ids.
+// correct replaces ids in a row, if they were made for the statement, by values; the value of an unknown id is 0.
 func (t *Tracker) correct(ctx context.Context, r model.Row, fields []*model.Field, values []int64) error {
 	for i, f := range fields {
 		if id := r.ID(ctx, f); id != values[i] && t.has(f, id) {
@@ -280,8 +280,8 @@ func (t *Tracker) writesOther(f *schema.Field) bool {
 }
 
 // moves reports whether the update part may change a column of a unique index in a row that conflicts by another index.
-// If so, the value that caused a conflict may be in another row after the statement, because later rows have moved the
-// value. Then the conflicting row is known only if all unique values that were sent lead to it.
+// If so, the update for a later row of the batch may have put the value that caused a conflict into another row.
+// Then the conflicting row is known only if all unique values that were sent lead to it.
 func (t *Tracker) moves(keys [][]*schema.Field) bool {
 	return len(keys) > 1 && (t.conflict.UpdateAll || slices.ContainsFunc(t.conflict.DoUpdates, func(a clause.Assignment) bool {
 		return slices.ContainsFunc(slices.Concat(keys...), func(f *schema.Field) bool { return f.DBName == a.Column.Name })

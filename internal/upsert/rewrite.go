@@ -22,8 +22,8 @@ func Concerns(stmt *gorm.Statement) bool {
 		slices.ContainsFunc(stmt.Schema.CreateClauses, func(c clause.Interface) bool { return c.Name() == model.OnConflict })
 }
 
-// Rewrite prepares a statement so that conflicts can be detected, and keeps GORM from overwriting the keys of maps.
-// Call it right before the INSERT, inside of [model.Change]. m is the model of the statement's schema.
+// Rewrite prepares a statement so that conflicts can be detected, and keeps GORM from overwriting primary keys in
+// maps. Call it right before the INSERT, inside of [model.Change]. m is the model of the statement's schema.
 func Rewrite(stmt *gorm.Statement, m *model.Model) {
 	fromType := m.Conflict != nil && !stmt.Unscoped
 	if fromType {
@@ -35,7 +35,7 @@ func Rewrite(stmt *gorm.Statement, m *model.Model) {
 	} else {
 		t = nil
 	}
-	var changed *schema.Schema // the schema for the INSERT, if it differs
+	var changed *schema.Schema // the schema for the INSERT, if it differs from stmt.Schema
 	if (isMap(stmt.Dest) || t != nil && !t.matches) && stmt.Schema == m.Schema {
 		changed = m.MapSchema
 	}
@@ -116,7 +116,7 @@ func (t *Tracker) facts(stmt *gorm.Statement, m *model.Model) (f facts) {
 	return f
 }
 
-// surelyUpdates reports whether every existing row is updated. It is false for an UpdateAll without a column to update.
+// surelyUpdates reports whether every existing row that meets a WHERE is updated. UpdateAll may have no columns.
 func (t *Tracker) surelyUpdates(stmt *gorm.Statement) bool {
 	if t.conflict.DoNothing || !t.conflict.UpdateAll || len(t.conflict.DoUpdates) > 0 {
 		return !t.conflict.DoNothing
@@ -141,7 +141,7 @@ func (t *Tracker) updatedByAll(stmt *gorm.Statement) (fields []*schema.Field) {
 }
 
 // preserveIDs makes an UpdateAll keep the ids of existing rows instead of writing ids that were made for new rows. Ids
-// set by the application are written. It returns a copy of changed or, if that is nil, of the statement's schema.
+// set by the application are written. It returns a copy of the argument changed, or of stmt.Schema if that is nil.
 func (t *Tracker) preserveIDs(stmt *gorm.Statement, m *model.Model, changed *schema.Schema) *schema.Schema {
 	copied := model.CopyForInsert(cmp.Or(changed, stmt.Schema))
 	for i, f := range t.fields {
@@ -163,7 +163,7 @@ func (t *Tracker) preserveIDs(stmt *gorm.Statement, m *model.Model, changed *sch
 	return copied
 }
 
-// keepExistingUnlessGiven makes the update part skip the values of a field that were made for this statement.
+// keepExistingUnlessGiven makes the update part keep a field's existing value where the sent value is one of ids.
 func (t *Tracker) keepExistingUnlessGiven(stmt *gorm.Statement, f *model.Field, ids []int64) {
 	sent := clause.Expr{SQL: "?", Vars: []any{clause.Column{Table: "excluded", Name: f.DBName}}}
 	if stmt.Dialector.Name() == "mysql" {
@@ -228,8 +228,8 @@ func (t *Tracker) addReturning(stmt *gorm.Statement, m *model.Model) {
 	stmt.AddClause(returning)
 }
 
-// dropReturning removes keys and ids from RETURNING. We need it when GORM cannot match the returned rows, because GORM
-// would assign them to wrong rows.
+// dropReturning removes keys and ids from RETURNING. We need it where GORM cannot match returned rows with the rows
+// sent, because GORM would assign them to wrong rows.
 func (t *Tracker) dropReturning(stmt *gorm.Statement) {
 	c, ok := stmt.Clauses["RETURNING"]
 	r, isReturning := c.Expression.(clause.Returning)
@@ -253,11 +253,11 @@ func (t *Tracker) dropReturning(stmt *gorm.Statement) {
 	}
 }
 
-// conflictSentinel is the last insert id of a conflict whose key cannot be returned. It is smaller than any new id.
+// conflictSentinel is the last insert id of a conflict whose key cannot be returned. Ids with a time are larger.
 const conflictSentinel = 1
 
-// lastInsertID returns the argument of LAST_INSERT_ID: the key of a single row if the key is in the range of ids,
-// otherwise the sentinel.
+// lastInsertID returns the argument of LAST_INSERT_ID: if one row is sent, the key of the existing row if that key
+// is from 2 to 2^63-1, and in all other cases the sentinel.
 func (t *Tracker) lastInsertID(stmt *gorm.Statement, f facts) clause.Expr {
 	key := t.key(stmt.Schema)
 	if key == nil || !f.single {
@@ -286,8 +286,8 @@ func (t *Tracker) addLastInsertID(stmt *gorm.Statement, conflict clause.OnConfli
 	}
 }
 
-// lastInsertFree reports whether we may use MySQL's last insert id for conflicts. The application may use it, and GORM
-// uses it for keys that the database numbers.
+// lastInsertFree reports whether we may use MySQL's last insert id for conflicts. We may not if the application
+// uses it, or if GORM needs it for keys that the database numbers.
 func (t *Tracker) lastInsertFree(stmt *gorm.Statement, conflict clause.OnConflict) bool {
 	if len(stmt.Schema.PrimaryFields) == 0 {
 		return false
@@ -303,7 +303,7 @@ func (t *Tracker) lastInsertFree(stmt *gorm.Statement, conflict clause.OnConflic
 
 // replaceSchema replaces the schema in this statement.
 func replaceSchema(stmt *gorm.Statement, m *model.Model, changed *schema.Schema) {
-	// Resolve names now, because LookUpField needs the naming strategy, which is not copied.
+	// Resolve names now, because LookUpField needs the naming strategy, which copies of a schema lack.
 	resolve := func(name string) {
 		if f := stmt.Schema.LookUpField(name); f != nil && changed.LookUpField(name) == nil {
 			if changed == m.MapSchema {

@@ -22,21 +22,21 @@ import (
 
 // A comparison describes how to compare a column with a value that was sent.
 type comparison struct {
-	column    string // the column's type, as the database writes it; "" compares the value itself
+	column    string // the column's type, as the database writes it; if empty, the value is compared unchanged
 	collation string // of the index on SQLite, which may differ from the column's
 	prefix    int    // on MySQL, how many characters of the column are in the index; 0 means all
 }
 
 // comparisons has a comparison for each column of the keys.
 type comparisons struct {
-	of []map[string]comparison // for each key, by the columns
+	of []map[string]comparison // for each key, the comparisons by column
 
-	// complete is true if each row must be found, because no other index can have caused the conflict, and no trigger
-	// can have skipped the row.
+	// complete is true if each conflicting row must be found. It is only set on MySQL, whose triggers skip no rows,
+	// and if no other index can have caused the conflict.
 	complete bool
 }
 
-// at returns the comparison of a field in a key. Without comparisons it compares the value itself.
+// at returns the comparison of a field in a key. Without comparisons the result compares the value itself.
 func (c comparisons) at(key int, f *schema.Field) comparison {
 	if key >= len(c.of) {
 		return comparison{}
@@ -68,7 +68,7 @@ func (t *Tracker) readComparisons(stmt *gorm.Statement, keys [][]*schema.Field) 
 	return c, nil
 }
 
-// each runs a query on the connection of the statement, and passes each row to found, by the names of its columns.
+// each runs a query on the connection of stmt, and passes each row to the function found, as a map by column name.
 func each(stmt *gorm.Statement, found func(map[string]sql.NullString), text string, vars ...any) (err error) {
 	q := newQuery(stmt)
 	clause.Expr{SQL: text, Vars: vars}.Build(q)
@@ -168,7 +168,7 @@ func (c *comparisons) readSQLite(stmt *gorm.Statement, keys [][]*schema.Field) e
 	return err
 }
 
-// add reports whether an index is on one of keys, and if so records how it compares its columns.
+// add reports whether an index has the columns of one of the keys. If so, it records how the index compares them.
 func (c *comparisons) add(stmt *gorm.Statement, keys [][]*schema.Field, x *index) (known bool) {
 	for k, fields := range keys {
 		if !x.consistsOf(fields) {
