@@ -12,7 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// A Location describes the origin of an id. In JSON, unknown fields are left out.
+// A Location describes the origin of an id. In JSON, an empty Database or Table is left out.
 type Location struct {
 	ID ID `json:"id"`
 	generator.Parts
@@ -20,7 +20,7 @@ type Location struct {
 	Table    string `json:"table,omitempty"`    // empty if the worker id serves all tables
 
 	// Session is the process that made the id. It is zero with [WithWorkerID], because other processes may have had the
-	// same worker id. It is also zero if "uid sessions prune" removed the session; then perhaps no process made the id.
+	// same worker id. It is zero, too, if "uid sessions prune" removed the session. Perhaps nobody made such an id.
 	Session workernode.Session `json:"session"`
 }
 

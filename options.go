@@ -29,15 +29,15 @@ func newConfig(options []Option) *config.Config {
 
 // WithLayout sets the layout of ids. The default is [generator.DefaultLayout]. db.Use refuses an invalid Layout, such
 // as the zero value, with [generator.ErrLayout]. The first process pins its layout in the database, and processes with
-// another layout are refused. A process with [WithWorkerID] may pin no layout, so give all processes the same one.
+// another layout are refused. With [WithWorkerID] often none is pinned, so give all processes the same layout.
 func WithLayout(l generator.Layout) Option { return func(cfg *config.Config) { cfg.Layout = l } }
 
 // WithModels lists the models whose keys the plugin sets, as pointers to structs. The default is none. Repeated calls
 // add to the list.
 //
 // db.Use gets worker ids, and first ranges of segments, for these models and their associations. So the first create of
-// a table needs no second connection. If AutoMigrate comes later, it creates their keys as plain BIGINT instead of
-// AUTO_INCREMENT.
+// a table needs no second connection. If you call AutoMigrate after db.Use, it creates the keys of these models as
+// plain BIGINT instead of AUTO_INCREMENT.
 //
 // [Plugin.Find] loads only rows of models that are listed by WithModels, [Plugin.Register] or [Plugin.AutoMigrate]. You
 // should list associated models as well, because listing a model does not list its associations.
@@ -70,16 +70,16 @@ func WithLead(d time.Duration) Option { return func(cfg *config.Config) { cfg.Le
 // [WithDisposable].
 //
 // You must ensure that two processes never have the same worker id at the same time, and that all have the same
-// [WithLayout], because no database compares them. With the generator "paired" a process also has the worker id
-// [generator.Layout.BackupWorker], so you should give out only the lower half.
+// [WithLayout], because no database checks this. With the generator "paired" a process also has the worker id
+// [generator.Layout.BackupWorker], so you should give out only the lower half of the worker ids.
 //
 // Processes without the option may use the same database. Their worker ids begin above
 // [generator.Layout.MaxFixedWorkerID], so with a number up to this limit the plugin needs no table. db.Use only reads
 // WORKER_REGISTRY and WORKER_NODE, if they exist, and fails with [ErrOption] if the number is not free. Next to
-// UidGenerator only 0 is free, because UidGenerator numbers the rows of WORKER_NODE from 1 on. A higher number, or
-// any number with the generator "paired", needs the four tables: db.Use takes the number from the registry, which
-// then gives out only higher numbers. It fails with ErrOption if the registry has already given out worker ids. To
-// change to the registry, or back, see docs/layouts.md.
+// UidGenerator only 0 is free, because UidGenerator numbers the rows of WORKER_NODE from 1 on. A number above
+// the limit, or any number with the generator "paired", needs the four tables: db.Use takes the number from the
+// registry, which then gives out only higher numbers. It fails with ErrOption if the registry has already given out
+// worker ids. To change to the registry, or back, see docs/layouts.md.
 //
 // A process may use the worker id of a previous one immediately, even after a crash, if both have the same clock and
 // the same [WithLead]. Ids are stamped at most [WithLead] ahead, so the new process begins that far ahead. Its
@@ -96,11 +96,11 @@ func WithWorkerID(n int64) Option {
 }
 
 // WithOneWorkerID gives this process one worker id for all its tables instead of one for each, for layouts with few
-// worker ids. Each generator that a tag names gets its own. Ids then resolve to their process, but not to a table.
+// worker ids. Generators named in tags get one each. Ids then resolve to their process, but not to a table.
 func WithOneWorkerID() Option { return func(cfg *config.Config) { cfg.OneEach = true } }
 
-// WithDisposable gives each start of the process a new slot that no other process reclaims, as UidGenerator does. By
-// default slots are reclaimed. Each start permanently uses up one worker id per table. The slot is renewed as usual.
+// WithDisposable gives each start of the process a new slot that is never reclaimed, as with UidGenerator. So each
+// start permanently uses up one worker id per table. By default slots are reclaimed. The slot is renewed as usual.
 func WithDisposable() Option { return func(cfg *config.Config) { cfg.Disposable = true } }
 
 // WithoutMigration makes db.Use check the plugin's four tables, such as WORKER_NODE, instead of creating and extending
@@ -125,15 +125,15 @@ func WithLookupOnly() Option {
 // share a segment.
 //
 // The plugins of a process that pass the same handle, or handles on one pool, share a slot. They must have the same
-// layout, lead, host, WithClock and WithDisposable. Logger, timeout and WithoutMigration of the first plugin apply.
-// Close of the last plugin releases the slot. db must be a connected handle and not a transaction. The caller closes
-// the pool of db after the plugins.
+// layout, lead, host, schema, WithClock and WithDisposable. Logger, timeout and WithoutMigration of the first
+// plugin apply. Close of the last plugin releases the slot. db must be a connected handle and not a transaction.
+// The caller closes the pool of db after the plugins.
 //
 // Processes without the option are in another id space. So before you add the option, stop all processes that use one
 // of the databases, for at least Lead. A database must keep one name in an id space; see [WithDatabaseName].
 //
-// The first create of a table inside a transaction then needs no other connection of the plugin's handle. The option
-// excludes [WithWorkerID].
+// If db has its own pool, the first create of a table inside a transaction needs no second connection of the
+// plugin's handle. The option excludes [WithWorkerID].
 func WithRegistry(db *gorm.DB) Option {
 	return func(cfg *config.Config) {
 		switch cfg.Registry = nil; {
@@ -150,7 +150,7 @@ func WithRegistry(db *gorm.DB) Option {
 // WithRegion makes the registry of this database region n, from 0 to count-1. Regions are for databases that accept
 // writes independently, and replicate to each other or are merged later. Their ids are never equal, because each region
 // gives out its own worker ids: those that leave the remainder n when divided by count. The number of regions can only
-// be multiplied later, so choose the largest number that you may ever need. All regions together have the 262,143
+// be multiplied later, so choose the largest number that you may ever need. All regions together have the 261,119
 // worker ids of the default layout.
 //
 // The first process in an empty database begins the region, which is then pinned. db.Use fails with [ErrRegion] if the
@@ -164,23 +164,23 @@ func WithRegion(n, count int) Option {
 	}
 }
 
-// WithSchema names the schema of the plugin's tables on PostgreSQL, without quotes; it must exist. By default they are
-// in the schema in which the search path of the connection finds WORKER_REGISTRY. If it finds none, they are in the
-// current schema, and db.Use fails with [ErrTable] if another schema of the database has a WORKER_REGISTRY. With this
-// option db.Use looks only at the given schema. So services with a schema each in one database can have their own id
-// spaces, whose ids can be equal.
+// WithSchema names the schema of the plugin's tables on PostgreSQL, without quotes; it must exist. By default the
+// tables are in the schema in which the search path of the connection finds WORKER_REGISTRY, or else in the current
+// schema. In both cases db.Use fails with [ErrTable] if any other schema of the database has a WORKER_REGISTRY.
+// With this option db.Use looks only at the given schema. So services with a schema each in one database can have
+// their own id spaces, whose ids can be equal.
 //
-// All processes of an id space should set the same schema, and so must plugins with one handle of [WithRegistry]. Other
-// databases refuse the option.
+// All processes of an id space should set the same schema. Plugins with one handle of [WithRegistry] must do so.
+// Other databases refuse the option.
 func WithSchema(name string) Option {
 	return func(cfg *config.Config) { cfg.Schema, cfg.HasSchema = name, true }
 }
 
 // WithDatabaseName names the database of the plugin's handle in WORKER_NODE and [Location].Database, with at most 128
 // characters. With [WithRegistry] the default is the current database of the handle. On PostgreSQL the schema is added
-// if it is not public; on SQLite it is the file name without the folder. Without WithRegistry the default is empty,
-// which means the database of WORKER_NODE. Do not change the name later, because existing rows keep the old name. The
-// option excludes [WithWorkerID].
+// if it is not public. On SQLite the default is the file name without the folder. Without WithRegistry the default
+// is empty, which means the database of WORKER_NODE. Do not change the name later, because existing rows keep the
+// old name. The option excludes [WithWorkerID].
 func WithDatabaseName(name string) Option { return func(cfg *config.Config) { cfg.Database = name } }
 
 // WithTimeout bounds how long db.Use and the first insert into a table wait for worker ids, or for a segment or other

@@ -26,7 +26,7 @@
 //
 // The tag can name a generator, as in gorm:"uid:segment":
 //
-//   - cached, the default: makes ids ahead of need, so each costs an increment
+//   - cached, the default: keeps ids ready, so each costs an increment
 //   - snowflake: reads the clock for each id
 //   - paired: switches to a second worker id while the clock is set back
 //   - segment: small numbers from a counter in the database, like Leaf
@@ -43,9 +43,9 @@
 // # Processes
 //
 // A [generator.Layout] divides an id into time, worker id and sequence. Each process holds a slot, which owns worker
-// ids, in four tables of the same database; docs/how-it-works.md describes the protocol. While the database is
-// unreachable, a process continues to make ids for as long as [WithLead] allows. [Plugin.Health] reports whether ids
-// can be made, [Plugin.Stats] returns counters and the state of the slot, and [Plugin.Close] releases it.
+// ids. Both are in four tables of the same database. docs/how-it-works.md has the protocol. While the database
+// is unreachable, a process continues to make ids for as long as [WithLead] allows. [Plugin.Health] reports whether
+// ids can be made, [Plugin.Stats] returns counters and the state of the slot, and [Plugin.Close] releases it.
 package uidplugin
 
 import (
@@ -295,11 +295,11 @@ func (p *Plugin) Layout() generator.Layout {
 }
 
 // Close stops the making of ids and releases the slot. Creates that need an id, including those already waiting, then
-// fail with [ErrClosed]. Another process can use the slot's worker ids once its clock is about Lead past the end of the
-// granted time.
+// fail with [ErrClosed]. Another process can use the slot's worker ids once the clock of that process is about Lead
+// past the end of the granted time.
 //
 // Close waits for background work, but not beyond the end of ctx. An error means that the slot was not released; it
-// becomes free a minute later anyway. On a handle without the plugin Close returns nil.
+// becomes free about a minute after the granted time anyway. On a handle without the plugin Close returns nil.
 //
 // Call Close when the program ends, before closing the pool. You may call it twice, or while the plugin is in use.
 func (p *Plugin) Close(ctx context.Context) error {
@@ -310,7 +310,7 @@ func (p *Plugin) Close(ctx context.Context) error {
 	ended := ctx.Err() // not nil if ctx had ended before the call
 	idle := s.supply.Close(ctx)
 	if s.space != nil {
-		err = s.space.leave(ctx, s) // even if not idle: renewals stop, so another process reclaims the slot
+		err = s.space.leave(ctx, s) // even if !idle: then renewals stop, and another process can reclaim the slot
 	}
 	const notReleased = "uidplugin: close: the slot of this process, with its worker ids, was not released"
 	switch {

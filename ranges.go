@@ -9,12 +9,12 @@ import (
 
 // Range returns the smallest and largest id of the layout whose time t has from <= t < to. With them queries can find
 // rows by creation time, using the index of the key. Both times are rounded down to the start of a tick, because
-// ids contain only ticks. So a row created right after the time from is found. Adjacent spans do not overlap. The
+// ids contain only ticks. So a row created just after the span begins is found. Adjacent spans do not overlap. The
 // error is that of [generator.Layout.Range]. A span within one tick is an error, because rounding makes it empty.
 //
 // An id's tick is usually its creation time to within milliseconds. It can be up to Lead later, 10 s by default. So if
-// the span ends at the present, new rows may have ids above its last id. The tick is earlier only if a lease ran out
-// with ids left, as after an outage, or if the clocks of processes differ.
+// the span ends at the present, the newest rows may have ids above its last id. The tick is earlier only if a lease
+// ran out before all its ids were used, as after an outage, or if the clocks of processes differ.
 func (p *Plugin) Range(from, to time.Time) (first, last ID, err error) {
 	if p == nil || p.shared == nil {
 		return 0, 0, fmt.Errorf("%w: a Plugin is made by New", ErrNotRegistered)
@@ -31,8 +31,8 @@ func (p *Plugin) Range(from, to time.Time) (first, last ID, err error) {
 //
 // If the span ends at the present or later when the query runs, the scope does not have an upper bound. The reason is
 // Lead: ids may be stamped that far ahead, 10 s by default. So CreatedBetween(hourAgo, now) finds a row created a
-// millisecond ago, and the next span may find the row again. The last second by the generators' clock counts as the
-// present, or the last tick if that is longer.
+// millisecond ago, and the next span may find the row again. The last second counts as the present, or the last
+// tick if a tick is longer.
 //
 // A span that ends in the past misses rows that were created in it and stamped after it. If that matters, end the span
 // Lead later, and add a condition on a column with the creation time.

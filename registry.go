@@ -30,7 +30,7 @@ type idSpace struct {
 
 // A sharedSpace is the id space of one plugin, or of all plugins in this process with the same handle of WithRegistry.
 type sharedSpace struct {
-	pool  any                        // nil if not shared
+	pool  any                        // of the handle of WithRegistry; nil without WithRegistry
 	users map[*shared]tablesDatabase // plugins that use it; guarded by the mutex of sharedSpaces
 
 	mu      sync.Mutex // held while opening
@@ -84,7 +84,7 @@ func (s *shared) join(db *gorm.DB, statements *sqldb.DB, loc *lookup.Locator) er
 	return nil
 }
 
-// joinSpace returns the id space of a plugin on db. The first plugin with a handle of WithRegistry opens it for all.
+// joinSpace returns the id space of a plugin on db. Of plugins with one handle of WithRegistry the first opens it.
 func joinSpace(ctx context.Context, s *shared, db *gorm.DB) (*sharedSpace, error) {
 	sp := &sharedSpace{users: map[*shared]tablesDatabase{s: {}}}
 	if s.Registry != nil {
@@ -172,7 +172,7 @@ func (sp *sharedSpace) leave(ctx context.Context, s *shared) error {
 	return space.manager.Close(ctx)
 }
 
-// conflict returns an error if the options of two plugins differ, so they cannot share an id space.
+// conflict returns an error if two plugins cannot share an id space, because their options differ.
 func conflict(first, cfg *config.Config) error {
 	differ := func(option string, value, own any) error {
 		return fmt.Errorf("%w: %s: another plugin with the same handle of WithRegistry has %v, and this one has %v;"+
@@ -195,11 +195,11 @@ func conflict(first, cfg *config.Config) error {
 	return nil
 }
 
-// closeTimeout is for a failed db.Use, which releases its slot.
+// closeTimeout limits how long a failed db.Use waits for the release of its slot.
 const closeTimeout = time.Second
 
-// warnOfOwnSpace warns if processes still make ids in the database's own id space, because both spaces can make equal
-// ids.
+// warnOfOwnSpace warns if processes still make ids in the database's own id space, because that id space and the
+// plugin's can make equal ids.
 func warnOfOwnSpace(ctx context.Context, cfg *config.Config, statements *sqldb.DB) {
 	statements, err := statements.Locate(ctx, "", "WithSchema")
 	if err != nil {

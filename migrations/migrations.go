@@ -71,7 +71,7 @@ type table struct {
 	create  string
 	columns []string
 	define  map[string]string // definitions of columns, as in ADD COLUMN
-	index   string            // a CREATE INDEX statement, for dialects whose CREATE TABLE cannot contain it
+	index   string            // a CREATE INDEX statement, for dialects whose CREATE TABLE cannot contain the index
 	key     string            // the index as in ALTER TABLE ADD, for the other dialects
 
 	before func(context.Context) error // called before each change
@@ -82,10 +82,10 @@ type table struct {
 type Option func(*sqldb.Place)
 
 // In names the schema of the tables on PostgreSQL, as the option WithSchema does. Without In, the functions of this
-// package refuse a PostgreSQL database that has WORKER_REGISTRY in another schema. In has no effect on other databases.
+// package refuse PostgreSQL if a schema other than that of [Option] has WORKER_REGISTRY. Other databases ignore In.
 func In(schema string) Option { return func(p *sqldb.Place) { p.Schema = schema } }
 
-// open returns the tables of db.
+// open returns a handle for statements about the tables, and the place of the tables.
 func open(ctx context.Context, db *gorm.DB, options []Option) (*sqldb.DB, sqldb.Place, error) {
 	place := sqldb.Place{Option: "migrations.In"}
 	for _, o := range options {
@@ -109,7 +109,7 @@ func open(ctx context.Context, db *gorm.DB, options []Option) (*sqldb.DB, sqldb.
 // run it at once.
 //
 // Statements use the pool of db and bypass GORM's callbacks; db must not be a transaction. Each statement may take a
-// minute.
+// minute at most.
 //
 // The error wraps uidplugin.ErrTable if a table of the same name belongs to another program, or if a later major
 // version has upgraded the tables.
@@ -218,7 +218,7 @@ func namesOf(columns []sqldb.Column) (names []string) {
 	return names
 }
 
-// fileOf returns the name of the file for a dialect. For an unknown dialect it is sqlite, because its file is simplest.
+// fileOf returns the name of a dialect's SQL file, without .sql; for an unknown dialect sqlite, the simplest file.
 func fileOf(db *sqldb.DB) string {
 	if _, err := Files.Open(db.Dialect() + ".sql"); err != nil {
 		return "sqlite"
@@ -297,7 +297,7 @@ func (t *table) ensureIndex(ctx context.Context, db *sqldb.DB) error {
 	return t.run(ctx, db, qualified(db, t.index))
 }
 
-// extension returns the statements that add columns: one for the table, except on SQLite, where each adds one column.
+// extension returns the statements that add columns and the index: on SQLite one for each column, else one for all.
 func (t *table) extension(db *sqldb.DB, columns []string) (statements []string) {
 	var adds []string
 	for _, c := range columns {
@@ -318,7 +318,7 @@ func (t *table) extension(db *sqldb.DB, columns []string) (statements []string) 
 	return statements
 }
 
-// qualified puts the tables of a statement into their schema. On SQLite the schema of an index is in front of its name.
+// qualified adds the schema to the tables in a statement. In SQLite's CREATE INDEX only the index's name gets it.
 func qualified(db *sqldb.DB, statement string) string {
 	const index = "CREATE INDEX IF NOT EXISTS "
 	if rest, ok := strings.CutPrefix(statement, index); ok && db.Dialect() == "sqlite" && db.Schema() != "" {

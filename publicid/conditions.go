@@ -12,9 +12,9 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// A textCondition is a clause without SQL. It fails a query, an update or a delete whose condition may compare a
-// numeric column with a text. MySQL reads the text as 0, so id > 'text' would be true for every row. The column's type
-// adds the clause, so other models pay nothing.
+// A textCondition is a clause without SQL. It makes a query, an update or a delete fail if its condition may
+// compare a numeric column with a text. MySQL reads the text as 0, so id > 'text' would be true for every row. The
+// column's type adds the clause, so other models pay nothing.
 type textCondition struct {
 	column        *schema.Field
 	remedy        string         // advice for the error
@@ -46,8 +46,8 @@ func (textCondition) Build(clause.Builder) {}
 // MergeClause does nothing.
 func (textCondition) MergeClause(*clause.Clause) {}
 
-// ModifyStatement adds an error to a statement with such a condition. The first column's clause checks the columns of
-// the model and of all joined associations, so each condition is built once.
+// ModifyStatement adds an error to a statement with such a condition. Each column has its own clause, but only the
+// first one checks, for all columns of the model and of joined associations, so that each condition is built once.
 func (c textCondition) ModifyStatement(stmt *gorm.Statement) {
 	all := slices.Clip(c.column.Schema.QueryClauses)
 	for _, j := range stmt.Joins {

@@ -17,10 +17,10 @@ import (
 //
 //	row, err := publicid.Find(ctx, db, text, uidplugin.OnlyModels(&Order{}, &Item{}))
 //
-// Keys from before the plugin, and ids of segments, do not contain their table, but the prefix identifies it. Such a
-// row is found if exactly one model of uidplugin.OnlyModels, or by default of the listed models, has the prefix. It is
-// never found if several databases share the id space (uidplugin.WithRegistry, uidplugin.WithDatabaseName), because the
-// other databases may have the same key.
+// Keys from before the plugin, and ids of segments, do not contain their table, but the prefix identifies it. The
+// row of such a key is found if exactly one model of uidplugin.OnlyModels, or by default of the listed models, has
+// the prefix. It is never found if several databases share the id space (uidplugin.WithRegistry,
+// uidplugin.WithDatabaseName), because the other databases may have the same key.
 //
 // Errors about the id wrap uidplugin.ErrNoSuchID, and contain the text instead of the number. They are the errors of
 // Find of uidplugin.Plugin and of [ParseAny].

@@ -22,11 +22,11 @@ import (
 //	func (Order) PublicPrefix() string { return "ord" }
 //
 // Call [SetKeys] first, because otherwise reading and writing texts fails. 0 is null in JSON and an empty text
-// elsewhere. In a request body a missing field and null are 0, so check for 0. Empty texts are refused, because a
-// condition with 0 could select too many rows. Reading the text of another type, or one made with other keys, fails
-// with [ErrInvalid].
+// elsewhere. In a request body a missing field and null are 0, so check for 0. Reading an empty text fails, because
+// a condition with 0 could select too many rows. Reading the text of another type, or one made with other keys,
+// fails with [ErrInvalid].
 //
-// In Go an ID is a number: compare it with ==, and convert it with uidplugin.ID(key). In package fmt only %v and %s
+// In Go an ID is a number: compare it with ==, and convert it with uidplugin.ID(key). In package fmt %v, %s and %q
 // write the text. The other rules of uidplugin.ID also apply, such as the rule that a sole key needs no tag.
 type ID[T Type] int64
 
@@ -113,7 +113,7 @@ func (id *ID[T]) Scan(src any) error {
 	return err
 }
 
-// GormDataType returns "bigint", because GORM makes a primary key of an integer type AUTO_INCREMENT.
+// GormDataType returns "bigint" instead of "int", because GORM makes a primary key of type "int" AUTO_INCREMENT.
 func (ID[T]) GormDataType() string { return model.KeyDataType }
 
 // GormDBDataType returns the column type, as uidplugin.ID does.

@@ -19,7 +19,7 @@
 //
 // A 64-bit id made of a time and a sequence reveals when its row was created and how fast rows are created, and its
 // neighbours can be guessed. A text reveals only its type, the prefix. Without a key nobody can find the id, the text
-// of another id, or a text that Decode accepts. Of 2^64 random texts, Decode accepts one for each of its keys.
+// of another id, or a text that Decode accepts. Of 2^64 random texts Decode accepts about one for each of its keys.
 //
 // # Limits
 //
@@ -124,7 +124,7 @@ func (c *codecs) codec(prefix string) (codec *Codec, known bool, err error) {
 	return codec, false, err
 }
 
-// Parse reads the text of an [ID] of T, such as a path or cursor that a user sends. Use the result in conditions
+// Parse reads the text of an [ID] of T that a user sends, in a path or as a cursor. Use the result in conditions
 // instead of the text, because MySQL treats such a text as the number 0: id > 'ord_...' matches every row.
 //
 //	after, err := publicid.Parse[Order](r.FormValue("after"))

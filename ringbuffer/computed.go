@@ -74,8 +74,8 @@ func (r *Computed) Extend(position uint64) {
 	}
 }
 
-// Close makes every later claim fail. It returns the first position that the ring will never hand out, so that the
-// next ring can start there.
+// Close makes every later claim fail. It returns a position above all positions that the ring ever hands out, so
+// that the next ring can start there.
 func (r *Computed) Close() uint64 {
 	tail := r.tail.Swap(0)
 	// A successful claim has loaded the tail before the Swap, so its Add came before this Load and is included. Failed
