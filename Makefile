@@ -35,8 +35,9 @@ SLOW := $(wildcard $(patsubst %,./integration/%/,consume follow lifecycle outage
 CHAOS := ./integration/chaos/
 
 # What only "make test-more" tests, to keep "make test" below 20 minutes: clusters, a promoted replica, the previous build,
-# the control of TestChaos, a browser, and the program of the comparison.
+# the control of TestChaos, settings of servers, a browser, and the program of the comparison.
 MORE_CHAOS := Galera|TestGroup|Promoted|Previous|Control
+MORE_SERVERS := TestDoctor_FindsEachSettingOfAServer
 MORE := $(wildcard ./benchmarks/ ./integration/page/)
 
 # The packages that have tests of a pattern; the others would be compiled for nothing.
@@ -61,9 +62,9 @@ test: ## most tests, against private MariaDB, MySQL and PostgreSQL servers, with
 # falsify, or only slow down; with it these are skipped. make lint has vetted everything.
 tests:
 	for package in $(call HAVE,$(HOSTILES)); do $(HOSTILE) go test -vet=off -run '$(HOSTILES)' "$$package"; done
-	go test -vet=off -parallel 4 -run '$(WITHOUT_RACE)' $(filter-out $(PLAIN),$(call HAVE,$(WITHOUT_RACE)))
-	go test -vet=off -parallel 4 -shuffle=on $(PLAIN)
-	go test -vet=off -shuffle=on -timeout 40m -skip '$(WITHOUT_RACE)|$(HOSTILES)' $(SLOW)
+	go test -vet=off -parallel 4 -run '$(WITHOUT_RACE)' $(filter-out $(PLAIN) $(SLOW),$(call HAVE,$(WITHOUT_RACE)))
+	go test -vet=off -parallel 4 -shuffle=on -skip '$(MORE_SERVERS)' $(PLAIN)
+	go test -vet=off -shuffle=on -timeout 40m -skip '$(HOSTILES)' $(SLOW)
 	go test -vet=off -shuffle=on -timeout 40m -skip '$(MORE_CHAOS)' $(CHAOS)
 	packages=$$(go list $(PACKAGES) | grep -vxFf <(go list $(PLAIN) $(SLOW) $(CHAOS) $(MORE))) && \
 	UID_TEST_WITHOUT_RACE='$(WITHOUT_RACE)' go test -vet=off $(RACE) -shuffle=on -timeout 40m $$packages
@@ -77,6 +78,7 @@ test-more: ## the other tests: clusters, a replica, the page in a browser, the c
 
 more:
 	go test -vet=off -parallel 1 -run '$(MORE_CHAOS)' -timeout 40m $(CHAOS) -group.for 1s -segment.galera
+	go test -vet=off -run '$(MORE_SERVERS)' ./cmd/uid/
 	go test -vet=off -parallel 4 $(MORE)
 
 # A module of its own, and no part of go.work, because Vitess needs a newer Go than this library and takes minutes to build.
