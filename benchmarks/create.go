@@ -26,7 +26,7 @@ import (
 // Created is the cost of a whole db.Create with one kind of key, on a pool that does nothing.
 type Created struct {
 	Name      string
-	One, Many Figure // us for a create of one row, and of manyRows
+	One, Many Figure // microseconds for a create of one row, and for one of 1,000 rows
 }
 
 const manyRows = 1000
@@ -82,7 +82,7 @@ type (
 	}
 )
 
-// TableName implements GORM's Tabler, because the name of the type would make a long statement.
+// TableName implements GORM's Tabler. Without it, each statement would have the long name of the generic type.
 func (hookParcel[K]) TableName() string { return "parcels" }
 
 // BeforeCreate is GORM's hook.
@@ -94,7 +94,7 @@ func (p *hookParcel[K]) BeforeCreate(*gorm.DB) error {
 // A way creates rows with one kind of key.
 type way struct {
 	name      string
-	one, many func() error // a create of one row, and of manyRows
+	one, many func() error // a create of one row, and a create of 1,000 rows
 }
 
 // wayOf returns a way whose rows have the model T. The function reset restores the state of a row before its create.
@@ -111,7 +111,7 @@ func wayOf[T any](name string, db *gorm.DB, reset func(*T)) way {
 	}}
 }
 
-// hooked returns a way whose keys come from make, which a hook calls.
+// hooked returns a way whose keys come from the function make, which BeforeCreate calls.
 func hooked[K any](name string, db *gorm.DB, make func() K) way {
 	return wayOf(name, db, func(p *hookParcel[K]) {
 		var zero K

@@ -27,13 +27,13 @@ type Followed struct {
 
 // The goals for followed tables.
 const (
-	goalDelay  = 100 // ms from commit to seen, in addition to the slack, for slacks from 200 ms on
-	goalInsert = 50  // ms of an INSERT while a follower waits
+	goalDelay  = 100 // ms from a commit until the follower has the row, in addition to a slack of 200 ms or more
+	goalInsert = 50  // ms of an INSERT while a follower waits for another transaction
 	goalIdle   = 6   // statements a second
 )
 
-// measureFollow measures all engines and SQLite with their data in memory, and the costs again with their data on a
-// disk.
+// measureFollow measures SQLite, and all engines with the data in memory. Unless l.Running is set, it measures the
+// costs of the engines again, with the data on a disk.
 func measureFollow(ctx context.Context, l *Lab) (all []Followed, err error) {
 	options := func(string) []string { return nil }
 	with := *l
@@ -57,7 +57,7 @@ func measureFollow(ctx context.Context, l *Lab) (all []Followed, err error) {
 	})
 }
 
-// measure measures everything. A follower of another database becomes idle meanwhile.
+// measure measures everything. Meanwhile a follower in another database gets no rows, so it is idle at the end.
 func (f *Followed) measure(ctx context.Context, l *Lab, s *Server) error {
 	return s.with(func(quiet *testkit.Database, _ *gorm.DB) error {
 		idle, err := newIdler(ctx, quiet)
@@ -194,13 +194,13 @@ func newIdler(ctx context.Context, d *testkit.Database) (*idler, error) {
 	return i, nil
 }
 
-// rate returns the statements in a second. It first waits until the table has had no rows for the duration quiet.
+// rate returns how many statements the follower sends in a second, once no row has come for the time quiet.
 func (i *idler) rate(ctx context.Context, quiet time.Duration) (float64, error) {
 	if err := sleep(ctx, time.Until(i.begun.Add(quiet))); err != nil {
 		return 0, err
 	}
 	i.wire.Take()
 	begun := time.Now()
-	err := sleep(ctx, min(quiet/6+time.Second/5, 10*time.Second)) // two rounds without rows
+	err := sleep(ctx, min(quiet/6+time.Second/5, 10*time.Second)) // in 10 s an idle follower raises the mark twice
 	return float64(len(i.wire.Take())) / time.Since(begun).Seconds(), err
 }

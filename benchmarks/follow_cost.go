@@ -24,7 +24,7 @@ type Cost struct {
 // costs are the kinds of inserts, with their goals.
 var costs = []struct {
 	name   string
-	calls  int // in a round; 0: one call, into an empty table
+	calls  int // inserts in each round; 0 means a single round, with one insert into an empty table
 	goal   float64
 	insert func(c *costly) error
 }{
@@ -85,7 +85,7 @@ func (c *costly) empty() error {
 	return c.db.Exec(statement + c.table).Error
 }
 
-// A sourceNumber is a row of the table numbers, from which bulks are selected.
+// A sourceNumber is a row of the table "numbers". The method bulk inserts a row for each of them.
 type sourceNumber struct {
 	N int64 `gorm:"primaryKey;autoIncrement:false"`
 }
@@ -104,7 +104,7 @@ func fillNumbers(db *gorm.DB, n int) error {
 	return db.CreateInBatches(all, 1000).Error
 }
 
-// measureCosts inserts into a table with the trigger and into one without, in turn.
+// measureCosts inserts into a table with the trigger and into a table without it, in each round into both.
 func (f *Followed) measureCosts(ctx context.Context, l *Lab, db *gorm.DB) (err error) {
 	if err := fillNumbers(db, l.FollowBulk); err != nil {
 		return err

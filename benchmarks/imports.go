@@ -22,9 +22,9 @@ import (
 type Imported struct {
 	Rows    int
 	Seconds float64
-	First   float64 // ms by which ids were ahead of the clock at most, in the first 100 ms
-	Ahead   float64 // the same afterwards
-	After   int     // the most imported rows that sort after a row that the other process inserted later
+	First   float64 // the most ms by which ids were ahead of the clock in the first 100 ms of the import
+	Ahead   float64 // the most ms by which ids were ahead of the clock after that
+	After   int     // the most imported rows that sort after a row of the other process, but are older
 }
 
 // goalAhead is the most by which ids of an import may be ahead of the clock after its first 100 ms.
@@ -57,7 +57,7 @@ type importTask struct {
 
 // A batch is a part of an import.
 type batch struct {
-	At    int64         // when it got its ids, in ns
+	At    int64         // when it got its ids, in ns since 1970
 	Ahead time.Duration // how far the last id was ahead of the clock
 }
 
@@ -122,7 +122,7 @@ func measureImports(ctx context.Context, l *Lab, s *Server) (all []Ordered, err 
 	return all, nil
 }
 
-// imported has a process import rows, and inserts other rows one by one meanwhile and just afterwards.
+// imported starts a process that imports rows. Meanwhile it inserts other rows one by one, the last one at the end.
 func imported(ctx context.Context, d *testkit.Database, db *gorm.DB, rows int) (i Imported, err error) {
 	if err := db.AutoMigrate(&importedRow{}); err != nil {
 		return i, err
@@ -169,8 +169,8 @@ func imported(ctx context.Context, d *testkit.Database, db *gorm.DB, rows int) (
 	return judgeImport(ids, batches, alone)
 }
 
-// judgeImport compares the ids of an import, in ascending order, with the clock and with rows that were inserted alone.
-// The first and the last of batches are the begin and the end of the import.
+// judgeImport compares the ids of an import, in ascending order, with the clock and with the rows of alone.
+// The first and the last entry of batches only have the times at which the import began and ended.
 func judgeImport(ids []int64, batches []batch, alone []commit) (i Imported, err error) {
 	begin, end := batches[0].At, batches[len(batches)-1].At
 	batches = batches[1 : len(batches)-1]
@@ -195,7 +195,7 @@ func judgeImport(ids []int64, batches []batch, alone []commit) (i Imported, err 
 	return i, nil
 }
 
-// goal returns how many rows may sort after a later row, and whether the import is within both goals.
+// goal returns how many imported rows may sort after a younger row, and whether both goals of the import are met.
 func (i Imported) goal() (rows int, verdict string) {
 	rows = int(float64(i.Rows) / i.Seconds * goalAhead.Seconds())
 	if i.After <= rows && i.Ahead <= float64(goalAhead.Milliseconds()) {

@@ -11,7 +11,7 @@ import (
 // A Figure is the median of several measurements, with the quartiles as their spread.
 type Figure struct {
 	Median, Low, High float64
-	Noisy             bool `json:",omitempty"` // nearly all measurements were disturbed, so these count too
+	Noisy             bool `json:",omitempty"` // nearly all measurements were disturbed, so all of them count
 }
 
 // A sample is one measurement. It is disturbed if the kernel took the CPU from its thread.
@@ -42,12 +42,12 @@ func figure(samples []sample) Figure {
 	return f
 }
 
-// figureOf is like figure, for undisturbed values.
+// figureOf returns the median and the quartiles of values.
 func figureOf(values []float64) Figure {
 	return Figure{Low: quantile(values, 0.25), Median: quantile(values, 0.5), High: quantile(values, 0.75)}
 }
 
-// quantile returns a quantile of values, and 0 without any.
+// quantile returns a quantile of values, for example the median if part is 0.5. Without values it returns 0.
 func quantile(values []float64, part float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -58,7 +58,7 @@ func quantile(values []float64, part float64) float64 {
 	return low + (high-low)*(at-math.Floor(at))
 }
 
-// timed returns a contestant that calls f n times, and measures the us of a call.
+// timed returns a contestant that calls f n times, and measures the microseconds of one call.
 func timed(n int, f func() error) contestant {
 	return func() (sample, error) {
 		begin := time.Now()
@@ -71,7 +71,7 @@ func timed(n int, f func() error) contestant {
 	}
 }
 
-// watched returns a contestant that marks disturbed samples. c must not wait for a server.
+// watched returns a contestant that marks disturbed samples. c must not wait, because a wait may change the thread.
 func watched(c contestant) contestant {
 	return func() (sample, error) {
 		before := preempted()
@@ -82,7 +82,7 @@ func watched(c contestant) contestant {
 }
 
 // turns returns a function that returns the order of n contestants for the next round. The order is random, because in
-// a rotation each contestant would always follow the same one and pay for its garbage. All runs have the same orders.
+// a rotation each contestant would always follow the same one and pay for its garbage. All runs use equal orders.
 func turns(n int) func() []int {
 	random := rand.New(rand.NewPCG(1, 2))
 	return func() []int { return random.Perm(n) }

@@ -54,7 +54,7 @@ func write(dest place) error {
 	return os.WriteFile(dest.page, []byte(page), 0o666)
 }
 
-// The text between the markers is generated.
+// marker returns the line before the generated text of a part. The line after this text is endMarker.
 func marker(name string) string { return "<!-- table: " + name + " -->\n" }
 
 const endMarker = "<!-- end -->"
@@ -86,7 +86,7 @@ func (t table) String() string {
 	return b.String()
 }
 
-// groups returns consecutive items with the same key together.
+// groups splits all into groups: consecutive items with the same key are one group.
 func groups[T any, K comparable](all []T, key func(T) K) (groups [][]T) {
 	for i, one := range all {
 		if i == 0 || key(one) != key(all[i-1]) {
@@ -111,7 +111,7 @@ func (f Figure) String() string {
 	return fmt.Sprintf("%s (%s–%s)", number(f.Median), number(f.Low), number(f.High))
 }
 
-// median writes a figure without its quartiles, which its chart shows.
+// median writes the median of a figure, without the quartiles.
 func (f Figure) median() string {
 	if f.Noisy {
 		return number(f.Median) + " (noisy)"
