@@ -84,7 +84,7 @@ func (a *app) connect(ctx context.Context, dsn string, use usage) (*database, er
 // maxConnect limits the time of a connect, unless --timeout is shorter or the data source name sets a limit.
 const maxConnect = 10 * time.Second
 
-// reach connects, and returns an error if that takes longer than limit. GORM itself would connect without a context.
+// reach connects, and returns an error if that takes longer than limit. gorm.Open itself takes no context.
 func reach(ctx context.Context, pool *sql.DB, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -110,13 +110,13 @@ func (d *database) close() error {
 	return err
 }
 
-// databaseFlag adds the flag --database to a command that reads tables of other databases than the registry's.
+// databaseFlag adds the flag --database to a command for tables that may be in other databases than the registry.
 func databaseFlag(c *cobra.Command, pairs *[]string) {
 	c.Flags().StringArrayVar(pairs, "database", nil, "NAME=DSN of another database that has tables; "+
 		`"uid tables --json" lists the names; repeatable`)
 }
 
-// openOthers opens the databases of --database. pairs are names with data source names.
+// openOthers opens the databases of --database. Each of pairs is NAME=DSN.
 func (a *app) openOthers(ctx context.Context, d *database, pairs []string, use usage) error {
 	if len(pairs) == 0 {
 		return nil
@@ -134,7 +134,7 @@ func (a *app) openOthers(ctx context.Context, d *database, pairs []string, use u
 		d.AddOther(name, other.DB)
 	}
 	if d.Registry.Space == "" {
-		return nil // the registry is gone, and with it the names
+		return nil // there is no registry, so the names cannot be checked
 	}
 	known, err := d.TableNames(ctx)
 	for name := range d.Others {

@@ -12,7 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/admin"
 )
 
-// An undone is a check that could not run, as it is written to the output.
+// An undone is what the output shows of a check that could not run.
 type undone struct {
 	Check string `json:"check"`
 	Error string `json:"error"`

@@ -19,9 +19,9 @@ import (
 // its own error before the driver gives up.
 const readMargin = 2 * time.Second
 
-// openMySQL returns the dialector of a URL, or of a data source name in the driver's form. Times are in UTC unless the
-// name sets a zone. GORM asks for the version without a context, so the driver needs its own limit for a silent server:
-// a little more than timeout, which limits a statement.
+// openMySQL returns the dialector of a URL, or of a data source name in the driver's form. Times are in UTC unless
+// dsn sets a zone. GORM asks for the version without a context, so the driver needs its own limit for a silent
+// server: a little more than timeout, which limits a statement.
 func openMySQL(ctx context.Context, dsn string, timeout time.Duration) (gorm.Dialector, error) {
 	config, err := mysqlConfig(dsn)
 	if err != nil {

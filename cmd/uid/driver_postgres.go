@@ -13,11 +13,11 @@ import (
 	"gorm.io/gorm"
 )
 
-// quotedDSN matches the data source name at the start of the driver's parse errors. It is removed, because the driver
-// does not hide a password with an escaped space.
+// quotedDSN matches the data source name at the start of the driver's parse errors. openPostgres removes this name,
+// because the driver hides the password in it, but not a password with an escaped space.
 var quotedDSN = regexp.MustCompile("(?s)^cannot parse `.*`: ")
 
-// openPostgres returns the dialector of a URL, or of keywords and values. Times are in UTC unless the name sets a zone.
+// openPostgres returns the dialector of a URL, or of keywords and values. Times are in UTC unless dsn sets a zone.
 func openPostgres(ctx context.Context, dsn string, timeout time.Duration) (gorm.Dialector, error) {
 	if strings.HasPrefix(dsn, "postgres://") {
 		if _, err := parseURL(dsn); err != nil {
@@ -38,6 +38,6 @@ func openPostgres(ctx context.Context, dsn string, timeout time.Duration) (gorm.
 		}
 	}
 	pool := stdlib.OpenDB(*config)
-	// The driver's timeout is for one of several hosts, so ours may be longer.
+	// The driver's timeout is for each host, and dsn may name several, so the limit for all of them may be longer.
 	return postgres.New(postgres.Config{Conn: pool}), reach(ctx, pool, timeout)
 }

@@ -27,7 +27,7 @@ const (
 // A source is a data source name, and the dialect of its database.
 type source struct {
 	dialect dialect
-	dsn     string // for MySQL a URL or the driver's form, for SQLite a path or a URI
+	dsn     string // for MySQL and PostgreSQL a URL or the driver's form, for SQLite a path or a URI
 }
 
 var (
@@ -68,8 +68,8 @@ func isFile(path string) bool {
 	return err == nil && !info.IsDir()
 }
 
-// dialector returns GORM's dialector after connecting. timeout is per statement. SQLite rejects changes if the
-// command only reads.
+// dialector returns GORM's dialector. If the database is a server, dialector connects first, within timeout, which
+// also limits each statement. SQLite rejects changes if the command only reads.
 func (s source) dialector(ctx context.Context, use usage, timeout time.Duration) (gorm.Dialector, error) {
 	switch s.dialect {
 	case mysqlDialect:
@@ -97,7 +97,7 @@ const (
 // fileName matches names of files with an extension. Errors may quote such a name, because it contains no password.
 var fileName = regexp.MustCompile(`^[^@=;:]{1,200}\.[a-z0-9]{1,8}$`)
 
-// sqliteURI returns the URI of a file, or an error if the file is missing, because SQLite would create it. SQLite
+// sqliteURI returns the URI of a file, or an error if the file is missing. With the URI SQLite creates no file, and
 // rejects changes if the command only reads.
 func sqliteURI(path string, use usage) (string, error) {
 	path = strings.TrimPrefix(path, "file:")
@@ -138,7 +138,7 @@ func parseURL(dsn string) (*url.URL, error) {
 }
 
 var (
-	// strayAt matches an @ behind the host. A URL has one if a special character in the password has ended the host.
+	// strayAt matches an @ after the host. Such an @ shows that a special character in the password ended the host.
 	strayAt = regexp.MustCompile(`^[^=]*@`)
 
 	urlPassword     = regexp.MustCompile(`://[^/?#]*?:(.*)@`)

@@ -18,8 +18,8 @@ type filter struct {
 	admin.Filter
 }
 
-// filterFlags adds the flags of a filter to a command. entries is a part of the help texts: "sessions that began"
-// gives --since the help "only sessions that began at or after this time".
+// filterFlags adds the flags of a filter to a command. The help texts contain the text of entries. If that is
+// "sessions that began", the help of --since is "only sessions that began at or after this time".
 func filterFlags(c *cobra.Command, f *filter, entries string) {
 	c.Flags().IntVar(&f.limit, "limit", 50, fmt.Sprintf("length of the list, up to %d", admin.MaxPage))
 	c.Flags().StringVar(&f.since, "since", "", "only "+entries+" at or after this time, such as 24h for a day ago")
@@ -62,7 +62,7 @@ func (f *filter) args(names ...string) (text string) {
 	return text
 }
 
-// time parses an instant or an age: 30d, 12h.
+// time parses an instant, or an age such as 30d or 12h.
 func (a *app) time(text string) (time.Time, error) {
 	if ago, err := parseDuration(text); err == nil {
 		return a.now().Add(-ago), nil

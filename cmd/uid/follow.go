@@ -111,7 +111,7 @@ table is enabled again, rows that came meanwhile may have ids below those that f
 It also works after the tables of the plugin were dropped, or the table was renamed: pass the old name.`,
 		Args: cobra.ExactArgs(1),
 	}, func(ctx context.Context, d *database, args []string) error {
-		consumers, _ := d.Consumers(ctx) // only for a note
+		consumers, _ := d.Consumers(ctx) // only for the hints below, so an error does not matter
 		if err := d.DisableFollow(ctx, args[0]); err != nil {
 			return err
 		}
@@ -217,7 +217,7 @@ func (a *app) writeFollowed(list []admin.Followed) error {
 	return cond(nil, wrong)
 }
 
-// writeHolders writes the open transactions of tables.
+// writeHolders writes the open transactions that have inserted rows into the tables of list.
 func (a *app) writeHolders(list []admin.Followed) error {
 	type holder struct {
 		table string
@@ -247,12 +247,12 @@ func (a *app) writeHolders(list []admin.Followed) error {
 	})
 }
 
-// A followScript is the output of "uid sql --follow".
+// A followScript has the flags of "uid sql --follow".
 type followScript struct {
 	table     string
 	key       string // column of its ids
 	slack     time.Duration
-	delimiter bool // for the client mysql
+	delimiter bool // print DELIMITER commands, for the client mysql
 }
 
 // followFlags adds the flag --follow, and the flags that belong to it, to "uid sql". name is the value of --dialect.
@@ -340,5 +340,5 @@ func scriptOf(statements []string, delimiter bool) string {
 	return text.String()
 }
 
-// milliseconds formats a duration.
+// milliseconds formats a duration of n milliseconds.
 func milliseconds(n int64) string { return (time.Duration(n) * time.Millisecond).String() }

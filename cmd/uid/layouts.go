@@ -14,7 +14,7 @@ import (
 // A system is a layout with a name.
 type system struct {
 	foreign.System
-	short string // for --layout; empty if not a preset
+	short string // the name that --layout takes; empty for a layout that is not a preset
 }
 
 // presets returns the named layouts of this library and of other systems.
@@ -44,7 +44,7 @@ func presetNames() []string {
 	return names
 }
 
-// parseSystem parses a layout: the name of a preset, or the text in WORKER_REGISTRY.
+// parseSystem parses a layout: the name of a preset, or a text as in WORKER_REGISTRY.
 func parseSystem(text string) (system, error) {
 	list := presets()
 	if i := slices.IndexFunc(list, func(s system) bool { return strings.EqualFold(s.short, text) }); i >= 0 {

@@ -19,7 +19,7 @@ const (
 	green = "32"
 )
 
-// paint colours a text if w is a terminal and NO_COLOR is not set.
+// paint colours a text if w is a terminal, NO_COLOR is not set, and TERM is not "dumb".
 func (a *app) paint(w io.Writer, colour, text string) string {
 	file, ok := w.(*os.File)
 	if !ok || a.env("NO_COLOR") != "" || a.env("TERM") == "dumb" || !isatty.IsTerminal(file.Fd()) {

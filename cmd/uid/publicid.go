@@ -13,7 +13,7 @@ import (
 	"github.com/uidplugin/uidplugin/publicid"
 )
 
-// publicReader returns a function that reads public ids of these keys, which may be nil.
+// publicReader returns a function that reads public ids. If keys is nil, that function returns only errors.
 func publicReader(keys *publicid.Keys) func(text string) (int64, error) {
 	return func(text string) (int64, error) {
 		if keys == nil {

@@ -116,7 +116,7 @@ func (a *app) split(ctx context.Context, d *database, count, previous int64, tar
 	return a.writeSplit(own, others)
 }
 
-// writeSplit writes the statements for new regions. Everything else is a comment.
+// writeSplit writes the statements for new regions. All other lines are comments.
 func (a *app) writeSplit(own admin.Region, added []admin.Region) error {
 	text := fmt.Sprintf(`-- The registry of this database is now %s. Set WithRegion(%d, %d) in its processes, so that
 -- they refuse a backup from before the split. Restart the processes that follow tables. See docs/regions.md.

@@ -55,7 +55,7 @@ page in a browser.`,
 	return c
 }
 
-// maxConnections limits the connections of the page to the database. Further requests wait for one.
+// maxConnections limits the connections of the page to the database. Further requests wait for a free connection.
 const maxConnections = 4
 
 func (d *database) page(ctx context.Context, prefix string) (http.Handler, error) {
@@ -68,7 +68,7 @@ func (d *database) page(ctx context.Context, prefix string) (http.Handler, error
 
 // onlyHosts returns a handler that accepts only requests for the loopback interface, the address of the connection, and
 // the given hosts. Otherwise any web site could read the answers with DNS rebinding: its script would request the
-// site's own name, resolved to this machine.
+// site's own name, for which the site's DNS server then gives the address of this machine.
 func onlyHosts(hosts []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := hostOf(r.Host)
@@ -93,7 +93,7 @@ func hostOf(host string) string {
 	return strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
 }
 
-// serve serves until ctx ends.
+// serve serves until ctx ends or the program gets a signal.
 func (a *app) serve(ctx context.Context, address, prefix string, handler http.Handler) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {

@@ -83,7 +83,7 @@ func processCells(s workernode.Session) []string {
 func (a *app) writeSessions(list []workernode.Session, slot int64, f filter, more bool) error {
 	columns := []string{"SLOT", "FROM", "UNTIL", "APPLICATION", "HOST", "PORT", "KIND", "LAUNCHED"}
 	if slot == 0 {
-		columns = slices.Delete(columns, 2, 3) // UNTIL is read only for one slot
+		columns = slices.Delete(columns, 2, 3) // UNTIL is read only with --slot
 	}
 	err := writeList(a, list, columns, func(s workernode.Session) []string {
 		cells := []string{fmt.Sprint(s.Slot), at(s.From)}

@@ -13,11 +13,11 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// A script is the output of uid sql.
+// A script has the choices for the output of "uid sql".
 type script struct {
 	dialect dialect
 	schema  string
-	tables  string // schema of the tables on PostgreSQL; empty leaves it to the search path
+	tables  string // PostgreSQL: the schema of the tables; if empty, the search path decides
 	layout  generator.Layout
 	only    string // tables, functions or uidgenerator; empty: tables and functions
 }
@@ -106,7 +106,7 @@ func (a *app) dialect(name string) (dialect, error) {
 	return "", fmt.Errorf("--dialect %q is unknown; use mysql, postgres or sqlite", name)
 }
 
-// readScript sets the dialect and the layout.
+// readScript sets the dialect, the schema of the tables, and the layout.
 func (a *app) readScript(ctx context.Context, s *script, name, layout string) (err error) {
 	if s.dialect, err = a.dialect(name); err != nil {
 		return err
