@@ -1,11 +1,11 @@
-// Outbox is a transactional outbox: orders and events are created in one transaction, and two consumers handle each
-// event once, in the order of their ids. It needs only Go, because the database is a SQLite file:
+// Outbox is a transactional outbox: orders and events are created in one transaction, and two consumers each handle
+// every event once, in the order of the ids. It needs only Go, because the database is a SQLite file:
 //
 //	go run ./examples/outbox
 //	go run ./examples/outbox -dsn 'user:password@tcp(localhost:3306)/shop'  # MySQL or MariaDB
 //	go run ./examples/outbox -dsn postgres://user:password@localhost/shop
 //
-// outbox.go is the application, and main.go lets it run. Run it again, or in two terminals at once: the consumers
+// outbox.go is the application, and main.go runs it. Run it again, or in two terminals at once: the consumers
 // continue where earlier ones have stopped.
 package main
 
@@ -69,7 +69,7 @@ func run(ctx context.Context, dialector gorm.Dialector, out io.Writer) (err erro
 	ctx, stop := context.WithCancelCause(ctx)
 	ended := make(chan struct{})
 	go func() {
-		stop(consume(ctx, db)) // an error ends placeSome, too, because nobody would handle its events
+		stop(consume(ctx, db)) // ends placeSome, too, if the consumers fail, because nobody would handle its events
 		close(ended)
 	}()
 	defer func() {
@@ -82,7 +82,7 @@ func run(ctx context.Context, dialector gorm.Dialector, out io.Writer) (err erro
 	return report(db.WithContext(ctx), out)
 }
 
-// placeSome places orders, and waits until both consumers have handled their events.
+// placeSome places orders, and waits until both consumers have handled all events.
 func placeSome(ctx context.Context, db *gorm.DB) error {
 	for i, customer := range []string{"Ada", "Bob", "Ada", "Cem", "Bob", "Ada"} {
 		if err := place(ctx, db, customer, 10*(i+1)); err != nil {
@@ -129,7 +129,7 @@ func report(db *gorm.DB, out io.Writer) error {
 	return err
 }
 
-// closeAll closes the plugin first, because that releases the slot, and then the pool.
+// closeAll closes the plugin, which releases the slot through the pool, and then the pool.
 func closeAll(db *gorm.DB) error {
 	return errors.Join(uidplugin.From(db).Close(context.Background()), closePool(db))
 }

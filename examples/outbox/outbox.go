@@ -49,9 +49,9 @@ func migrate(ctx context.Context, db *gorm.DB) error {
 	return follow.Enable(ctx, db, &Event{})
 }
 
-// place creates an order with its event. follow.Transaction repeats the transaction with new ids if consumers have
-// already read rows above the id of the event, which happens if the process pauses between making the id and its
-// INSERT.
+// place creates an order with its event. follow.Transaction repeats the transaction with new ids if the id of the
+// event comes too late for the consumers. That happens if the process pauses after it has made the id, but before
+// the INSERT.
 func place(ctx context.Context, db *gorm.DB, customer string, total int) error {
 	return follow.Transaction(ctx, db, func(tx *gorm.DB) error {
 		order := Order{Customer: customer, Total: total}
@@ -73,7 +73,7 @@ func consume(ctx context.Context, db *gorm.DB) error {
 	return errors.Join(errs[:]...)
 }
 
-// invoice handles an event.
+// invoice handles an event: it creates the next invoice.
 func invoice(tx *gorm.DB, e *Event) error {
 	var last int
 	if err := tx.Model(&Invoice{}).Select("COALESCE(MAX(number), 0)").Scan(&last).Error; err != nil {

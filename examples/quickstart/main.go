@@ -26,7 +26,7 @@ import (
 )
 
 func main() {
-	slog.SetLogLoggerLevel(slog.LevelWarn) // hide the log lines about worker ids, because the tour prints them
+	slog.SetLogLoggerLevel(slog.LevelWarn) // hide the log lines about worker ids, which -tour prints
 	file := flag.String("file", filepath.Join(os.TempDir(), "uidplugin-quickstart.db"), "the SQLite file, created if it does not exist")
 	long := flag.Bool("tour", false, "also show batches, errors, worker ids and statistics")
 	flag.Parse()
