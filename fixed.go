@@ -12,8 +12,8 @@ import (
 	"gorm.io/gorm"
 )
 
-// excludeRegistry makes sure that no registry of this database gives out the worker ids of WithWorkerID. Low ones need
-// no tables, because registries begin above MaxFixedWorkerID. Higher ones are claimed in the tables before use.
+// excludeRegistry makes sure that no registry of this database gives out the worker ids of WithWorkerID. Registries
+// begin above MaxFixedWorkerID, so worker ids up to it need no tables. Larger ones are claimed in the tables.
 func (s *shared) excludeRegistry(db *gorm.DB) error {
 	largest, makes := s.LargestFixed()
 	if !makes {
@@ -47,7 +47,7 @@ func (s *shared) fixedError(err error) error {
 	return nil
 }
 
-// claimFixed creates or checks the tables on db, and takes the worker ids up to largest from the registry.
+// claimFixed creates or checks the tables on db, and moves the first worker id of the registry above largest.
 func claimFixed(ctx context.Context, cfg *config.Config, db *gorm.DB, largest int64) error {
 	d, err := locateTables(ctx, cfg, db)
 	if err != nil {
@@ -59,7 +59,7 @@ func claimFixed(ctx context.Context, cfg *config.Config, db *gorm.DB, largest in
 	return workernode.New(d).ClaimFixed(ctx, cfg.Layout, largest)
 }
 
-// prepareTables creates or checks the tables that were located on db.
+// prepareTables creates the tables of d in the database of db. With NoMigration it only checks them.
 func prepareTables(ctx context.Context, cfg *config.Config, db *gorm.DB, d *sqldb.DB) (err error) {
 	nodes := workernode.New(d)
 	place := func(p *sqldb.Place) {
@@ -74,7 +74,7 @@ func prepareTables(ctx context.Context, cfg *config.Config, db *gorm.DB, d *sqld
 	if err != nil {
 		return err
 	}
-	// Check this last, because the tables of a database in memory did not exist before.
+	// Check this last, because it reads a table, and a new database had no tables before.
 	if err := d.OneDatabase(ctx, workernode.NodeTable); err != nil {
 		return fmt.Errorf("%w: %w", ErrTable, err)
 	}

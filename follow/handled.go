@@ -16,8 +16,8 @@ import (
 //	handled, err := follow.Handled(ctx, db, &Event{})
 //	err = db.Where("id <= ?", handled).Delete(&Event{}).Error
 //
-// Handled does not know consumers whose cursors are in other databases; see [Into]. After the table was renamed,
-// Handled knows a consumer only once "uid tables rename" has renamed the cursor.
+// Handled does not know consumers whose cursors are in other databases; see [Into]. After the table was renamed, it
+// knows none of the earlier consumers until "uid tables rename" has renamed their cursors.
 func Handled(ctx context.Context, db *gorm.DB, model any) (uidplugin.ID, error) {
 	t, err := tableOf(db, model)
 	if err != nil {

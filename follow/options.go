@@ -15,9 +15,9 @@ type enableOptions struct {
 	slack time.Duration
 }
 
-// WithSlack sets how old an id may be when its INSERT arrives; older ids are refused with [ErrTooLate]. Followers see
-// each row later by this time. The default is a second, and the least is 20 ms or a tick of the layout. Choose more
-// than the time from making an id to its INSERT, including differences between clocks.
+// WithSlack sets how old an id may be when its INSERT arrives; older ids are refused with [ErrTooLate]. Followers
+// see each row only after this time. The default is 1 s and the least 20 ms, but both are at least a tick of the
+// layout. Choose more than the time from making an id to its INSERT, including differences between clocks.
 func WithSlack(d time.Duration) EnableOption {
 	return func(o *enableOptions) { o.slack = d }
 }
@@ -40,7 +40,7 @@ func slackOf(tick time.Duration, options []EnableOption) (time.Duration, error) 
 	return o.slack, nil
 }
 
-// A RowsOption changes [Rows], and [Consume].
+// A RowsOption changes [Rows], [Consume] and [ConsumeBatch].
 type RowsOption func(*rowsOptions)
 
 type rowsOptions struct {
@@ -49,16 +49,16 @@ type rowsOptions struct {
 }
 
 // WithRewind makes [Rows] and [Consume] go back if the database has lost commits, as after the failover to a replica
-// that was behind. Rows that were returned may then be gone, and rows may be inserted below the cursor. Rows goes back
-// to the last published mark that it finds in the database, so it misses no row that survives, but returns some rows
-// again.
+// that was behind. Rows that were returned may then be gone, and rows may be inserted below the cursor. If Rows
+// ran before the loss, it goes back to the last published mark that it finds in the database, so it misses no row
+// that survives, but returns some rows again.
 func WithRewind() RowsOption {
 	return func(o *rowsOptions) { o.rewind = true }
 }
 
-// WithRowLocks makes Rows read with shared locks on MySQL and MariaDB, so it waits for XA transactions that are
-// prepared. InnoDB forgets that these transactions write to a followed table, so without this option their rows are
-// missed.
+// WithRowLocks makes [Rows] and [Consume] read with shared locks on MySQL and MariaDB, so they wait for prepared XA
+// transactions. InnoDB forgets the locks that tell followers of such a transaction, on MySQL only when the server
+// crashes. So its rows can be missed without this option.
 func WithRowLocks() RowsOption {
 	return func(o *rowsOptions) { o.locked = true }
 }

@@ -13,16 +13,16 @@ import (
 	"gorm.io/gorm"
 )
 
-// Transaction runs fn in a transaction. If that fails with [ErrTooLate] or a conflict such as a deadlock, it runs fn
-// again, up to five times in total. So an application that inserts into followed tables rarely sees ErrTooLate.
+// Transaction runs fn in a transaction. If the transaction fails with [ErrTooLate] or a conflict such as
+// a deadlock, Transaction runs fn again, up to five times in total. So an application rarely sees ErrTooLate.
 //
 //	err := follow.Transaction(ctx, db, func(tx *gorm.DB) error {
 //		return tx.Create(&event).Error
 //	})
 //
 // fn must return the errors of its statements, and may do only what a rollback undoes. After a rollback the keys
-// that the plugin has set in creates on tx are zero again, so the structs may be made in fn or outside of it. Their
-// other fields stay as they are, and so do the keys of creates on a new session (NewDB).
+// that the plugin has set in creates on tx are zero again, so the structs may be made in fn or outside of it. All
+// other fields stay as they are. So do keys that a create on a new session of tx (NewDB) has set.
 func Transaction(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) error {
 	c, err := core.Of(db)
 	if err != nil {
@@ -33,7 +33,7 @@ func Transaction(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) e
 			uidplugin.ErrOption)
 	}
 	for try := range attempts {
-		var failed error // the error of fn; if only err is not nil, COMMIT has failed, but may have taken effect
+		var failed error // the error of fn; if only err is not nil, BEGIN or COMMIT failed; COMMIT may have worked
 		clear := func() {}
 		err = db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 			tx, clear = c.Collect(tx)
