@@ -15,7 +15,7 @@ func (l Layout) LaneAhead() int64 {
 }
 
 // MaxLanes returns how many lanes a generator of the plugin gets at most: [MaxLanes], or fewer in layouts with few
-// worker ids, because other tables and processes need worker ids.
+// worker ids, because other tables and processes need some, too.
 func (l Layout) MaxLanes() int {
 	most := MaxLanes
 	for most > 1 && int64(most) > l.MaxWorkerID()/4 {
@@ -24,26 +24,26 @@ func (l Layout) MaxLanes() int {
 	return most
 }
 
-// isLow reports whether the generator needs lanes or a renewal of the lease of w. next is the position of the next id,
-// and present the position of the clock.
+// isLow reports whether the generator needs more lanes, or a renewal of the lease of w. next is the position of the
+// next id, and present the position of the clock.
 func (g *Cached) isLow(w *window, next, present uint64) bool {
 	s := g.scale(w)
 	lanes := g.onLow != nil && s.tick(next) > max(s.tick(present), g.from)+g.laneAhead
 	return lanes || g.mayFollow(&g.layout, w.until) && scarce(s.start(g.from), g.end(w), next, present)
 }
 
-// reopenAt returns how many positions must be free before a window opens: as many as a tick has, or half of those
-// that may be borrowed if that is less. With fewer, callers are served one at a time, so their queue is fair.
+// reopenAt returns how many positions must be free before a window opens: those of a tick, or half of those that
+// may be borrowed, whichever is less. With fewer no window opens, and callers are served in the order of arrival.
 func (g *Cached) reopenAt(s scale) uint64 {
 	return max(min(s.start(1), s.count(g.borrow)/2), 1)
 }
 
-// limit advances the borrowing limit to the time now. It returns the first position of w that must not be handed
-// out yet. now must have been read under mu, because time would be counted twice if readings came out of order.
+// limit advances the borrowing limit to now, a reading of the clock. It returns the first position of w that must
+// not be handed out yet. The reading must be taken under mu, because readings out of order would count time twice.
 func (g *Cached) limit(w *window, now time.Time) uint64 {
 	s := g.scale(w)
-	// A monotonic reading, which time.Now has, makes Sub independent of the wall clock. Without such a reading, a step
-	// back must not count.
+	// A monotonic reading, which time.Now has, makes Sub independent of the wall clock. Without it, reading
+	// falls when the clock is set back, which must not count.
 	reading := now.Sub(g.clock.base)
 	if reading < g.last || reading-g.last >= soon {
 		g.quick = 0

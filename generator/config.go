@@ -12,8 +12,8 @@ type Config struct {
 	Leases []Lease
 	OnLow  func()
 
-	// MaxBorrow is how far ahead of the clock ids may be stamped; 0 means an hour. With uidplugin.WithWorkerID it
-	// is the value of uidplugin.WithLead.
+	// MaxBorrow is how far ahead of the clock ids may be stamped; 0 means an hour. With
+	// uidplugin.WithWorkerID, uidplugin.WithLead sets it.
 	MaxBorrow time.Duration
 
 	Clock *Clock           // shared by the generators of the process

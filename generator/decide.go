@@ -20,9 +20,9 @@ type input struct {
 	limit uint64 // the first position that must not be handed out now, because of the borrowing limit or the lease
 	end   uint64 // the first position that the lease does not allow
 
-	noWait        bool // the generator refuses instead of waiting for the clock, and refuses a Fill as a whole
+	noWait        bool // the generator refuses instead of waiting for the clock, and gives a Fill all ids or none
 	mayWait       bool // the caller may wait for another lease, and there may be one
-	leaseWaitLeft bool // callers may still wait for a newer lease
+	leaseWaitLeft bool // callers have waited less than 100 ms for a newer lease
 }
 
 // free returns how many positions may be handed out now.

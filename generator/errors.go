@@ -2,7 +2,7 @@ package generator
 
 import "errors"
 
-// Errors that a caller can act on. Every error of this package wraps one of them, or is a context's.
+// Errors that a caller can act on. Every error of this package wraps one of them, or is the error of a context.
 var (
 	// ErrLayout reports a layout that cannot hold ids, has ended or has not begun. It also reports a value that does
 	// not fit the layout. The constructors and the methods of [Layout] return it.

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// patience is how long callers may have to wait for the clock before Health calls it an outage. If two ticks are
-// longer than that, the limit is two ticks.
+// patience is the longest wait for the clock that Health does not report as an error. If two ticks are longer than
+// patience, the limit is two ticks.
 const patience = time.Second
 
-// Health returns nil if a caller gets an id now, or only has to wait for a tick or for the renewal of the lease.
-// Otherwise it returns the error that a caller gets, or an error with the time that callers wait for the clock. Health
-// makes no id and never waits.
+// Health returns nil if a caller gets an id now, or has to wait only for a renewal of the lease, or shortly for the
+// clock. Otherwise it returns the error that a caller gets, or an error with the time that callers wait for the
+// clock. Health makes no id and never waits.
 func (g *Cached) Health() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -25,7 +25,7 @@ func (g *Cached) Health() error {
 	now, quick := g.clock.now(), g.quick
 	in := g.inputOf(w, 1, now)
 	g.quick = quick
-	over := now.Compare(g.layout.Expires()) >= 0 // no lease comes any more
+	over := now.Compare(g.layout.Expires()) >= 0 // the layout has ended, so no lease comes any more
 	in.mayWait = in.mayWait && !over
 	switch decide(in) {
 	case refuseLease:
@@ -68,7 +68,7 @@ func (g *Paired) Health() error {
 }
 
 // Health returns [ErrClosed] after Close, and the error of the last call of Source if that failed and the buffer has no
-// id. In that case it starts another call of Source, because perhaps no caller does. It never waits.
+// id. In that case Health also starts a refill, because there may be no caller that starts one. It never waits.
 func (g *Buffered) Health() error {
 	if g.closed.Load() {
 		return ErrClosed

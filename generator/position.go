@@ -7,11 +7,11 @@ import (
 )
 
 // A scale maps time to positions: the consecutive integers that count all ids that the lanes of a generator could ever
-// make. The generator has 2^laneBits lanes. From the highest bit down, a position has the tick, laneBits bits of the
-// lane, and the SequenceBits of the layout. So a position also stands for an instant that is finer than a tick: with
+// make. The generator has 2^laneBits lanes. From the highest bit down, a position has the tick, the lane in
+// laneBits bits, and the sequence. So a position also stands for an instant, more precisely than a tick does: with
 // the default layout and one lane, positions are 62.5 us apart.
 //
-// A position has at most 63 bits, because there are no more lanes than worker ids.
+// A position has at most 63 bits, like an id, because laneBits is at most the WorkerBits of the layout.
 type scale struct {
 	layout   *Layout
 	laneBits uint8
@@ -32,7 +32,7 @@ func (s scale) ceil(position uint64) int64 { return s.tick(position + s.start(1)
 // top returns the first position that is beyond the layout.
 func (s scale) top() uint64 { return s.start(s.layout.MaxTick() + 1) }
 
-// at returns the position that stands for t, at most top; 0 before the epoch.
+// at returns the position that stands for t: 0 before the epoch, and s.top() after the end of the layout.
 func (s scale) at(t time.Time) uint64 {
 	tick, rest := s.layout.split(t)
 	switch {
@@ -71,7 +71,7 @@ func (s scale) duration(n uint64) time.Duration {
 	return time.Duration(min(hi<<(64-s.tickShift())|lo>>s.tickShift(), math.MaxInt64))
 }
 
-// convert returns the position of s at the time of a position of other, rounded down.
+// convert converts a position in the scale other to the position in s for the same time, rounded down.
 func (s scale) convert(position uint64, other scale) uint64 {
 	if s.laneBits >= other.laneBits {
 		return position << (s.laneBits - other.laneBits)

@@ -10,8 +10,8 @@ func (g *Cached) Renew(leases ...Lease) error {
 	return g.renew(func() { g.accept(m, leases[0].From, leases[0].Until) })
 }
 
-// accept replaces the lease. The new lease has the ticks from first to last and the worker ids of m. A new window
-// is closed. A caller opens another when callers come fast.
+// accept replaces the lease. The new lease has the ticks from first to last and the worker ids of m. If accept
+// makes a new window, the window is closed. When callers come fast, one of them opens the next.
 func (g *Cached) accept(m mapping, first, last int64) {
 	w := g.window.Load()
 	s := g.scale(w)
@@ -52,7 +52,7 @@ func (g *Cached) Usage() Usage {
 	g.account()
 	w := g.window.Load()
 	s, end, next := g.scale(w), g.end(w), w.ring.Taken()
-	if next == 0 { // the window is closed, and the next one begins at the present
+	if next == 0 { // the window is closed, and the next one begins at the present or later
 		next = w.next
 		if at := s.at(g.clock.now()); at < end {
 			next = max(next, at)
