@@ -9,7 +9,7 @@ import (
 
 // An answer is the content of a page, before it becomes HTML or JSON.
 type answer struct {
-	template string // without .html; empty for a page with only a problem
+	template string // name of the template, without .html; empty for a page with only a problem
 	title    string // of the page
 	typed    string // content of the id form
 	data     any
@@ -28,7 +28,7 @@ type problem struct {
 func newProblem(status int, message string, err error) *problem {
 	p := &problem{Status: status, Message: message}
 	if err != nil {
-		p.Detail = fmt.Sprintf("%.*s", maxText, err.Error()) // may contain text from the query
+		p.Detail = fmt.Sprintf("%.*s", maxText, err.Error()) // truncated: it may contain text from the query
 	}
 	return p
 }
@@ -51,7 +51,7 @@ func (h *handler) unreadable(ctx context.Context, err error) *problem {
 	return newProblem(http.StatusServiceUnavailable, message, err)
 }
 
-// failed adds a database error to a page.
+// failed returns the page with a database error in place of its data.
 func (h *handler) failed(ctx context.Context, a answer, err error) answer {
 	a.problem, a.cause, a.data = h.unreadable(ctx, err), err, nil
 	return a

@@ -11,8 +11,8 @@ import (
 )
 
 // HealthHandler returns a handler for readiness probes: status 200 if [uidplugin.Plugin.Health] is nil, otherwise 503.
-// It does not send statements. It hides the reason because probes are often unauthenticated; see the page or the
-// plugin's log.
+// It does not send statements. It hides the reason because probes are often unauthenticated; the page and
+// the plugin's log have it.
 //
 // Do not use it for liveness: a process that cannot reach its database recovers by itself, and a restart does not help.
 func HealthHandler(db *gorm.DB) http.Handler {
@@ -39,7 +39,7 @@ type health struct {
 
 // healthOf describes the plugin's state. unreadable reports whether this page could not read the database.
 func healthOf(stats uidplugin.Stats, err error, unreadable bool, now time.Time) health {
-	makes := stats.Slot.ID != 0 || stats.Space == "" // a fixed worker id does not need a slot
+	makes := stats.Slot.ID != 0 || stats.Space == "" // no Space means a fixed worker id, without a slot
 	switch {
 	case err == nil && unreadable:
 		return health{
