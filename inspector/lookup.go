@@ -18,13 +18,13 @@ import (
 	"gorm.io/gorm"
 )
 
-// A found describes a number.
+// The type found has what the page shows about one number.
 type found struct {
 	ID       uidplugin.ID        `json:"id"`
 	Parts    *parts              `json:"parts,omitempty"` // nil if the number cannot be split
 	Fields   []field             `json:"fields"`
 	Location *uidplugin.Location `json:"location,omitempty"` // nil if no process can have made the id
-	Row      *row                `json:"row,omitempty"`      // if Location is nil, the database numbered it
+	Row      *row                `json:"row,omitempty"`      // if Location is nil, the database numbered the row
 }
 
 // parts is [generator.Parts] for JSON.

@@ -26,7 +26,7 @@ const (
 )
 
 // WithPrefix sets the path below which the page is mounted, such as "/admin/uid". A trailing slash is ignored. The
-// default is the root. Behind [http.StripPrefix] you can leave it out, because all links are relative.
+// default is the root. Behind [http.StripPrefix] you can leave this option out, because all links are relative.
 func WithPrefix(prefix string) Option {
 	return func(c *config) error {
 		if prefix != "" && prefix[0] != '/' {
@@ -47,9 +47,9 @@ func WithModels(models ...any) Option {
 	}
 }
 
-// WithMask sets a function that masks values. It gets the value of the field, or of the column if the field has a
-// serializer. It should return the value, a part of it, or a replacement. Several goroutines call it at once, for each
-// column of each row shown. By default values are shown unchanged.
+// WithMask sets a function that masks values. Several goroutines call it at once, for each value shown. The
+// function gets the value of the field, or of the column if the field has a serializer. It should return the value,
+// a part of the value, or a replacement. By default values are shown unchanged.
 func WithMask(mask func(table, column string, value any) any) Option {
 	return func(c *config) error {
 		if mask == nil {

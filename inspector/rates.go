@@ -7,7 +7,7 @@ import (
 	"github.com/uidplugin/uidplugin"
 )
 
-// A table is the state of the ids of one table in this process.
+// A table describes the ids that this process makes for one table.
 type table struct {
 	uidplugin.TableStats
 	Rate  *float64      // ids per second since a page that was made at least 10 s ago; nil if unknown
@@ -39,19 +39,19 @@ type meter struct {
 	earlier, later counts
 }
 
-// counts are the ids made until a time.
+// The type counts has the number of ids that each source had made at a time.
 type counts struct {
 	at   time.Time
 	made map[source]int64
 }
 
-// A source identifies a count.
+// A source is the table and the generator to which a number in counts belongs.
 type source struct{ table, generator string }
 
-// apart is the minimum time between two counts of a rate.
+// apart is the minimum time between the two counts from which a rate is calculated.
 const apart = 10 * time.Second
 
-// tables returns the tables of stats with rates.
+// The method tables returns the tables in stats, with their rates if these are known.
 func (m *meter) tables(stats uidplugin.Stats) []table {
 	now := counts{at: stats.Time, made: map[source]int64{}}
 	for _, t := range stats.Tables {

@@ -24,7 +24,7 @@ import (
 // A row is the row of an id, or the reason why it is not shown.
 type row struct {
 	Reason  string   `json:"reason,omitempty"`
-	Table   string   `json:"table,omitempty"` // set if not the Location's, such as when the database numbered the row
+	Table   string   `json:"table,omitempty"` // set if it is not the table of the Location, which may have none
 	Columns []column `json:"columns,omitempty"`
 }
 
@@ -36,7 +36,7 @@ type column struct {
 	IsID   bool    `json:"is_id,omitempty"` // the value looks like an id
 }
 
-// row reads the row of an id. public is the text of a public id; empty for a number. row returns only database errors.
+// row reads the row of an id. For a public id, the parameter public is its text. row returns only database errors.
 func (h *handler) row(ctx context.Context, l uidplugin.Location, public string) (*row, error) {
 	loaded, err := h.find(ctx, l.ID, public)
 	if err != nil {
@@ -66,7 +66,7 @@ func (h *handler) row(ctx context.Context, l uidplugin.Location, public string) 
 	return found, nil
 }
 
-// find loads the row of an id. public is the text of a public id; empty for a number.
+// find loads the row of an id. For a public id, the parameter public is its text, and otherwise "".
 func (h *handler) find(ctx context.Context, id uidplugin.ID, public string) (any, error) {
 	only := uidplugin.OnlyModels(h.models...)
 	if public != "" { // wing: publicid
@@ -75,7 +75,7 @@ func (h *handler) find(ctx context.Context, id uidplugin.ID, public string) (any
 	return h.plugin.Find(ctx, id, only)
 }
 
-// rounded returns a sentence about the id from which a number may have been rounded; "" if it does not look rounded.
+// rounded returns a sentence if a number looks as if a program had rounded it from another id, and otherwise "".
 func (h *handler) rounded(ctx context.Context, id uidplugin.ID) string {
 	if !rounded.Looks(int64(id)) {
 		return ""
@@ -84,7 +84,7 @@ func (h *handler) rounded(ctx context.Context, id uidplugin.ID) string {
 	for _, n := range rounded.Originals(int64(id)) {
 		near = append(near, uidplugin.ID(n))
 	}
-	found, _ := h.plugin.FindAll(ctx, near, uidplugin.OnlyModels(h.models...)) // no error: most of near are not ids
+	found, _ := h.plugin.FindAll(ctx, near, uidplugin.OnlyModels(h.models...)) // no error: most numbers are not ids
 	if len(found) == 0 {
 		return " JavaScript or a spreadsheet may have rounded the number."
 	}
@@ -117,7 +117,7 @@ func (h *handler) column(ctx context.Context, table string, f *schema.Field, row
 	}
 	value, _ := f.ValueOf(ctx, row)
 	if valuer, ok := value.(driver.Valuer); ok && f.Serializer != nil {
-		text, null := valueText(valuer) // as stored, because the value is of GORM's own type
+		text, null := valueText(valuer) // as stored, because GORM wraps the value in a type of its own
 		if value = text; null {
 			value = nil
 		}

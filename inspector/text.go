@@ -26,10 +26,10 @@ var functions = template.FuncMap{
 	"seconds":      func(d time.Duration) string { return fmt.Sprintf("%+.1f s", d.Seconds()) },
 }
 
-// maxText is the maximum length of a text on a page.
+// maxText is how many characters of one text a page shows.
 const maxText = 1000
 
-// printable escapes and truncates a text, because tables may contain anything.
+// printable escapes and truncates a text of the database, because such a text may contain anything.
 func printable(text string) string {
 	n := 0
 	for i := range text {
@@ -79,7 +79,7 @@ const (
 	year = 8766 * time.Hour // 365.25 days
 )
 
-// span formats a duration with its two largest units.
+// span formats a duration with its two largest units, or in seconds or milliseconds if it is less than a minute.
 func span(d time.Duration) string {
 	two := func(large, small time.Duration, names string) string {
 		return fmt.Sprintf(names, d/large, d%large/small)

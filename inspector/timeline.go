@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A timeline is the picture of sessions: one lane per slot, time from left to right. Positions are percentages of the
-// width.
+// A timeline is the picture of sessions. It has one row, a lane, for each slot. Time goes from left to right.
+// Positions are percentages of the width.
 type timeline struct {
 	From, To time.Time
 	Marks    []mark
@@ -23,20 +23,20 @@ type mark struct {
 type lane struct {
 	Slot        int64
 	State       string // current state of the slot; empty if unknown
-	Application string // of its latest session
+	Application string // of the latest session shown
 	Host, Port  string
 	Bars        []bar
 }
 
-// A bar is a time in which a process could make ids. In a thin bar, the process lived, but could make no ids.
+// A bar is a time in which a process could make ids. A thin bar shows that the process lived but made no ids.
 type bar struct {
 	X, Width string
 	Class    string // good, late, ended, pruned or thin
 	Label    string
 }
 
-// draw returns the timeline of sessions; nil without sessions. It shows the time span before end. A zero end means now,
-// and a zero span means all times.
+// draw returns the timeline of sessions, or nil without sessions. It ends at the parameter end, or now if end is
+// zero. It is as long as the parameter span, or begins before all sessions if span is zero.
 func draw(slots []holding, end time.Time, span time.Duration, now time.Time) *timeline {
 	if len(slots) == 0 {
 		return nil
@@ -102,7 +102,7 @@ func (t *timeline) bars(s session, following time.Time, livesOn bool) (bars []ba
 		}
 		bars = append(bars, bar{percent(x), percent(end - x), class, printable(label)})
 	}
-	if end.Before(s.From) { // without ids, or with an unknown end
+	if end.Before(s.From) { // the session has no ids, or its end is unknown
 		end = s.From
 	}
 	add(s.From, end, class, fmt.Sprintf("%s, from %s, %s", who, clock(s.From), ended))
@@ -119,7 +119,7 @@ func (t *timeline) percent(moment time.Time) float64 {
 
 func percent(x float64) string { return fmt.Sprintf("%.2f%%", x) }
 
-// steps are the possible distances of marks.
+// steps are the possible distances between two marks, except for pictures of many years.
 var steps = []time.Duration{
 	time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second,
 	time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute,
