@@ -19,7 +19,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// "make test" sets UID_TEST_HOSTILE_FOR. From 20 s on (the long form), tests start and kill servers of their own.
+// "make test" sets UID_TEST_HOSTILE_FOR. From 20 s on, in the long form, tests start and kill their own servers.
 var hostileFor = flag.Duration("hostile.for", hostileDefault(), "how long writers of hostile tests write; 20s or more is their long form")
 
 func hostileDefault() time.Duration {
@@ -33,7 +33,7 @@ var Unreachable = regexp.MustCompile(`bad connection|invalid connection|connecti
 	`commands out of sync|failed to connect|no answer within|deadline exceeded|timeout: context already done|` +
 	`the connection was lost|XAER_NOTA|prepared transaction with identifier`)
 
-// The servers of the long form: MySQL and MariaDB write a binary log, and PostgreSQL allows prepared transactions.
+// Options of servers in the long form: MySQL and MariaDB write a binary log, PostgreSQL can prepare transactions.
 var hostileOptions = map[string][]string{
 	"mysql":    {"--log-bin=binlog", "--server-id=1", "--sync-binlog=1", "--innodb-lock-wait-timeout=5"},
 	"mariadb":  {"--log-bin=binlog", "--server-id=1", "--sync-binlog=1", "--innodb-lock-wait-timeout=5"},
@@ -77,7 +77,7 @@ func RunHostile(t *testing.T, run func(h *Hostile, database testkit.Database)) {
 	group.Wait()
 }
 
-// Note counts an event n times. An event that begins with "error:" fails the test instead.
+// Note counts an event n times. If the text of the event begins with "error:", Note fails the test instead.
 func (h *Hostile) Note(event string, n int) {
 	if strings.HasPrefix(event, "error:") {
 		h.Error(event)
@@ -112,7 +112,7 @@ func (h *Hostile) LogCounts() {
 	}
 }
 
-// Last waits until the end of the test, and longer while lacking returns a missing event: a machine may be busy.
+// Last waits for h.Length. A busy machine gets more time, while lacking() names an event that has not happened yet.
 func (h *Hostile) Last(lacking func() string) {
 	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		if took := time.Since(begun); took > h.Length && (took > 3*h.Length+2*time.Minute || lacking() == "") {
@@ -121,8 +121,8 @@ func (h *Hostile) Last(lacking func() string) {
 	}
 }
 
-// Keep runs processes of a role, one after the other, until the context ends. Again and again it calls life, waits
-// for the duration that life returns, and calls disturb. If disturb ended the process, Keep starts the next one.
+// Keep runs processes of a role, one after the other, until the context ends. Again and again it calls life(),
+// waits for the returned duration, and calls disturb(). If disturb() ended the process, Keep starts the next one.
 func (h *Hostile) Keep(ctx context.Context, role string, task func() any, line func(string),
 	life func() time.Duration, disturb func(*testkit.Process) (ended bool)) {
 	for ctx.Err() == nil {
@@ -148,8 +148,8 @@ func (h *Hostile) Keep(ctx context.Context, role string, task func() any, line f
 	}
 }
 
-// Disturb slows connections until the context ends. About every second it calls other, and resets connections if
-// other returns false. In the long form it also kills the server at times, and then calls killed.
+// Disturb slows connections until the context ends. About every second it calls other(), and resets connections if
+// other() returns false. At times it kills and restarts h.Server, unless this is nil, and then calls killed().
 func (h *Hostile) Disturb(ctx context.Context, slow time.Duration, other func() (instead bool), killed func()) {
 	every := min(h.Length/2, time.Minute)
 	for restart := time.Now().Add(every); Sleep(ctx, 500*time.Millisecond+rand.N(time.Second)); {
@@ -182,8 +182,8 @@ func Sleep(ctx context.Context, length time.Duration) bool {
 	}
 }
 
-// Child returns a context that ends with the input of a child process, and a handle once the server is reachable. If the
-// input ends before, the test is over, so Child ends the process.
+// Child waits until the server is reachable. It returns a handle, and a context that ends with the input of this
+// child process. If the input ends while Child waits, the test is over, so Child ends the process.
 func Child(connect func() (*gorm.DB, error)) (context.Context, *gorm.DB, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := testkit.InputEnded()

@@ -1,8 +1,8 @@
 // Package harness has the helpers shared by the tests in integration's folders: plugins, their tables, models, servers
 // and lease managers. Put helpers that do not need a plugin into [testkit].
 //
-// Each folder tests one subject on real databases: SQLite in the process, and MariaDB, Oracle MySQL and PostgreSQL from
-// the environment. integration/servers.sh starts private servers and sets the environment. make test uses it.
+// Each folder tests one subject on real databases: SQLite in the process, and MariaDB, Oracle MySQL and PostgreSQL
+// as environment variables say. make test runs integration/servers.sh, which starts servers and sets the variables.
 package harness
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// Main runs the tests of a folder, or a role. It reports the engines that are left out.
+// Main runs the tests of a folder, or in a child process its role. It reports the engines that the tests leave out.
 func Main(m *testing.M, roles testkit.Roles) {
 	testkit.RunRole(roles)
 	var absent []string

@@ -15,7 +15,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// SmallLayout returns a layout with ticks of a second and so few sequence bits that ids run out soon.
+// SmallLayout returns a layout with ticks of a second. With few sequence bits, the ids of a tick run out soon.
 func SmallLayout(sequenceBits uint8) generator.Layout {
 	return generator.Layout{TimeBits: 32, WorkerBits: 18, SequenceBits: sequenceBits, Tick: time.Second,
 		Epoch: generator.DefaultLayout().Epoch}
@@ -24,7 +24,7 @@ func SmallLayout(sequenceBits uint8) generator.Layout {
 var hosts atomic.Int64
 
 // NewManager returns a lease manager without a plugin, like a new process on a machine of its own. Its layout is
-// SmallLayout(4). change, unless nil, modifies the configuration.
+// SmallLayout(4). The function change, if it is not nil, modifies the configuration.
 func NewManager(t *testing.T, db *gorm.DB, c *testkit.Clock, change func(*workernode.Config)) *workernode.Manager {
 	t.Helper()
 	d, err := workernode.Open(db, time.Minute) // long, because the machine may be busy
@@ -55,7 +55,7 @@ func NewTenant(t *testing.T, m *workernode.Manager, table string) *Tenant {
 	return Attach(t, m, leases[0])
 }
 
-// Attach returns the tenant of a lease.
+// Attach returns a tenant with a new generator, which uses the lease.
 func Attach(t *testing.T, m *workernode.Manager, l *workernode.TableLease) *Tenant {
 	t.Helper()
 	g, err := generator.NewCached(generator.CachedConfig{Layout: SmallLayout(4), Lease: l.Leases()[0], NoWait: true,
@@ -97,7 +97,7 @@ func (g *Tenant) Renewed(t *testing.T, m *workernode.Manager, c *testkit.Clock) 
 	})
 }
 
-// FewWorkers returns a layout with few worker ids.
+// FewWorkers returns the default layout with another number of bits for worker ids.
 func FewWorkers(workerBits uint8) generator.Layout {
 	l := generator.DefaultLayout()
 	l.WorkerBits = workerBits

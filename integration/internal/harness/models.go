@@ -6,7 +6,7 @@ import (
 	"github.com/uidplugin/uidplugin"
 )
 
-// Models of the five tables that every process writes.
+// Models of five tables, with keys of several types.
 type (
 	T1 struct{ uidplugin.Model }
 	T2 struct {
@@ -37,7 +37,7 @@ type (
 	D8    struct{}
 	D9    struct{}
 
-	// Numbered is the model of the table n_ABC.
+	// Numbered is the model of the table n_ABC, where A, B and C are digits.
 	Numbered[A, B, C Digit] struct {
 		ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
 	}
@@ -62,7 +62,7 @@ func (Numbered[A, B, C]) TableName() string {
 	return fmt.Sprintf("n_%d%d%d", a.digit(), b.digit(), c.digit())
 }
 
-// Ten returns the models n_AB0 to n_AB9.
+// Ten returns the models of the tables n_AB0 to n_AB9.
 func Ten[A, B Digit]() []any {
 	return []any{
 		&Numbered[A, B, D0]{}, &Numbered[A, B, D1]{}, &Numbered[A, B, D2]{}, &Numbered[A, B, D3]{}, &Numbered[A, B, D4]{},
@@ -70,7 +70,7 @@ func Ten[A, B Digit]() []any {
 	}
 }
 
-// Hundred returns the models n_A00 to n_A99.
+// Hundred returns the models of the tables n_A00 to n_A99.
 func Hundred[A Digit]() (models []any) {
 	for _, f := range []func() []any{Ten[A, D0], Ten[A, D1], Ten[A, D2], Ten[A, D3], Ten[A, D4], Ten[A, D5], Ten[A, D6],
 		Ten[A, D7], Ten[A, D8], Ten[A, D9]} {
@@ -79,7 +79,7 @@ func Hundred[A Digit]() (models []any) {
 	return models
 }
 
-// Thousand returns the models n_000 to n_999.
+// Thousand returns the models of the tables n_000 to n_999.
 func Thousand() (models []any) {
 	for _, f := range []func() []any{Hundred[D0], Hundred[D1], Hundred[D2], Hundred[D3], Hundred[D4], Hundred[D5],
 		Hundred[D6], Hundred[D7], Hundred[D8], Hundred[D9]} {

@@ -19,7 +19,7 @@ func NewMySQL(t *testing.T, parent, name string, args ...string) *MariaDB {
 	return m
 }
 
-// MySQLCommand returns the beginning of a command line of mysqld. It skips the test where servers.sh has no MySQL.
+// MySQLCommand returns the beginning of a command line of mysqld. It skips the test if MySQLRoot does.
 func MySQLCommand(t *testing.T) []string {
 	t.Helper()
 	root := MySQLRoot(t)
@@ -30,13 +30,13 @@ func MySQLCommand(t *testing.T) []string {
 		}
 		return found[0]
 	}
-	// Start mysqld through the unpacked loader, because the system has another libc.
+	// Start mysqld through the dynamic loader that was unpacked with it, because the system may have another libc.
 	return []string{one("usr/lib*/ld-linux-*.so.*"), "--library-path", one("usr/lib/*-linux-gnu*") + ":" + root + "/usr/lib/mysql/private",
 		root + "/usr/sbin/mysqld", "--no-defaults", "--basedir=" + root + "/usr", "--lc-messages-dir=" + root + "/usr/share/mysql",
 		"--character-sets-dir=" + root + "/usr/share/mysql/charsets", "--plugin-dir=" + root + "/usr/lib/mysql/plugin", "--secure-file-priv=NULL"}
 }
 
-// MySQLRoot returns the folder into which servers.sh has unpacked MySQL. It skips the test where there is none.
+// MySQLRoot returns the folder into which servers.sh has unpacked MySQL. If there is none, it skips the test.
 func MySQLRoot(t *testing.T) string {
 	t.Helper()
 	engine := testkit.Engine{Name: "mysql", Variable: "UID_TEST_MYSQL"}

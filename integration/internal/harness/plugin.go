@@ -12,8 +12,8 @@ import (
 	"gorm.io/gorm"
 )
 
-// Quiet discards the plugin's log, and sets its timeout to a minute, because a busy machine is no fault. A later option
-// may set another timeout.
+// Quiet discards the plugin's log, and sets the plugin's timeout to a minute, so that no test fails on a busy
+// machine. A later option may set another timeout.
 var Quiet uidplugin.Option = func(c *config.Config) {
 	uidplugin.WithLogger(slog.New(slog.DiscardHandler))(c)
 	uidplugin.WithTimeout(time.Minute)(c)
@@ -38,7 +38,7 @@ func Close(t *testing.T, p interface {
 	testkit.MustClose(t, p)
 }
 
-// NextID returns an id for T1, or an error after a minute.
+// NextID returns an id for T1. It waits for the id for at most a minute.
 func NextID(p *uidplugin.Plugin) (int64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -57,7 +57,7 @@ func MustID(t *testing.T, p *uidplugin.Plugin) (id int64) {
 	return id
 }
 
-// Refused calls take, a function that makes an id, until take returns an error that wanted accepts, and returns
+// Refused calls take(), which makes an id, until take() returns an error for which wanted() is true, and returns
 // this error. The first calls use up the ids that are left.
 func Refused(t *testing.T, what string, take func() error, wanted func(err error) bool) (err error) {
 	t.Helper()
@@ -72,7 +72,7 @@ func Refused(t *testing.T, what string, take func() error, wanted func(err error
 	return err
 }
 
-// Resolves checks that ids resolve to a table and to a process, identified by its port.
+// Resolves checks that ids resolve to a table and to the process with a port. An empty port allows any process.
 func Resolves(t *testing.T, p *uidplugin.Plugin, table, port string, ids ...int64) {
 	t.Helper()
 	for _, id := range ids {

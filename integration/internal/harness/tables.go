@@ -40,7 +40,7 @@ func Slots(t *testing.T, db *gorm.DB) []workernode.Slot {
 	return all
 }
 
-// Exec runs a statement, whose names are "quoted", without the callbacks of GORM.
+// Exec runs a statement without the callbacks of GORM. Its names are in double quotes, on MySQL too.
 func Exec(t *testing.T, db *gorm.DB, query string, args ...any) {
 	t.Helper()
 	d, err := sqldb.Open(db, time.Minute)
@@ -81,7 +81,7 @@ func Migrate(t *testing.T, db *gorm.DB, file string) {
 	}
 }
 
-// Tables lists the plugin's own tables, without the prefix "WORKER_".
+// Tables lists the names of the plugin's own tables, without their prefix "WORKER_".
 var Tables = []string{"NODE", "SLOT", "SESSION", "REGISTRY"}
 
 // Snapshot copies the plugin's tables, and returns a function that restores them.

@@ -1,5 +1,5 @@
-// Command mixed creates rows and locates those of all processes until its input ends. TestPreviousBuild builds it from
-// two commits, so it uses only functions that both commits have.
+// Command mixed creates rows, and locates rows of all processes, until its input ends. TestPreviousBuild builds the
+// command with the library of two commits, so it uses only functions that both commits have.
 package main
 
 import (
@@ -25,7 +25,7 @@ type (
 		ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
 	}
 	mixedB mixedA
-	mixedC mixedA // unlisted: in a transaction, the program of git commit 50a12e8 uses worker ids without a table
+	mixedC mixedA // not in WithModels, so in a transaction commit 50a12e8 gives it worker ids without a table
 )
 
 func (mixedA) TableName() string { return "mixed_a" }
@@ -68,7 +68,7 @@ func run(engine, dsn string) error {
 		func() error { return create[mixedA](db) },
 		func() error { return create[mixedB](db) },
 		func() error {
-			if engine == "sqlite" { // which cannot add a worker id during a transaction
+			if engine == "sqlite" { // SQLite cannot add a worker id during a transaction
 				return create[mixedC](db)
 			}
 			return db.Transaction(create[mixedC])
@@ -94,7 +94,7 @@ func run(engine, dsn string) error {
 	close(errs)
 	closing, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := p.Close(closing); err != nil { // for example on SQLite, if others write for long
+	if err := p.Close(closing); err != nil { // for example on SQLite, if other processes write for a long time
 		fmt.Fprintln(os.Stderr, err)
 	}
 	return <-errs
@@ -109,8 +109,8 @@ func create[T any](db *gorm.DB) error {
 	return nil
 }
 
-// locate locates the latest rows, most of which other processes have created. It leaves out mixed_c, because the worker
-// ids of its rows may have no table yet.
+// locate locates the latest rows, most of which other processes have created. It leaves out mixed_c, because the
+// worker ids of rows in mixed_c may have no table yet.
 func locate(ctx context.Context, db *gorm.DB, p *uidplugin.Plugin) error {
 	for _, table := range []string{"mixed_a", "mixed_b"} {
 		var ids []uidplugin.ID
