@@ -39,7 +39,7 @@ type table struct {
 }
 
 // table returns a table with its columns in order, or without columns if it does not exist or this user may not see it.
-// A dot either belongs to the name or separates a schema or database: WORKER_NODE does not distinguish these.
+// A dot in name is a part of the table's name, or follows a schema or database. WORKER_NODE does not say which.
 func (d *DB) table(ctx context.Context, name string) (t table, err error) {
 	t = table{name: name, quoted: d.identifier(name), bare: name}
 	if t.columns, err = d.columns(ctx, "", name); err != nil || len(t.columns) > 0 {
@@ -63,7 +63,7 @@ func (d *DB) identifier(name string) string { return sqldb.QuotePart(d.SQL.Diale
 
 // columns returns the columns of a table. An empty schema means the current schema.
 func (d *DB) columns(ctx context.Context, schema, table string) (list []column, err error) {
-	if schema != "" && d.SQL.Dialect() == sqlite { // the schema is a file that only the application has attached
+	if schema != "" && d.SQL.Dialect() == sqlite { // a schema of SQLite is a file that only the application attaches
 		return nil, nil
 	}
 	columns, err := inspect.ColumnsOf(ctx, d.SQL, schema, table)
@@ -76,7 +76,7 @@ func (d *DB) columns(ctx context.Context, schema, table string) (list []column, 
 	return list, nil
 }
 
-// keyOf returns the primary key if it is a single column that can hold ids: an integer, or a text of digits.
+// keyOf returns the primary key if it is a single column that can hold ids: an integer or a text.
 func keyOf(columns []column) (key column, ok bool) {
 	n := 0
 	for _, c := range columns {
@@ -88,7 +88,7 @@ func keyOf(columns []column) (key column, ok bool) {
 	return key, n == 1 && (key.isInteger() || key.isText())
 }
 
-// TableNames returns the tables in WORKER_NODE, sorted by name.
+// TableNames returns the tables that WORKER_NODE names, sorted by database and name.
 func (d *DB) TableNames(ctx context.Context) (list []workernode.Table, err error) {
 	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
 		var t workernode.Table
@@ -105,8 +105,8 @@ func (d *DB) TableNames(ctx context.Context) (list []workernode.Table, err error
 	return list, nil
 }
 
-// tableOf returns a table and the DB to read it with: one of --database, or else d, whose server may also have the
-// database that entry names. The table has no columns if it does not exist or this user may not see it.
+// tableOf returns the table of an entry, and the DB to read it with: one of --database, or else d, whose server may
+// also have the entry's database. The table has no columns if it does not exist or this user may not see it.
 func (d *DB) tableOf(ctx context.Context, entry workernode.Table) (home *DB, t table, err error) {
 	if other := d.Others[entry.Database]; other != nil {
 		t, err = other.table(ctx, entry.Name)
@@ -127,7 +127,7 @@ func (d *DB) tableOf(ctx context.Context, entry workernode.Table) (home *DB, t t
 	return d, t, err
 }
 
-// schemaOf returns the schema of a name in DATABASE_NAME, or "" if the name is of another database of PostgreSQL.
+// schemaOf returns the schema that a DATABASE_NAME means, or "" if the name means another database of PostgreSQL.
 func (d *DB) schemaOf(ctx context.Context, name string) (schema string, err error) {
 	catalog := ""
 	err = d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&catalog) }, `SELECT current_database()`)

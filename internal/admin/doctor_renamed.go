@@ -10,12 +10,12 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// sample is how many of the oldest keys of a table, and how many of the newest, are searched for worker ids of another
-// table.
+// sample is a number of keys: that many of a table's oldest keys, and that many of its newest ones, are searched
+// for worker ids of another table.
 const sample = 1000
 
-// checkRenamed reports which tables were renamed. The tables in missing do not exist any more. A missing table was
-// renamed if its rows are in another table now; otherwise it was dropped.
+// checkRenamed reports tables that were renamed. The parameter missing has the tables that do not exist any more.
+// Such a table was renamed if its rows are in another table now; otherwise it was dropped.
 func (d *DB) checkRenamed(ctx context.Context, missing []workernode.Table) (list []Finding, err error) {
 	for _, entry := range missing {
 		home := d

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// endSoon is the remaining time below which a layout is a finding.
+	// The doctor reports a layout if less time than endSoon remains.
 	endSoon = 365 * 24 * time.Hour
 
-	// unheld is the time after which a slot without a holder is a finding.
+	// The doctor reports an application if no process has held any of its slots for the time unheld.
 	unheld = 7 * 24 * time.Hour
 )
 
@@ -53,7 +53,7 @@ func (d *DB) checkLayout(context.Context) (list []Finding, err error) {
 	return list, nil
 }
 
-// standstill returns a finding if all held slots are late. states counts slots by state.
+// standstill returns a finding if all held slots are overdue or expired. The map counts slots by state.
 func standstill(states map[string]int64) []Finding {
 	late := states["overdue"] + states["expired"]
 	if late == 0 || states["live"]+states["idle"] > 0 {
@@ -80,7 +80,7 @@ func (d *DB) checkSlots(ctx context.Context) (list []Finding, err error) {
 		return nil, err
 	}
 	list = standstill(states)
-	own := "" // slots of another region are examined in that region
+	own := "" // the doctor examines slots of another region in that region
 	if r := d.Registry.Region; r != workernode.Whole || states["remote"] > 0 {
 		own = fmt.Sprintf(`"REGION" = %d AND `, r.N)
 	}
@@ -109,7 +109,7 @@ func (d *DB) checkSlots(ctx context.Context) (list []Finding, err error) {
 	return list, err
 }
 
-// checkSessions looks for held slots of this region without a session. Other regions' sessions may arrive later.
+// checkSessions looks for held slots of this region without sessions. Those of other regions may arrive later.
 func (d *DB) checkSessions(ctx context.Context) (list []Finding, err error) {
 	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
 		var slot int64
@@ -149,7 +149,7 @@ func (d *DB) checkMissing(ctx context.Context) (list []Finding, err error) {
 	missing := false
 	err = d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&missing) },
 		fmt.Sprintf(`SELECT EXISTS (SELECT 1 FROM "WORKER_SLOT" WHERE "REGION" = %d) AND NOT EXISTS (SELECT 1 FROM "WORKER_NODE" WHERE `+
-			ours+`)`, d.Registry.Region.N)) // before the first process starts, NEXT_ID may be above rows of other programs
+			ours+`)`, d.Registry.Region.N)) // without slots, NEXT_ID may only be above rows of other programs
 	if !missing {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func (d *DB) checkMissing(ctx context.Context) (list []Finding, err error) {
 	return []Finding{f}, err
 }
 
-// checkNodes looks for rows of WORKER_NODE whose ids cannot be located.
+// checkNodes looks for rows of WORKER_NODE whose ids cannot be located, or may be made twice.
 func (d *DB) checkNodes(ctx context.Context) (list []Finding, err error) {
 	list, err = d.checkMissing(ctx)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// TableNamed returns the table of a name, which is written as in a statement or as in the list of tables.
+// TableNamed returns the table of a name, which is written as in an SQL statement or as "uid tables" lists it.
 func (d *DB) TableNamed(ctx context.Context, name string) (t workernode.Table, err error) {
 	known, err := d.TableNames(ctx)
 	if err != nil {
@@ -27,9 +27,9 @@ func (d *DB) TableNamed(ctx context.Context, name string) (t workernode.Table, e
 	return t, nil
 }
 
-// CheckNext returns an error if people should not make ids for a table: it does not exist, or its keys are not ids
-// of WORKER_NODE. It returns a warning if the database numbers the key. If CheckNext cannot see the table, it
-// trusts WORKER_NODE.
+// CheckNext returns an error if people should not make ids for a table: it does not exist in its database, or its
+// keys are not ids. On MySQL and MariaDB CheckNext returns a warning if the database numbers the key. For a table
+// that it cannot see in another database, a row in WORKER_NODE is enough.
 func (d *DB) CheckNext(ctx context.Context, entry workernode.Table) (warning string, err error) {
 	known, err := d.databasesOf(ctx, entry.Name)
 	if err != nil {
@@ -65,8 +65,8 @@ func (d *DB) CheckNext(ctx context.Context, entry workernode.Table) (warning str
 	return warning, nil
 }
 
-// checkSmall returns an error if the keys of a table are not ids: the largest key is too small, and the table has
-// a segment. If no process has made ids for the table, a small key is enough, because a segment may have any name.
+// checkSmall returns an error if the largest key of a table is too small for an id, and the table has a segment.
+// Where no process has made ids for the table, the small key alone is enough, because a segment may have any name.
 func (d *DB) checkSmall(ctx context.Context, home *DB, entry workernode.Table, t table, key column, hasIDs bool) error {
 	const advice = "ids of uid next would be far above them; pass --force to make ids anyway"
 	if !key.isInteger() {
@@ -87,7 +87,7 @@ func (d *DB) checkSmall(ctx context.Context, home *DB, entry workernode.Table, t
 	return nil
 }
 
-// databasesOf returns the databases with this table in WORKER_NODE, sorted by name; "" is the registry's.
+// databasesOf returns the databases that have this table in WORKER_NODE; "" is the database of the registry.
 func (d *DB) databasesOf(ctx context.Context, table string) (names []string, err error) {
 	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
 		var name string

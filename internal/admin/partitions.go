@@ -8,7 +8,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/partition"
 )
 
-// Partitions returns the changes of the partitions of a table. People name the table as in the model, or as
+// Partitions returns the changes that the partitions of a table need. People name the table as in the model, or as
 // DATABASE.TABLE.
 func (d *DB) Partitions(ctx context.Context, r partition.Request) ([]partition.Step, error) {
 	_, home, table := d.named(ctx, r.Table)

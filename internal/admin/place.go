@@ -22,7 +22,7 @@ type Place struct {
 
 	Prefix string `json:"prefix,omitempty"` // of the given public id
 
-	// MayBeRounded reports whether the number may be rounded from an id of another table. It is false if Row is set.
+	// MayBeRounded reports whether a program may have rounded another id to the number. It is false if Row is set.
 	MayBeRounded bool `json:"may_be_rounded,omitempty"`
 }
 
@@ -52,8 +52,8 @@ func (f *Finder) Find(ctx context.Context, id int64) (p Place, err error) {
 	return p, f.checkRounded(ctx, id, err)
 }
 
-// numbered returns the row of a number that the database assigned for another program, as [uidplugin.Plugin.Find] does:
-// its table is the table of the id that the number follows.
+// numbered returns the row of a number that the database assigned to a row of another program. The row is in the
+// table of the id that the number follows, as in [uidplugin.Plugin.Find].
 func (f *Finder) numbered(ctx context.Context, id int64) (p Place, err error) {
 	before, ok := adopt.Before(f.Plugin.Layout(), id)
 	if !ok || f.SQL.Dialect() == sqlite {
@@ -67,7 +67,7 @@ func (f *Finder) numbered(ctx context.Context, id int64) (p Place, err error) {
 	return p, err
 }
 
-// codes maps errors of ids to their names in JSON.
+// codes has the names that errors about ids have in JSON.
 var codes = []struct {
 	err  error
 	name string
@@ -78,7 +78,7 @@ var codes = []struct {
 	{generator.ErrLayout, "not_decodable"},
 }
 
-// CodeOf returns the code of an error of an id; empty for other errors.
+// CodeOf returns the name that an error about an id has in JSON, or "" for other errors.
 func CodeOf(err error) string {
 	for _, c := range codes {
 		if errors.Is(err, c.err) {

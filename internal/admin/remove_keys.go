@@ -11,7 +11,7 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// planKeys lets the database number the keys of tables in WORKER_NODE, of tables with segments, and of named tables.
+// planKeys plans how the database numbers the keys of tables in WORKER_NODE, with segments, and in --table.
 func (d *DB) planKeys(ctx context.Context, known []workernode.Table, named []string) (steps []RemovalStep, err error) {
 	free, err := d.firstFree(ctx)
 	if err != nil {
@@ -48,7 +48,7 @@ func (d *DB) planKeys(ctx context.Context, known []workernode.Table, named []str
 }
 
 // firstFree returns the first id above all ids that were ever made with a slot, even if their rows were deleted. It
-// returns 0 if there is no room above these ids.
+// returns 0 if there are no such ids, or no room above them.
 func (d *DB) firstFree(ctx context.Context) (int64, error) {
 	if !d.hasSpace() {
 		return 0, nil
@@ -62,7 +62,7 @@ func (d *DB) firstFree(ctx context.Context) (int64, error) {
 	return (fence + 1) << (d.Layout.WorkerBits + d.Layout.SequenceBits), err
 }
 
-// planKey lets the database number a key from free, the first free id, or above the largest key if that is higher.
+// planKey plans the numbering of a key: from the larger of free, the first free id, and the largest key + 1.
 func (d *DB) planKey(ctx context.Context, entry workernode.Table, free int64) (s RemovalStep, err error) {
 	home := d
 	if entry.Database != "" {
@@ -100,7 +100,7 @@ func (d *DB) planKey(ctx context.Context, entry workernode.Table, free int64) (s
 	return s, err
 }
 
-// number sets the statements and the text of s for a key.
+// number sets the statements of the step s for a key, or, if there are none, the text of the step.
 func (d *DB) number(ctx context.Context, s *RemovalStep, t table, key column, free int64) error {
 	switch d.SQL.Dialect() {
 	case mysql:
@@ -121,7 +121,7 @@ func numberMySQL(s *RemovalStep, t table, key column, free int64) {
 	if free > 0 {
 		alter += fmt.Sprintf(", AUTO_INCREMENT = %d", free)
 	}
-	// Foreign keys may refer to the column. They stay valid, because its type stays the same.
+	// Foreign keys that refer to the column would forbid the change. They stay valid, because the type stays the same.
 	s.SQL = []string{"SET FOREIGN_KEY_CHECKS = 0", alter, "SET FOREIGN_KEY_CHECKS = 1"}
 }
 
@@ -160,7 +160,7 @@ func (d *DB) numberPostgres(ctx context.Context, s *RemovalStep, t table, key co
 			t.name, key.Name, standard), true
 		return nil
 	}
-	// Other tables may use the sequence, so it never goes back.
+	// Other tables may use the sequence, so this statement never sets it to a lower number.
 	s.SQL = []string{fmt.Sprintf("SELECT setval(%[1]s, k.next, false) FROM (SELECT %s AS next FROM %s) k "+
 		"WHERE k.next > COALESCE(pg_sequence_last_value(%[1]s::regclass), 0)", sequence, next, t.quoted)}
 	return nil
@@ -181,8 +181,8 @@ func (d *DB) numberSQLite(ctx context.Context, s *RemovalStep, t table, key colu
 	return nil
 }
 
-// unnumbered are queries for tables whose primary key is a single BIGINT that the database does not number. On SQLite
-// only tables that people have created by hand are like this.
+// unnumbered has queries for tables whose primary key is a single BIGINT that the database does not number. It has
+// none for SQLite, where only tables that people created by hand have such a key.
 var unnumbered = map[string]string{
 	mysql: `SELECT c.table_name FROM information_schema.columns c JOIN information_schema.tables t
 		ON t.table_schema = c.table_schema AND t.table_name = c.table_name AND t.table_type = 'BASE TABLE'
@@ -202,7 +202,7 @@ func isOwnTable(name string) bool {
 	return strings.HasPrefix(name, "WORKER_") || strings.HasPrefix(name, "UID_FOLLOW") || name == "UID_CURSOR"
 }
 
-// planUnknown names tables that are not planned, but whose keys the plugin may fill, such as empty tables.
+// planUnknown names the tables that the map planned lacks but whose keys the plugin may set, such as empty tables.
 func (d *DB) planUnknown(ctx context.Context, planned map[workernode.Table]bool) (steps []RemovalStep, err error) {
 	names, home := d.databases()
 	for _, database := range names {

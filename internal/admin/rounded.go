@@ -12,7 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// checkRounded returns err. If err is about a number without a row, it adds an id for which the number may stand.
+// checkRounded returns err. If a number has no row and looks rounded, err also names a row that may be meant.
 func (f *Finder) checkRounded(ctx context.Context, id int64, err error) error {
 	if !f.Rows || !rounded.Looks(id) || !errors.Is(err, errNoRow) && !errors.Is(err, uidplugin.ErrNoSuchID) {
 		return err
@@ -31,7 +31,7 @@ func (f *Finder) checkRounded(ctx context.Context, id int64, err error) error {
 	return err
 }
 
-// original returns the smallest id of a row that programs round to id, and the number of such ids.
+// original returns the smallest key of a row that programs round to the number id, and how many such keys exist.
 func (f *Finder) original(ctx context.Context, id int64) (smallest int64, n int, err error) {
 	var workers []int64
 	for _, k := range rounded.Originals(id) {

@@ -13,13 +13,13 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// A tag is a row of a table of segments.
+// A tag is a row of leaf_alloc, the table of segments.
 type tag struct {
 	database, table, name string
 	next                  int64
 }
 
-// tags returns the tags of leaf_alloc, which is in the schema of the plugin's tables.
+// The method tags returns the tags of each database. They are in leaf_alloc, in the schema of the plugin's tables.
 func (d *DB) tags(ctx context.Context) (list []tag, err error) {
 	names, byName := d.databases()
 	for _, database := range names {
@@ -41,15 +41,15 @@ func (d *DB) tags(ctx context.Context) (list []tag, err error) {
 				return nil, fmt.Errorf("read the tags of %s: %w", name, err)
 			}
 			if d.SQL.Dialect() == sqlite {
-				break // SQLite does not distinguish the two names
+				break // for SQLite both names are the same table
 			}
 		}
 	}
 	return list, nil
 }
 
-// tableOfTag returns the table whose keys come from a tag. It reports false if the tag does not have the name of a
-// table, or has the name of a column that is not the key.
+// tableOfTag returns the table whose keys come from a tag with the name TABLE or TABLE.COLUMN. It reports false if
+// there is no such table, or if its key is another column or not an integer.
 func (d *DB) tableOfTag(ctx context.Context, source tag) (workernode.Table, bool, error) {
 	_, byName := d.databases()
 	name, column, _ := strings.Cut(source.name, ".")
@@ -65,7 +65,7 @@ func (d *DB) tableOfTag(ctx context.Context, source tag) (workernode.Table, bool
 	return workernode.Table{}, false, nil
 }
 
-// planSegments names the tables of segments, which stay.
+// planSegments returns steps that name the tables of segments, because these tables stay.
 func (d *DB) planSegments(ctx context.Context, _ []workernode.Table) (steps []RemovalStep, err error) {
 	tags, err := d.tags(ctx)
 	_, home := d.databases()
@@ -80,7 +80,7 @@ func (d *DB) planSegments(ctx context.Context, _ []workernode.Table) (steps []Re
 	return steps, err
 }
 
-// eachSegment calls add with each table whose keys come from a segment, and with the segment's first free number.
+// eachSegment calls add() with each table whose keys come from a segment, and with the segment's first free number.
 func (d *DB) eachSegment(ctx context.Context, add func(entry workernode.Table, free int64) error) error {
 	tags, err := d.tags(ctx)
 	if err != nil {

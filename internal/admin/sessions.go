@@ -9,7 +9,7 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// MaxPage is the maximum length of a list, because the rows of one statement are in memory.
+// MaxPage is the maximum length of a list, because all rows of one statement are in memory at once.
 const MaxPage = 10_000
 
 // Sessions returns up to limit sessions of one slot, or of all slots if slot is 0, and whether there are more. The
@@ -20,7 +20,7 @@ func (d *DB) Sessions(
 ) (list []workernode.Session, more bool, err error) {
 	of, size := map[int64]bool{}, limit
 	if f.Table != "" {
-		size = MaxPage // many sessions may belong to other tables
+		size = MaxPage // many sessions may be of slots without worker ids of the table
 		where, args := f.ofTable()
 		err := d.SQL.Query(ctx, func(rows *sql.Rows) error {
 			var slot int64

@@ -26,8 +26,8 @@ type Slot struct {
 	Seen        time.Time `json:"seen"`           // clock of the last holder at its last statement
 }
 
-// Slots returns up to limit slots whose numbers are above last. An empty state means all states. The filter's time
-// selects by Seen.
+// Slots returns up to limit slots whose numbers are above the parameter last. An empty state means all states. The
+// filter's time selects slots by the field Seen.
 func (d *DB) Slots(ctx context.Context, state string, f Filter, last int64, limit int) (list []Slot, err error) {
 	now, err := d.clock(ctx)
 	if err != nil {
@@ -70,8 +70,8 @@ func (d *DB) Slots(ctx context.Context, state string, f Filter, last int64, limi
 // its last statement and the end of its lease are longer ago than that.
 const recently = 25 * time.Hour
 
-// maybe returns a condition that is true for all slots in a state, and for few other slots. [workernode.Slot.State]
-// decides which of these are in the state.
+// maybe returns a condition that is true for all slots in a state, and may be true for others. The caller decides
+// with [workernode.Slot.State] which of the slots found are in the state.
 func (d *DB) maybe(state string, now time.Time) (condition string, args []any) {
 	own := fmt.Sprintf(`"REGION" = %d AND `, d.Registry.Region.N)
 	switch state {
@@ -90,7 +90,7 @@ func (d *DB) maybe(state string, now time.Time) (condition string, args []any) {
 	return own + `"HOLDER" <> '' AND ("FENCE" > ? OR "SEEN_TICK" > ?)`, []any{tick, tick}
 }
 
-// eachSlot calls f for each matching slot.
+// eachSlot calls f for each slot that meets the condition where.
 func (d *DB) eachSlot(ctx context.Context, f func(s workernode.Slot), where string, args ...any) error {
 	err := d.SQL.Query(ctx, func(rows *sql.Rows) error {
 		var s workernode.Slot
@@ -112,7 +112,7 @@ func (d *DB) eachSlot(ctx context.Context, f func(s workernode.Slot), where stri
 	return nil
 }
 
-// complete sets the number of worker ids of slots, and when the slots were acquired.
+// complete sets WorkerIDs and Since of the slots in a list.
 func (d *DB) complete(ctx context.Context, list []Slot) error {
 	if len(list) == 0 {
 		return nil
@@ -145,7 +145,7 @@ func (d *DB) complete(ctx context.Context, list []Slot) error {
 	return nil
 }
 
-// countSlots counts slots by state. The database counts the slots whose state does not depend on the present time.
+// countSlots counts slots by state. The database counts those not held recently, in groups of one state each.
 func (d *DB) countSlots(ctx context.Context, now time.Time) (map[string]int64, error) {
 	n := map[string]int64{}
 	recent, ticks := d.maybe("live", now)

@@ -16,7 +16,7 @@ import (
 // A TableUse describes the worker ids of a table.
 type TableUse struct {
 	Database  string    `json:"database,omitempty"` // empty for the registry's
-	Table     string    `json:"table"`              // "*" for all tables; empty in a row of another program
+	Table     string    `json:"table"`              // "*" for all tables; empty if rows name no table
 	WorkerIDs int64     `json:"worker_ids"`
 	Slots     int64     `json:"slots"`
 	Held      int64     `json:"held"`             // slots that a process holds, or has not released
@@ -25,9 +25,9 @@ type TableUse struct {
 	Foreign   bool      `json:"foreign,omitzero"` // rows of another program, such as UidGenerator
 }
 
-// Tables returns up to limit tables that may have ids in the filter's time, sorted by name. If last is not nil, it
-// begins with the table that follows last. It reads all worker ids and counts them itself, because MariaDB takes a
-// minute, and temporary files, to count the distinct slots of a million worker ids.
+// Tables returns up to limit tables that may have ids in the filter's time, sorted by database and name. The list
+// begins after the table *last, unless last is nil. Tables reads all worker ids and counts them itself, because
+// MariaDB takes a minute, and temporary files, to count the distinct slots of a million worker ids.
 func (d *DB) Tables(ctx context.Context, f Filter, last *workernode.Table, limit int) ([]TableUse, error) {
 	type key struct {
 		of   *TableUse
@@ -86,7 +86,7 @@ func compareTables(a, b workernode.Table) int {
 	return cmp.Or(strings.Compare(a.Database, b.Database), strings.Compare(a.Name, b.Name))
 }
 
-// ForeignNodes returns the rows of other programs, which do not have a table, as one table; nil without such rows.
+// ForeignNodes returns one TableUse that counts the rows of other programs, which name no table, or nil.
 func (d *DB) ForeignNodes(ctx context.Context) ([]TableUse, error) {
 	t := TableUse{Foreign: true}
 	err := d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&t.WorkerIDs) },
@@ -112,8 +112,8 @@ func (t TableUse) Name() string {
 
 func (t TableUse) of() workernode.Table { return workernode.Table{Database: t.Database, Name: t.Table} }
 
-// named returns the database of a table. People name the table as in the model, or as DATABASE.TABLE. If name has
-// no database, the table is in d, or else in the only other database that has it.
+// named returns the database of a table. People name the table as in the model, or as DATABASE.TABLE. Without
+// DATABASE it is in d, unless d lacks the table and exactly one other database has it.
 func (d *DB) named(ctx context.Context, name string) (database string, home *DB, table string) {
 	for database, home := range d.Others {
 		if table, ok := strings.CutPrefix(name, database+"."); ok {

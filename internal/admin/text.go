@@ -21,7 +21,7 @@ func TrimID(text string) string {
 }
 
 // Escape escapes invalid UTF-8 and the characters that are not printable, such as control characters and direction
-// marks, because they could control a terminal or mislead a reader. It keeps the characters in keep.
+// marks, because they could control a terminal or mislead a reader. It does not escape characters in keep.
 func Escape(text, keep string) string {
 	hostile := func(r rune) bool { return !unicode.IsPrint(r) && !strings.ContainsRune(keep, r) }
 	if !strings.ContainsFunc(text, hostile) && utf8.ValidString(text) {
