@@ -57,7 +57,7 @@ func (c *Catalog) Add(ctx context.Context, db *gorm.DB, models []any) error {
 		return err
 	}
 	if !c.started {
-		// supply.OpenCounters and supply.Start open these sources later.
+		// The sources whose Opened is true are opened later, by supply.OpenCounters and supply.Start.
 		sources = slices.DeleteFunc(sources, func(s *supply.Source) bool {
 			if s.Opened {
 				c.later = append(c.later, s)
@@ -123,7 +123,7 @@ func (c *Catalog) Listed() (all []*Plan) {
 	return all
 }
 
-// once reports whether a warning of a kind about a column is the first.
+// once reports whether this is the first warning of its kind about a column.
 func (c *Catalog) once(kind, table, column string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -32,7 +32,7 @@ func (p *Plan) SameKey(ctx context.Context, a, b model.Row) bool {
 	})
 }
 
-// kindOf returns the kind of a model's keys.
+// kindOf returns the field of RowKey, and what kind of key its type is.
 func (p *Plan) kindOf() (key *Field, kind model.KeyKind) {
 	if key = p.RowKey(); key != nil {
 		kind = model.KindOf(key.IndirectFieldType)
@@ -40,8 +40,8 @@ func (p *Plan) kindOf() (key *Field, kind model.KeyKind) {
 	return key, kind
 }
 
-// checkKind returns an error if the keys of a model cannot have texts, or if a listed model has keys of another
-// type whose texts begin the same. The caller holds the mutex.
+// checkKind returns an error if the type of a model's keys cannot have texts, or if a listed model has keys of
+// another type whose texts begin with the same prefix. The caller holds c.mu.
 func (c *Catalog) checkKind(p *Plan) error {
 	key, kind := p.kindOf()
 	if kind.Err != nil {

@@ -10,16 +10,16 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// A Model is a model of a handle that has a uid field.
+// A Model is a GORM model that has a uid field, as a handle knows it.
 type Model struct {
-	Table string         // its name in GORM's schema
+	Table string         // the table's name in GORM's schema
 	Key   *catalog.Field // the uid field of the primary key; nil if there is none
 
 	core *Core
 	plan *catalog.Plan
 }
 
-// Model returns the model of value. The error wraps [model.ErrNoField], or is the error that a create returns.
+// Model returns a value's model. The error wraps [model.ErrNoField], or is one that a create of the model returns.
 func (c *Core) Model(db *gorm.DB, value any) (*Model, error) {
 	p, _, err := c.Catalog.KeyOf(db, value)
 	if err != nil {

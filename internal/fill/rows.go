@@ -13,7 +13,7 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// A filling sets one field in those rows of a create where the field is zero, and notes the ids.
+// A filling sets one field in those rows of a create where the field is zero, and notes these rows and their ids.
 type filling struct {
 	ctx      context.Context
 	field    *catalog.Field
@@ -56,7 +56,7 @@ func (f *filling) rows(rows reflect.Value, s *schema.Schema) error {
 	return nil
 }
 
-// next returns an id for row, which is a struct or a map, and notes it.
+// next returns an id for row, which is a struct or a map, and notes the row and the id.
 func (f *filling) next(row reflect.Value) (int64, error) {
 	id, err := f.field.Source.Next(f.ctx, f.notReady)
 	if err != nil {
@@ -85,7 +85,7 @@ func (f *filling) row(row reflect.Value) error {
 	return f.field.Put(f.ctx, place, id)
 }
 
-// mapped sets the field of a map if it is missing or zero. Maps may use the name of the column or the field.
+// mapped sets the field in a map if its entry is missing or zero. The entry is named like the column or the field.
 func (f *filling) mapped(m map[string]any) error {
 	if m == nil {
 		return fmt.Errorf("%w: a nil map cannot be given an id in %s", gorm.ErrInvalidValue, f.field.Name)
@@ -101,13 +101,13 @@ func (f *filling) mapped(m map[string]any) error {
 	return r.Set(f.ctx, f.field.Field, id)
 }
 
-// reserve is the number of ids reserved at a time for a slice.
+// reserve is the largest number of ids that are reserved at a time for a slice.
 const reserve = 256
 
 var buffers = sync.Pool{New: func() any { return new([reserve]int64) }}
 
-// slice sets the field of structs. It reserves ids for all remaining rows, so rows that already have an id leave some
-// unused.
+// The method slice sets the field of the structs in a slice. It reserves ids for the remaining rows, up to 256 at
+// once. So some ids stay unused if rows already have one.
 func (f *filling) slice(rows reflect.Value) error {
 	buffer := buffers.Get().(*[reserve]int64)
 	defer buffers.Put(buffer)

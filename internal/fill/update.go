@@ -11,8 +11,8 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// Prepare refuses associations that lose ids. If the UPDATE saves associated rows, which may be new, Prepare gets
-// worker ids for them, and begins notes of the keys that they are given.
+// Prepare refuses associations whose foreign keys cannot hold ids. If the UPDATE saves associated rows, which may
+// be new, Prepare gets worker ids for these rows, and begins notes of the keys that they are given.
 func (f *Filler) Prepare(db *gorm.DB) {
 	forget(db.Statement)
 	if db.Error != nil || db.Statement.Schema == nil {
@@ -27,13 +27,13 @@ func (f *Filler) Prepare(db *gorm.DB) {
 	}
 	inherit(db.Statement)
 	notesOf(db.Statement).share(db.Statement)
-	if !p.Ready.Load() && !sqldb.HoldsConnection(db.Statement.ConnPool) { // otherwise the creates get them
+	if !p.Ready.Load() && !sqldb.HoldsConnection(db.Statement.ConnPool) { // otherwise the creates get the worker ids
 		_ = f.ensure(db, p, needed(p, db.Statement)) // a create without a worker id returns the error
 	}
 }
 
-// BeforeUpdate makes an UPDATE of all fields leave out zero uid fields, except the key, because programs that save a
-// row often have not read these fields.
+// BeforeUpdate makes an UPDATE of all fields leave out the uid fields that are zero and no part of the key, because
+// programs often save a row without having read these fields.
 func (f *Filler) BeforeUpdate(db *gorm.DB) {
 	stmt := db.Statement
 	if db.Error == nil && stmt.Schema != nil && slices.Contains(stmt.Selects, "*") {
@@ -46,7 +46,7 @@ func (f *Filler) BeforeUpdate(db *gorm.DB) {
 // AfterUpdate takes back the changes of BeforeUpdate.
 func (f *Filler) AfterUpdate(db *gorm.DB) { model.Undo(db.Statement) }
 
-// zeros returns the columns of uid fields that are zero in an UPDATE, without the key.
+// zeros returns the columns of the uid fields that are zero in an UPDATE and no part of the key.
 func zeros(p *catalog.Plan, stmt *gorm.Statement) (columns []string) {
 	row := reflect.ValueOf(stmt.Dest)
 	for row.Kind() == reflect.Pointer {
@@ -63,7 +63,7 @@ func zeros(p *catalog.Plan, stmt *gorm.Statement) (columns []string) {
 	return columns
 }
 
-// refuseLost adds an error if an UPDATE would save rows of an association that loses ids.
+// refuseLost adds an error if an UPDATE would save rows of an association whose foreign key cannot hold ids.
 func refuseLost(p *catalog.Plan, db *gorm.DB) {
 	columns, restricted := db.Statement.SelectAndOmitColumns(false, true)
 	for _, r := range p.Relations {
