@@ -9,12 +9,12 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// errUnable reports a trigger that fails for each row. The parts with the mark are there, so Enable can correct the
-// trigger without losing the mark.
+// errUnable reports a trigger that fails for each row. The mark still exists, and Enable keeps it when it installs
+// the trigger again.
 var errUnable = fmt.Errorf("%w: its trigger cannot run", ErrNotEnabled)
 
-// complete returns an error if the table refuses all rows because the mark or a gate is missing, or because the trigger
-// cannot run. Parts that this user may not read count as present.
+// complete returns an error if the table refuses all rows, because the mark or a gate (a lock of the trigger) is
+// missing, or because the trigger cannot run. A mark or gate that this user may not read counts as present.
 func (s *statements) complete(ctx context.Context, db *sqldb.DB) error {
 	sequence := s.flavor.in(s.table, s.names.mark)
 	parts := []string{"FROM " + s.gates() + s.gate(idleGate), "FROM " + s.gates() + s.gate(usedGate)}

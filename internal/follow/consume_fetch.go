@@ -9,18 +9,18 @@ import (
 	"gorm.io/gorm"
 )
 
-// A FetchReader is a [Reader] that calls hooks in each of its transactions. It may use several transactions.
+// A FetchReader is a [Reader] that calls the hooks for each of its transactions. It may use several transactions.
 type FetchReader[T any] func(ctx context.Context, cursor Cursor, limit int, hooks FetchHooks) ([]T, int64, error)
 
 // FetchHooks are the hooks of a read. A hook may be nil.
 type FetchHooks struct {
-	// Before is called before anything is read, and restore before the transaction ends.
+	// Before is called before a transaction reads anything, and restore before that transaction ends.
 	Before func(ctx context.Context, pool gorm.ConnPool) (restore func() error, err error)
 
 	Committed func() // called after COMMIT
 }
 
-// fetch reads rows, and changes the cursor in the same transaction. A cursor in another database is changed afterwards.
+// fetch reads rows and changes the cursor in one transaction, or afterwards if the cursor is in another database.
 func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 	cursor, changed := Cursor{Last: step.After}, false
 	next := step
@@ -30,8 +30,8 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 		hooks.Before = func(ctx context.Context, pool gorm.ConnPool) (func() error, error) {
 			return c.changeFirst(ctx, pool, next)
 		}
-		// If a row cannot be read, the reader uses several transactions. Each one compares the cursor with what the
-		// transaction before has written.
+		// If a row cannot be read, the reader uses several transactions. Each of them expects the cursor as the
+		// previous one has written it.
 		hooks.Committed = func() {
 			changed, step = true, next
 			next.Change = next.Change.Next()
@@ -70,7 +70,7 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 	switch c.looked = c.news; {
 	case changed && recovered > 0:
 		return c.goBack(recovered)
-	case changed && unread == nil && len(rows) < c.Limit && len(ids) == 0: // otherwise the next fetch may fail again
+	case changed && unread == nil && len(rows) < c.Limit && len(ids) == 0: // no row is left that may fail
 		c.nothingFails()
 	}
 	return nil
@@ -89,8 +89,8 @@ func (c *consuming[T]) keepOwn(rows []T, cursor int64) (ids []int64, last int64)
 }
 
 // keep extends the time for which this process holds the cursor (HOLDER_UNTIL) while it reads rows from another
-// database, because the cursor is not locked then. After each change it sets step.Change to the next one. It also
-// records errSlow if the read takes long. Call end before step is used.
+// database, because the cursor is not locked then. After each change of the cursor it sets step.Change to the
+// change that may follow. It also records errSlow if the read takes long. Call end before you use step.
 func (c *consuming[T]) keep(ctx context.Context, step *consumer.Step) (end func()) {
 	reading, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})

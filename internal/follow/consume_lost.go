@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// noticeLoss remembers the lowest mark to which the database of the table has gone back. It forgets that mark when the
-// Mark of the cursor has changed, because a process has then gone back or read rows, or an operator has set the cursor.
-// The cursor's Mark shows losses from before this process read rows. Without Space, one database has both the cursor
-// and the mark, and loses commits of both together.
+// noticeLoss remembers the lowest mark to which the database of the table has gone back. It forgets that mark when
+// the Mark of the cursor has changed, because a process has then gone back or read rows, or an operator has set the
+// cursor. Losses from before this process read rows show in the cursor's Mark. Without c.Space, noticeLoss
+// remembers nothing: the cursor and the mark are in one database, which loses the latest commits of both together.
 func (c *consuming[T]) noticeLoss() {
 	begins := c.looked == nil || c.Space == nil
 	if mark := c.process.Row().Mark; begins || mark != c.lowestOf {
@@ -36,7 +36,7 @@ func (c *consuming[T]) recovered(ctx context.Context, last, published int64) (in
 	if (Cursor{last}).lost(published) && !c.setAhead(last) {
 		lowest = min(lowest, published)
 	}
-	if c.Space != nil { // another process may have worked before the loss
+	if c.Space != nil { // the loss may be from before this process read rows
 		state, err := c.mark.recent(ctx)
 		if err != nil {
 			return 0, err
@@ -56,8 +56,8 @@ func (c *consuming[T]) recovered(ctx context.Context, last, published int64) (in
 	return lowest, nil
 }
 
-// goBack makes the consumer go back to a mark, or ends it with an error. Until the consumer has gone back, MARK in
-// UID_CURSOR is the negative of that mark, so that every process finds it.
+// goBack makes the consumer go back to a mark, or ends it with an error. If the cursor is in another database,
+// MARK in UID_CURSOR is the negative of that mark until the consumer has gone back, so every process finds it.
 func (c *consuming[T]) goBack(mark int64) error {
 	if !c.Rewind {
 		return fmt.Errorf("%w: the cursor is %d, and the mark was %d; set the cursor to a time before that mark (uid follow consumers reset)",
@@ -68,9 +68,9 @@ func (c *consuming[T]) goBack(mark int64) error {
 	return nil
 }
 
-// setAhead reports whether a cursor is above the mark because an operator or the application has set it to about now.
-// The mark will pass it soon, and there is nothing to handle until then. Lost commits leave no such cursor: a cursor in
-// the same database is lost with the mark, and a cursor in another one has the Mark with which rows were last read.
+// setAhead reports whether a cursor is above the mark because an operator or the application has set it to about
+// now. The mark will pass this cursor soon, and until then there is nothing to handle. Lost commits leave no such
+// cursor: in the same database it goes back with the mark, and in another one its Mark is not 0.
 func (c *consuming[T]) setAhead(last int64) bool {
 	latest, err := MarkAt(c.mark.layout, time.UnixMilli(c.now()).Add(10*time.Second))
 	return (c.Space == nil || c.process.Row().Mark == 0) && err == nil && last < latest

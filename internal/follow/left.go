@@ -17,8 +17,8 @@ type Left struct {
 	Remedy  string // the statements that remove what stays
 }
 
-// leftBehind returns the status of a table in a schema that the table has left, or nil. It also reports whether the
-// search path finds the table in another schema.
+// leftBehind returns a status with what a table has left in its former schema, t.Schema, or nil if it has left
+// nothing. elsewhere reports whether the search path finds the table in another schema.
 func (f Flavor) leftBehind(
 	ctx context.Context, db *sqldb.DB, layout generator.Layout, t Table,
 ) (status *Status, elsewhere bool, err error) {

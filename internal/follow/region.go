@@ -7,8 +7,8 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// A Regions finds the ids of this region. A follower yields only rows with such ids, because a row of another region
-// may be replicated after the mark has passed its id.
+// A Regions tells which ids are of this region. A follower yields only rows with such ids, because a row of another
+// region may be replicated after the mark has passed its id.
 type Regions struct {
 	region   workernode.Region
 	workerOf func(id int64) (workerID int64, ok bool)
@@ -53,7 +53,7 @@ func (r *Regions) Learn(ctx context.Context, workers *workernode.DB, ids []int64
 }
 
 // IsOwn reports whether an id is of this region. It reports true for a key without a worker id, such as a small key
-// from before the plugin. If the region of a worker id is not known yet, the remainder of the worker id decides.
+// from before the plugin. If the region of a worker id is not known, the worker id modulo r.region.Of decides.
 func (r *Regions) IsOwn(id int64) bool {
 	worker, ok := r.workerOf(id)
 	if !IsRegional(r.region) || !ok {

@@ -8,8 +8,8 @@ import (
 
 // A Reader reads the published mark, and then the first rows above the cursor and below the mark in ascending order, in
 // one transaction. Without the transaction, a failover between the two reads could lose the mark, and the rows could
-// come from a database that still accepts new rows below the mark. With an error a Reader may return the rows before
-// the row that failed.
+// come from a database that still accepts new rows below the mark. If a row cannot be read, a Reader may return the
+// rows before it together with the error.
 type Reader[T any] func(ctx context.Context, cursor Cursor, limit int) (rows []T, published int64, err error)
 
 // Options of [Rows].
@@ -21,13 +21,13 @@ type Options[T any] struct {
 }
 
 // Rows yields the rows above the cursor, each once, in ascending order, until the context ends or the caller stops. An
-// error does not end the sequence: if the caller continues, Rows tries again after a second.
+// error does not end the sequence: if the caller continues, Rows tries again after about a second.
 func Rows[T any](ctx context.Context, m *Mark, cursor Cursor, o Options[T], reader Reader[T]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		defer m.follow()()
 		cursor := cursor // so that the sequence can be used again
 		var none T
-		reported := m.news() // its error was yielded, or is older than this follower
+		reported := m.news() // news whose error was yielded, or is older than this follower
 		losses := len(reported.recovered)
 		for ctx.Err() == nil {
 			n := m.news()
@@ -77,7 +77,7 @@ func Rows[T any](ctx context.Context, m *Mark, cursor Cursor, o Options[T], read
 }
 
 // Poll yields rows like [Rows], but misses rows that become visible after a row with a higher id. It is for tests
-// of applications, whose ids need not have a time.
+// of applications, because the ids in such tests need not have a time.
 func Poll[T any](ctx context.Context, cursor Cursor, o Options[T], reader Reader[T]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		cursor := cursor

@@ -8,10 +8,10 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// A serverCheck remembers when a check has found that the server takes all writes.
+// A serverCheck remembers when run last found that this server takes all writes to the table.
 type serverCheck struct{ passed time.Time }
 
-// checkAgainAfter is how long a check holds. A server can join a group, or change its primary, while connections stay.
+// checkAgainAfter is how long a check is valid. A server can join a group of servers while connections stay open.
 const checkAgainAfter = time.Minute
 
 // run returns an error wrapping ErrRefused if rows of the table could be missed on this server. It ignores settings
@@ -27,6 +27,6 @@ func (c *serverCheck) run(ctx context.Context, conn *sqldb.DB, s *statements) er
 	return nil
 }
 
-// again makes the next call of run look at the server, because an error may mean that the server or its role has
-// changed.
+// again makes the next call of run check the server. It is called after an error, because the reason may be that
+// the server or its role has changed.
 func (c *serverCheck) again() { c.passed = time.Time{} }

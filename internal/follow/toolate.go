@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// tooLate begins the message of the triggers. Its SQLSTATE is UID01 on PostgreSQL, and 45U01 on MySQL and MariaDB.
+// tooLate begins the message of the triggers. The SQLSTATE is UID01 on PostgreSQL, and 45U01 on MySQL and MariaDB.
 const tooLate = "uid_follow: too late"
 
 var tooLateAt = regexp.MustCompile(tooLate + `.* at (\d{13})\b`)
 
-// mysqlError matches the beginning of an error of MySQL and MariaDB. Only the first match in a text counts, because the
-// message may quote a value that a user has chosen.
+// mysqlError matches the beginning of an error of MySQL and MariaDB. Only the first match in a text counts, because
+// a later one may be in a value of a user that the message quotes.
 var mysqlError = regexp.MustCompile(`Error \d+ \(\w{5}\): `)
 
 const mysqlTooLate = "Error 1644 (45U01): " + tooLate
