@@ -25,8 +25,8 @@ WHERE ` + f.idsOf(id, 1, f.MaxTick()) + `
     WHERE "X"."SLOT" = "S"."ID" AND "X"."START_TICK" >= {tick} AND "X"."BEFORE_TICK" < {tick})`)
 }
 
-// located returns the condition that ids of a worker id can be located. Rows of UidGenerator have an empty LAYOUT, and
-// rows that an older version of the plugin reserved have an empty TABLE_NAME.
+// located returns the condition for the rows whose ids can be located. Rows of UidGenerator have an empty LAYOUT,
+// and rows that an older version of the plugin reserved have an empty TABLE_NAME.
 func (f *formulas) located() string {
 	return fmt.Sprintf(`"N"."LAYOUT" = '%s' AND "N"."SLOT" <> 0 AND "N"."TABLE_NAME" <> ''`, f.Layout)
 }
@@ -36,7 +36,7 @@ func (f *formulas) located() string {
 //
 // The view looks only at the next session, because the minimum over all later sessions takes quadratic time on MariaDB.
 // The next session is enough, because BEFORE_TICK ascends with START_TICK: BEFORE_TICK is the FENCE of the reclaimed
-// slot, or the last tick granted to its holder, and both only grow.
+// slot, or the last tick granted to its holder, and both only grow while no commits are lost.
 func (f *formulas) origin(prefix string) string {
 	last := strconv.FormatInt(f.MaxTick(), 10)
 	from := "(" + f.least(f.greatest(`"N"."START_TICK"`, `"X"."START_TICK"`, "0"), last) + " + 1)"

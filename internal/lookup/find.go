@@ -23,7 +23,7 @@ func (f *Finder) Find(ctx context.Context, id int64) (any, error) {
 	return row, nil
 }
 
-// FindAll loads the rows of ids, with one query for each 1,000 ids of a table.
+// FindAll loads the rows that have these ids, with one query for up to 1,000 ids of a table.
 func (f *Finder) FindAll(ctx context.Context, ids []int64) (map[int64]any, error) {
 	loc := f.loc
 	byTable, future := map[string][]int64{}, map[int64]error{}
@@ -48,7 +48,7 @@ func (f *Finder) FindAll(ctx context.Context, ids []int64) (map[int64]any, error
 		errs = append(errs, f.findIn(ctx, table, f.plan(table), byTable[table], found)...)
 	}
 	errs = f.findNumbered(ctx, ids, found, errs)
-	if len(future) > 0 { // these errors replace others of the same ids, because they explain more
+	if len(future) > 0 { // they replace other errors of these ids, because they explain more
 		errs = slices.DeleteFunc(errs, func(e error) bool { other, ok := e.(*failure); return ok && future[other.id] != nil })
 		for id, err := range future {
 			if _, ok := found[id]; !ok {
@@ -59,8 +59,8 @@ func (f *Finder) FindAll(ctx context.Context, ids []int64) (map[int64]any, error
 	return found, loc.errorsOf(errs, ids)
 }
 
-// findNumbered adds rows of other programs that the database numbered. It looks for each row in the table of the id
-// that precedes its number. It returns errs without the errors of ids that were found.
+// findNumbered adds rows of other programs that the database numbered. It looks for the row of a number in the
+// table of the id that precedes the number. It returns errs without the errors of ids that it found.
 func (f *Finder) findNumbered(ctx context.Context, ids []int64, found map[int64]any, errs []error) []error {
 	loc := f.loc
 	if loc.Before == nil || loc.Fixed || f.db.Dialector.Name() == "sqlite" || len(withoutFailures(errs)) > 0 {
@@ -86,7 +86,7 @@ func (f *Finder) findNumbered(ctx context.Context, ids []int64, found map[int64]
 		}
 	})
 	errs = append(errs, withoutFailures(failed)...)
-	// Look for the keys first, without the handle's conditions, which are usually not meant for these tables.
+	// First look for the keys without the handle's conditions, which may not fit a table that has none of the keys.
 	keys := &Finder{db: f.db.Session(&gorm.Session{NewDB: true, SkipHooks: true}).Unscoped(), loc: loc}
 	for _, table := range slices.Sorted(maps.Keys(byTable)) {
 		rows := map[int64]any{}

@@ -61,7 +61,7 @@ func (f *Finder) load(ctx context.Context, p *catalog.Plan, ids []int64, found m
 		r := model.Row{Struct: loaded.Elem()}
 		id := r.ID(ctx, key.Field)
 		if !wanted[id] {
-			// The database ignored spaces at the end of a text, so this is another key.
+			// Some databases ignore spaces at the end of a text. Then this row has another key.
 			if _, zero := r.Value(ctx, key.Field.Field); key.Text && !zero {
 				continue
 			}

@@ -12,7 +12,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// Locate returns the place of an id. It reads with the handle db, or outside its transaction; see WorkersFor.
+// Locate returns the place of an id. It avoids the transaction of the handle db; see WorkersFor.
 func (loc *Locator) Locate(ctx context.Context, db *gorm.DB, id int64) (Place, error) {
 	l, err := loc.locateOne(ctx, db, id)
 	if err != nil {
@@ -55,9 +55,9 @@ func (loc *Locator) locateOne(ctx context.Context, db *gorm.DB, id int64) (Place
 	return l, nil
 }
 
-// locate calls found with the place of each id, without its session, and returns an error for each id without a place.
-// future is not nil if the id seems to be in the future. Such an id may be valid, because a clock may have been ahead.
-// locate reads worker nodes each time, because remembered nodes could be wrong after lost commits.
+// locate calls the function found with the place of each id, without its session. It returns an error for the other
+// ids. future is not nil if the id seems to be in the future. Such an id may be valid, because a clock may have
+// been ahead. locate reads WORKER_NODE each time, because remembered rows could be wrong after lost commits.
 func (loc *Locator) locate(ctx context.Context, db *workernode.DB, ids []int64, found func(l *Place, future error)) (errs []error) {
 	nodes := map[int64]*workernode.Node{}
 	for _, id := range ids {

@@ -31,15 +31,15 @@ func tickStart(l generator.Layout, t time.Time) time.Time {
 	return t
 }
 
-// Between restricts the query db to rows whose key has a time in [from, to). handle is the plugin's own, and looks up
-// the model.
+// Between restricts the query db to rows whose key has a time in [from, to). handle is the plugin's own handle,
+// which parses the model of the query.
 func (loc *Locator) Between(handle, db *gorm.DB, from, to time.Time) error {
 	dest := db.Statement.Model
 	if dest == nil {
 		dest = db.Statement.Dest
 	}
 	plan, f, err := loc.Catalog.KeyOf(handle, dest)
-	if errors.Is(err, schema.ErrUnsupportedDataType) { // because GORM's error shows the address of the model
+	if errors.Is(err, schema.ErrUnsupportedDataType) { // not GORM's error, which shows the address of the model
 		return fmt.Errorf("uidplugin: CreatedBetween needs the model of the query: add Model(&T{}): %w: %T",
 			schema.ErrUnsupportedDataType, dest)
 	}
@@ -80,7 +80,7 @@ func (loc *Locator) Between(handle, db *gorm.DB, from, to time.Time) error {
 
 // isPast reports whether t is before the present. The present spans a second, or a tick if that is longer, because
 // callers read the clock before their query runs. We use the earlier of the generators' clock and the clock of the
-// process, because the latter may have been set back.
+// process, because callers read the clock of the process, which may have been set back.
 func (loc *Locator) isPast(t time.Time) bool {
 	now := loc.Clock()
 	if wall := loc.Now(); wall.Before(now) {

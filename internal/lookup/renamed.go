@@ -10,9 +10,9 @@ import (
 	"gorm.io/gorm"
 )
 
-// renamed returns an error if a table does not exist any more, and the table of another model has one of its ids, in a
-// row that the caller may see. Then the table was renamed, and WORKER_NODE has its old name. The error does not wrap
-// ErrNoSuchID, because callers would answer that with a 404.
+// renamed returns an error if a table does not exist, but the table of another model has a row with one of the
+// given ids, and the caller may see this row. Then the first table was probably renamed, and WORKER_NODE still has
+// the old name. The error does not wrap ErrNoSuchID, because callers would answer that with a 404.
 func (f *Finder) renamed(ctx context.Context, table string, ids []int64) (errs []error) {
 	db := f.db.Session(&gorm.Session{NewDB: true, SkipHooks: true, Context: ctx})
 	if table == "" || db.Migrator().HasTable(table) {
@@ -21,7 +21,7 @@ func (f *Finder) renamed(ctx context.Context, table string, ids []int64) (errs [
 	keys := &Finder{db: db.Unscoped(), loc: f.loc} // the handle's conditions are usually not meant for these tables
 	for _, p := range f.accepted() {
 		now := p.Schema.Table
-		if !db.Migrator().HasTable(now) { // a failing query would end a transaction
+		if !db.Migrator().HasTable(now) { // a failed query would break a transaction of PostgreSQL
 			continue
 		}
 		exist, visible := map[int64]any{}, map[int64]any{}
@@ -39,7 +39,7 @@ func (f *Finder) renamed(ctx context.Context, table string, ids []int64) (errs [
 	return errs
 }
 
-// tableNamed returns the name of a table as command uid takes it.
+// tableNamed returns the name of a table as the command uid takes it.
 func (loc *Locator) tableNamed(name string) string {
 	return workernode.Table{Database: loc.TablesDatabase, Name: name}.String()
 }
