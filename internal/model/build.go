@@ -7,10 +7,10 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// BeforeBuild calls f when GORM begins to write the statement, because its values and assignments are known only then.
-// names are the first clauses of the statement. GORM asks a clause's builder only if the dialect does not write the
-// clause itself, so BeforeBuild replaces the builder of the first such clause. It never calls f for copies of the
-// statement, and calls it only once, because the handle may be used again. The function added last runs first.
+// BeforeBuild calls f when GORM begins to write the statement, because its values and assignments are known only
+// then. names are the first clauses of the statement. GORM calls the builder of a clause only if the dialect does
+// not write the clause, so BeforeBuild uses the first clause that the dialect leaves out. It calls f only once,
+// because the handle may be used again, and never for copies of the statement. The function added last runs first.
 func BeforeBuild(stmt *gorm.Statement, f func(), names ...string) {
 	i := slices.IndexFunc(names, func(name string) bool { return stmt.DB.ClauseBuilders[name] == nil })
 	if i < 0 {

@@ -18,8 +18,8 @@ var charColumn = regexp.MustCompile(`(?i)^\s*(?:national\s+)?(?:n?(?:var)?(?:cha
 // numericColumn matches the precision and the scale of a column type.
 var numericColumn = regexp.MustCompile(`\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)`)
 
-// A Range describes the values that a column stores unchanged: integers up to Largest, and texts of up to Characters.
-// Characters is 0 for columns of numbers. Negative numbers are not compared, because ids are positive.
+// A Range describes the values that a column stores unchanged: integers up to Largest, and texts no longer than
+// Characters. Characters is 0 for columns of numbers. Negative numbers are not compared, because ids are positive.
 type Range struct {
 	Largest    int64
 	Characters int
@@ -31,7 +31,7 @@ var everything = Range{Largest: math.MaxInt64}
 // RangeOf returns the range of a column type, as the database or the field's tag spells it.
 func RangeOf(column, dialect string) Range {
 	column = strings.ToLower(column)
-	if dialect == "sqlite" { // SQLite looks only for such words in a type
+	if dialect == "sqlite" { // on SQLite only words such as these in a type matter
 		if strings.Contains(column, "real") || strings.Contains(column, "floa") || strings.Contains(column, "doub") {
 			return Range{Largest: 1 << 53}
 		}
@@ -133,7 +133,7 @@ func TooNarrow(column schema.DataType, t Target) bool {
 	case t.Dialect != "sqlite":
 		return RangeOf(name, t.Dialect).Largest < t.Largest
 	}
-	// SQLite stores 64 bits in every integer, but the model may move to another database.
+	// SQLite stores 64 bits in every integer, but the model may move to a database where a smallint is too small.
 	return !sqliteInteger.MatchString(name) && RangeOf(name, "").Largest < t.Largest
 }
 

@@ -78,7 +78,7 @@ func checkForeignKey(fk, pk *schema.Field, t Target) error {
 		ErrField, fk.Schema.Name, fk.Name, problem, pk.Schema.Name, pk.Name, fix)
 }
 
-// copied sets f to id, copies it to the foreign key fk as GORM does, and returns the digits for the database.
+// copied sets f to id, copies its value to the foreign key fk as GORM does, and returns the digits that fk stores.
 func (f *Field) copied(id int64, fk *schema.Field) (text string, err error) {
 	defer func() {
 		if r := recover(); r != nil { // the type's Scan may panic

@@ -28,7 +28,7 @@ type Model struct {
 
 	Lost map[*schema.Relationship]error // associations that lose ids
 
-	// Uniques returns the keys and unique indexes without uid fields. Conflicts hardly ever concern other indexes.
+	// Uniques returns the keys and unique indexes without uid fields. Those with uid fields hardly ever conflict.
 	Uniques func() [][]*schema.Field
 
 	// MapSchema is the schema for creates from maps, or nil if Schema works. See [WithoutDefault].
@@ -36,8 +36,8 @@ type Model struct {
 	AutoIncrement bool // GORM treats the key as AUTO_INCREMENT
 }
 
-// New returns the model of a schema. With an error, which wraps [ErrField], the model is valid, but its rows cannot be
-// created.
+// New returns the model of a schema. If it returns an error, which wraps [ErrField], the model is valid, but its
+// rows cannot be created.
 func New(db *gorm.DB, s *schema.Schema, t Target) (*Model, error) {
 	m := &Model{Schema: s, MayConflict: s.BeforeCreate || s.BeforeSave}
 	m.Uniques = sync.OnceValue(func() [][]*schema.Field { return uniques(s) })
@@ -50,7 +50,7 @@ func New(db *gorm.DB, s *schema.Schema, t Target) (*Model, error) {
 		return m, err
 	}
 	for _, sf := range UIDFields(s) {
-		if s.Name == "" && s.Table == db.NamingStrategy.TableName("") { // TableName may return a prefix
+		if s.Name == "" && s.Table == db.NamingStrategy.TableName("") { // the prefix of all tables, or empty
 			return m, fmt.Errorf("%w %s.%s: its model has no name, so ids could not be resolved to a table; give the struct type a name or a method TableName",
 				ErrField, cmp.Or(s.Name, "struct"), sf.Name)
 		}

@@ -17,7 +17,7 @@ type Row struct {
 	Map    map[string]any
 }
 
-// RowsOf returns the rows in dest: structs of the type elem, or maps. It skips nil pointers and the like.
+// RowsOf returns the rows in dest: structs of the type elem, or maps. It skips nil and values of other types.
 func RowsOf(dest reflect.Value, elem reflect.Type) (rows []Row) {
 	add := func(v reflect.Value) {
 		for v.Kind() == reflect.Pointer {
@@ -124,7 +124,7 @@ func Trimmed(s string) string {
 	return s
 }
 
-// ParseDigits parses a text, or returns 0 if the text differs from the form that this package writes.
+// ParseDigits trims and parses a text. It returns 0 if the rest is not a number as this package writes it.
 func ParseDigits(s string) int64 {
 	s = Trimmed(s)
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil && strconv.FormatInt(n, 10) == s {

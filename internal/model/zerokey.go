@@ -37,8 +37,8 @@ func RefuseZeroKeys(stmt *gorm.Statement) {
 	}
 }
 
-// ModifyStatement adds [ErrZeroKey] to a statement that would write 0. It searches for a zero first, because it runs
-// for every create and the search does not allocate.
+// ModifyStatement adds [ErrZeroKey] to a statement that would write 0. It runs for every create, so it first
+// searches for a zero, which allocates nothing.
 func (z noZeroKey) ModifyStatement(stmt *gorm.Statement) {
 	i := z.find(stmt.ReflectValue)
 	f := z.Key

@@ -96,7 +96,7 @@ func (m *mysql) definition(s *Step) string {
 	return "(PARTITION " + m.identifier(s.Partition) + " VALUES LESS THAN (" + strconv.FormatInt(s.Below, 10) + "))"
 }
 
-// convert makes a statement that copies t. It refuses t if foreign keys or unique indexes would have to be dropped.
+// convert makes the ALTER TABLE that partitions t. It refuses t if foreign keys or unique indexes prevent that.
 func (m *mysql) convert(ctx context.Context, t *table, s *Step) error {
 	var problems []string
 	err := m.Query(ctx, func(rows *sql.Rows) error {

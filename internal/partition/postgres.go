@@ -62,7 +62,7 @@ func (p *postgres) read(ctx context.Context, t *table) error {
 	if err != nil || len(t.key) != 1 || t.by != "" && !p.isBy(t) {
 		return err
 	}
-	// inhdetachpending exists since PostgreSQL 14.
+	// The query reads inhdetachpending by to_jsonb, because the column exists only since PostgreSQL 14.
 	err = p.Query(ctx, func(rows *sql.Rows) error {
 		var a part
 		var schema, bound string
@@ -97,7 +97,7 @@ func (p *postgres) read(ctx context.Context, t *table) error {
 		"SELECT max("+p.identifier(t.key[0].name)+") FROM "+p.quote(t))
 }
 
-// isBy ignores quotes in t.by, because PostgreSQL quotes only unusual names.
+// isBy reports whether t.by is RANGE by the key. It ignores quotes, because PostgreSQL quotes only unusual names.
 func (p *postgres) isBy(t *table) bool {
 	return len(t.key) == 1 && strings.ReplaceAll(t.by, `"`, "") == "RANGE ("+strings.ReplaceAll(t.key[0].name, `"`, "")+")"
 }
@@ -125,7 +125,7 @@ func (p *postgres) partition(t *table, s *Step) string {
 }
 
 // create attaches a new table, because CREATE TABLE ... PARTITION OF would wait for all readers, and later statements
-// would wait for it. If foreign keys connect the table with others, ATTACH still waits for writers of those.
+// would wait for it. If foreign keys connect the table with others, ATTACH still waits for writers of the others.
 func (p *postgres) create(t *table, s *Step) {
 	like := "CREATE TABLE " + p.partition(t, s) + " (LIKE " + p.quote(t) + " INCLUDING ALL EXCLUDING IDENTITY)"
 	s.SQL = []string{block(like, p.attach(t, s))}
@@ -146,8 +146,8 @@ func (p *postgres) drop(t *table, a part, s *Step) {
 //go:embed convert.sql
 var convertSQL string
 
-// convert renames the table and attaches it to a new one. Because a constraint was validated before, the rows are not
-// read while the table is locked.
+// convert renames the table and attaches it to a new partitioned table. An earlier statement validates a
+// constraint, so the rows are not read while the table is locked.
 func (p *postgres) convert(ctx context.Context, t *table, s *Step) error {
 	if t.version < 120000 {
 		return errors.New("before PostgreSQL 12 no foreign key can refer to a partitioned table; upgrade first")
@@ -201,8 +201,8 @@ func (p *postgres) convert(ctx context.Context, t *table, s *Step) error {
 	return nil
 }
 
-// block combines statements into one. That statement gives up soon if it has to wait for a lock, because other
-// statements wait behind it. Then nothing has changed, and it can run again.
+// block combines statements into one. The block gives up after five seconds of waiting for a lock, because other
+// statements wait behind it. If it gave up, nothing has changed, and it can run again.
 func block(statements ...string) string {
 	lines := append([]string{"PERFORM set_config('lock_timeout', '5s', true)"}, statements...)
 	return "DO " + sqldb.DollarQuoted("\nBEGIN\n  "+strings.Join(lines, ";\n  ")+";\nEND ")
