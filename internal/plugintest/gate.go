@@ -8,7 +8,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// A Gate that is shut lets no transaction of the lease manager begin, so no table gets a worker id.
+// A Gate stops transactions of the lease manager until Opened is closed, so no table gets a worker id before.
 type Gate struct {
 	Deaf    bool // statements do not notice that their context ends
 	Arrived chan struct{}
@@ -23,7 +23,7 @@ func Gated(db *gorm.DB) *Gate {
 	return g
 }
 
-// Parts returns a handle whose plugin is behind a gate. The database has a table of parts.
+// Parts returns a handle whose plugin is behind a gate. The database has the table of Part.
 func Parts(t *testing.T) (*gorm.DB, *Gate) {
 	t.Helper()
 	db := Bare(t)

@@ -75,7 +75,7 @@ type Counter struct {
 	Name string
 }
 
-// Twin has ids of a pair of worker ids.
+// Twin gets its ids from the generator paired, which uses two worker ids.
 type Twin struct {
 	ID int64 `gorm:"primaryKey;autoIncrement:false;uid:paired"`
 }

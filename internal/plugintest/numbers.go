@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// Numbers is a generator of an application, whose ids are Step apart.
+// Numbers is a generator such as an application may have. Its ids are Step apart.
 type Numbers struct {
 	Step   int64
 	Last   atomic.Int64

@@ -1,12 +1,12 @@
 // Package rounded recognizes ids that a program has rounded because it reads them as floating point numbers. JavaScript
-// keeps 53 bits and writes up to 17 digits. Spreadsheets keep 15 digits. The result may be an id of another table.
+// keeps 53 bits and writes up to 17 digits. Spreadsheets keep 15 digits. A rounded id may be another table's id.
 package rounded
 
 import "strconv"
 
-// Looks reports whether an id may be rounded: it is at least 2^53, and either exact as a float64 or a multiple of 100.
-// Do not take it as proof, because one intact id in a hundred looks the same, and even more ids do if the worker id
-// ends in zeros.
+// Looks reports whether an id may be rounded: it is at least 2^53, and either exact as a float64 or a multiple of
+// 100. A result of true is no proof, because one intact id in a hundred looks the same, and even more ids do if the
+// worker id ends in zero bits.
 func Looks(id int64) bool { return id >= 1<<53 && (int64(float64(id)) == id || id%100 == 0) }
 
 // Is reports whether rounding original may give id.
@@ -36,8 +36,8 @@ func Originals(id int64) (list []int64) {
 	return list
 }
 
-// written returns the number that a program reads back after it has written id as a float64 with some significant
-// digits; -1 means as many as necessary.
+// written returns the number that a program reads back after it has written id as a float64 with that many
+// significant digits; -1 means as many as necessary.
 func written(id int64, digits int) int64 {
 	if digits > 0 {
 		digits-- // because FormatFloat counts digits after the point
@@ -56,7 +56,7 @@ func written(id int64, digits int) int64 {
 
 // Near returns the bounds of the numbers that rounding may turn into id.
 func Near(id int64) (low, high int64) {
-	distance := int64(1024) // 17 digits, or 53 bits
+	distance := int64(1024) // enough for 17 digits and for 53 bits
 	for unit := int64(1000); id%unit == 0 && unit <= 10_000; unit *= 10 {
 		distance = unit
 	}

@@ -12,7 +12,7 @@ import (
 // A Column is a column of a table, and the driver's name of its type in lower case.
 type Column struct{ Name, Type string }
 
-// IsNarrow reports whether the driver's type name is a type of MySQL or PostgreSQL too narrow for 64-bit integers.
+// IsNarrow reports whether driverType, a type of MySQL or PostgreSQL, is too narrow for 64-bit integers.
 func (d *DB) IsNarrow(driverType string) bool {
 	return (d.Dialect() == "mysql" || d.Dialect() == "postgres") && narrowType.MatchString(driverType)
 }
@@ -27,7 +27,7 @@ func (d *DB) Columns(ctx context.Context, table string) (columns []Column, err e
 		defer cancel()
 		return d.Types(ctx, d.Translate(`"`+table+`"`), "")
 	}
-	// We avoid SELECT here, because SQLite's driver may return columns from its cached schema.
+	// We avoid SELECT * here, because SQLite's driver may return columns from an outdated schema in its cache.
 	query, args := `SELECT name FROM pragma_table_info(?)`, []any{table}
 	if d.schema != "" && isOwn(table) {
 		query, args = `SELECT name FROM pragma_table_info(?, ?)`, append(args, d.schema)
@@ -44,10 +44,10 @@ func (d *DB) Columns(ctx context.Context, table string) (columns []Column, err e
 	return columns, err
 }
 
-// Types returns a table's columns as this connection sees them. It adds locking to the SELECT, without a timeout.
+// Types returns a table's columns as this connection sees them. It appends locking to the query, without a timeout.
 func (d *DB) Types(ctx context.Context, table, locking string) (columns []Column, err error) {
 	rows, err := d.pool.QueryContext(ctx, `SELECT * FROM `+table+` WHERE 1 = 0`+locking)
-	for try := 0; try < 20 && isOutdatedPlan(err); try++ { // the next connection may have prepared it, too
+	for try := 0; try < 20 && isOutdatedPlan(err); try++ { // the next connection may have an outdated plan, too
 		rows, err = d.pool.QueryContext(ctx, `SELECT * FROM `+table+` WHERE 1 = 0`+locking)
 	}
 	if err != nil {
@@ -62,8 +62,8 @@ func (d *DB) Types(ctx context.Context, table, locking string) (columns []Column
 	return columns, err
 }
 
-// HasIndex reports whether an index exists. It returns true except on PostgreSQL and SQLite, where a separate
-// statement creates the index.
+// HasIndex reports whether an index exists. On MySQL and MariaDB it always returns true, because there
+// CREATE TABLE also creates the index.
 func (d *DB) HasIndex(ctx context.Context, index string) (ok bool, err error) {
 	query, args := "", []any{index}
 	switch {

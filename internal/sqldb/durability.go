@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// risks are settings of servers that lose acknowledged commits. We consider only crashes of the server process, because
-// a crash of the machine, or a failover, takes longer than Lead.
+// risks are settings with which a server loses acknowledged commits when its process crashes. Crashes of the
+// machine and failovers do not count here: they take longer than Lead, so their lost commits do no harm.
 var risks = map[string]struct{ query, value, loses string }{
 	"mysql": {
 		`SHOW VARIABLES WHERE VARIABLE_NAME = 'innodb_flush_log_at_trx_commit'`, "0",
