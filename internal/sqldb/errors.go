@@ -22,8 +22,8 @@ func (d *DB) IsDuplicate(err error) bool {
 	return errors.Is(err, gorm.ErrDuplicatedKey)
 }
 
-// IsTransient reports whether a retry may succeed, because err is a conflict with another process: a deadlock, a
-// lock wait timeout, a serialization failure. It reads codes from messages and methods instead of importing drivers.
+// IsTransient reports whether a retry may succeed: err is a conflict with another process, such as a deadlock or a
+// lock wait timeout, or the server cannot commit now. It takes codes from err's methods and text, not from drivers.
 func IsTransient(err error) bool {
 	if err == nil {
 		return false
@@ -51,7 +51,7 @@ func IsReadOnly(err error) bool {
 	return err != nil && readOnly.MatchString(err.Error())
 }
 
-// readOnly matches the errors of MySQL. Without the text "read-only", error 1290 is about another option.
+// readOnly matches such errors of MySQL. Error 1290 names the option that forbids a statement: here read-only.
 var readOnly = regexp.MustCompile(`Error 1290 .*read-only|Error (1792|1836) `)
 
 // IsUnreachable reports whether err concerns the connection instead of the contents of the database.
@@ -76,7 +76,7 @@ var unsharded = regexp.MustCompile(`(?i)table '?"?[a-z_.]+"?'? not found|VT05004
 // conflict matches conflicts with other transactions. On MySQL these are lock waits, deadlocks, failed certification at
 // COMMIT, and cluster nodes without quorum. It also matches MariaDB's "record has changed since last read", SQLite's
 // lock, and the codes after which TiDB's documentation tells applications to try again: 8002, 8005, 8022 and 8028
-// (docs.pingcap.com/tidb/stable/error-codes), and its write conflict 9007.
+// (docs.pingcap.com/tidb/stable/error-codes), and TiDB's write conflict 9007.
 var conflict = regexp.MustCompile(`Error (1020|1047|1180|1205|1213|3100|3101|8002|8005|8022|8028|9007)\b|database (table )?is locked`)
 
 const (

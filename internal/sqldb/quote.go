@@ -14,7 +14,7 @@ func Quoted(dialector gorm.Dialector, name string) string {
 	return quoted.String()
 }
 
-// DollarQuoted puts a text, which may contain any names, into dollar quotes of PostgreSQL that are not in the text.
+// DollarQuoted puts a text between dollar quotes of PostgreSQL that do not occur in the text.
 func DollarQuoted(text string) string {
 	tag := "$$"
 	for n := 1; strings.Contains(text, tag); n++ {

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// A Wall reads the wall clock of a process with a fixed worker id, and logs when somebody sets it. Nothing else
-// notices: without a database there is no clock to compare it with.
+// A Wall reads the wall clock of a process with a fixed worker id, and logs when somebody sets the clock. Nothing
+// else would notice, because such a process does not compare its clock with the clock of a database.
 type Wall struct {
 	now  func() time.Time
 	base time.Time    // first reading
-	real time.Time    // reading of [time.Now] at that moment
-	set  atomic.Int64 // nanoseconds by which the wall clock was set since then, as logged
+	real time.Time    // reading of [time.Now] when base was read
+	set  atomic.Int64 // nanoseconds by which the wall clock was set since base, as logged so far
 	log  *slog.Logger // set by [New]
 }
 
@@ -29,7 +29,7 @@ func (w *Wall) Now() time.Time {
 	t := w.now()
 	bare := t.Round(0)
 	passed := t.Sub(w.base) // by the monotonic clock, which nobody can set
-	if t == bare {          // without a monotonic clock
+	if t == bare {          // t has no monotonic reading
 		passed = time.Since(w.real)
 	}
 	set, known := int64(bare.Sub(w.base.Round(0))-passed), w.set.Load()

@@ -16,9 +16,9 @@ import (
 // selectChunk limits the rows of one SELECT with UNIONs. SQLite accepts up to 500.
 const selectChunk = 100
 
-// readRows runs the lookups that have no values in found yet. If a lookup finds one row, readRows adds the fields of
-// the row to found, under the index of the lookup. If it finds several rows, readRows adds nil. One statement has a
-// SELECT for each lookup, so that the database compares with its own types and collations.
+// readRows runs the lookups that have no values in the map found yet. If a lookup finds one row, readRows adds the
+// fields of the row to the map, under the index of the lookup. If it finds several rows, readRows adds nil. One
+// statement has a SELECT for each lookup, so the database compares the values, with its own types and collations.
 func (t *Tracker) readRows(
 	db *gorm.DB, lookups []lookup, compare comparisons, fields []*model.Field, found map[int][]int64,
 ) error {
@@ -44,8 +44,8 @@ func (t *Tracker) readRows(
 			query.selectFields(clause.Expr{SQL: strconv.Itoa(n)}, fields, where...)
 			continue
 		}
-		// At REPEATABLE READ a plain SELECT would miss rows younger than the transaction. FOR UPDATE sees and
-		// locks them, as the INSERT did.
+		// At REPEATABLE READ a plain SELECT would miss rows that were committed after the transaction's first
+		// read. FOR UPDATE sees and locks them, as the INSERT did.
 		_ = query.WriteByte('(')
 		query.selectFields(clause.Expr{SQL: strconv.Itoa(n)}, fields, where...)
 		_, _ = query.WriteString(" FOR UPDATE)")
@@ -62,8 +62,8 @@ func (t *Tracker) readRows(
 	})
 }
 
-// selectByID reads those rows of the table that have the same id in idField as one of rows. It returns the fields of
-// each, keyed by the digits of that id.
+// selectByID reads the rows of the table whose idField has the id of an element of rows. It returns the fields of
+// each row that it found, keyed by the digits of the id.
 func selectByID(db *gorm.DB, idField *model.Field, fields []*model.Field, rows []sentRow) (map[string][]int64, error) {
 	in := clause.IN{Column: clause.Column{Name: idField.DBName}}
 	for _, r := range rows {
@@ -87,7 +87,7 @@ func newQuery(stmt *gorm.Statement) query {
 	return query{&gorm.Statement{DB: stmt.DB, Table: stmt.Table, TableExpr: stmt.TableExpr, Schema: stmt.Schema, ConnPool: stmt.ConnPool, Context: stmt.Context}}
 }
 
-// selectFields writes a SELECT of first and fields.
+// selectFields writes a SELECT of the column first and the columns of fields, with the conditions in where.
 func (q query) selectFields(first any, fields []*model.Field, where ...clause.Expression) {
 	columns := clause.Expr{SQL: "?" + strings.Repeat(",?", len(fields)), Vars: []any{first}}
 	for _, f := range fields {
@@ -112,7 +112,7 @@ func isNull(v any) bool {
 	return false
 }
 
-// run passes each row to found: the first column as text, and the other n columns as ids.
+// run sends the query, and calls found with each row: the first column as text, and the other n columns as ids.
 func (q query) run(n int, found func(first string, values []int64)) (err error) {
 	rows, err := q.ConnPool.QueryContext(q.Context, q.SQL.String(), q.Vars...)
 	if err != nil {

@@ -37,7 +37,7 @@ func sentRows(stmt *gorm.Statement, s *schema.Schema) []sentRow {
 	return all
 }
 
-// sent returns the value sent for a field. It reports false if there is none, or if it is NULL or computed.
+// sent returns the value sent for a field. It reports false if none was sent, or NULL, or SQL that computes it.
 func (r sentRow) sent(f *schema.Field) (any, bool) {
 	i, ok := r.columns[f.DBName]
 	if !ok || i >= len(r.values) || isNull(r.values[i]) {
@@ -56,12 +56,12 @@ func (r sentRow) sent(f *schema.Field) (any, bool) {
 type lookup struct {
 	sentRow
 	row    int             // index of the sentRow
-	key    int             // index in the keys of Tracker.keys
+	key    int             // index in the result of Tracker.keys
 	fields []*schema.Field // the columns of that key
 }
 
-// lookups returns the lookups of all rows. A row has one for each key by which it may have had its conflict. But it has
-// none if a value of such a key was computed by the database, or may be changed by the update part.
+// lookups returns the lookups of all rows. A row has one for each unique key by which it may have had a conflict.
+// But it has none if a value of such a key was not sent or is computed by SQL, or if the update part may change it.
 func (t *Tracker) lookups(ctx context.Context, keys [][]*schema.Field, rows []sentRow) (list []lookup) {
 	for i, r := range rows {
 		before := len(list)
