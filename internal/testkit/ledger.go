@@ -18,8 +18,8 @@ type Ledger struct {
 	twice int
 }
 
-// NewLedger returns an empty ledger. With tb it reports the first ten duplicates as errors, so do not use it after the
-// test.
+// NewLedger returns an empty ledger. If tb is not nil, the ledger reports the first ten duplicates as errors of tb,
+// so do not use the ledger after the test.
 func NewLedger(tb testing.TB) *Ledger { return &Ledger{tb: tb} }
 
 // Add records ids of a table. A duplicate keeps its first table and counts for [Ledger.Twice].
@@ -59,7 +59,7 @@ func (l *Ledger) Twice() int {
 	return l.twice
 }
 
-// Tables returns a copy of the table of each id.
+// Tables returns a new map with the name of each id's table.
 func (l *Ledger) Tables() map[int64]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

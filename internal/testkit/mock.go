@@ -11,8 +11,8 @@ import (
 	"gorm.io/gorm/logger"
 )
 
-// Mock returns a handle on a mock, which compares the full text of statements. The test fails if an expected statement
-// is not sent.
+// Mock returns a handle on a mock of a database, which compares the full text of statements with the expected text.
+// The test fails if an expected statement is not sent.
 func Mock(tb testing.TB, dial func(gorm.ConnPool) gorm.Dialector) (*gorm.DB, sqlmock.Sqlmock) {
 	tb.Helper()
 	pool, mock, err := sqlmock.New(sqlmock.QueryMatcherOption(sqlmock.QueryMatcherEqual))

@@ -38,7 +38,7 @@ func MustClose(tb testing.TB, p interface {
 	}
 }
 
-// SaysAll reports an error for each of words that is missing in message.
+// SaysAll reports an error for each text in words that message does not contain.
 func SaysAll(tb testing.TB, message string, words ...string) {
 	tb.Helper()
 	for _, w := range words {
@@ -49,8 +49,8 @@ func SaysAll(tb testing.TB, message string, words ...string) {
 }
 
 // Eventually calls the function done until it returns true: every 2 ms at first, and every 50 ms after some seconds,
-// because done may ask a database. After timeout it ends the test with failure, which names the awaited condition. Call
-// it on the test's goroutine.
+// because done may ask a database. After the timeout it ends the test with an error that contains the text failure,
+// which names the awaited condition. Call it on the test's goroutine.
 func Eventually(tb testing.TB, failure string, timeout time.Duration, done func() bool) {
 	tb.Helper()
 	for begin := time.Now(); !done(); {
@@ -62,7 +62,7 @@ func Eventually(tb testing.TB, failure string, timeout time.Duration, done func(
 	}
 }
 
-// IsError reports a test error unless err wraps want and contains each of words. With want nil it accepts any error.
+// IsError reports a test error unless err wraps want and has each text in words. A nil want stands for any error.
 func IsError(tb testing.TB, err, want error, words ...string) {
 	tb.Helper()
 	if err == nil || want != nil && !errors.Is(err, want) {
@@ -80,8 +80,8 @@ func SkipIfShort(tb testing.TB, reason string) {
 	}
 }
 
-// Advanced advances a mark of a followed table, and returns the published mark. It tries again for a minute,
-// because a process that stands still for seconds, as on a busy machine, loses its turn and its connection.
+// Advanced advances the mark of a followed table, below which no new rows come, and returns the published mark. It
+// tries for a minute, because a process that pauses, as on a busy machine, loses its connection and its turn.
 func Advanced(tb testing.TB, m interface {
 	Advance(ctx context.Context) (int64, error)
 }) (published int64) {
@@ -96,7 +96,7 @@ func Advanced(tb testing.TB, m interface {
 	return 0
 }
 
-// LeftOut skips a test that should run, loudly. With CI=true it fails the test instead.
+// LeftOut skips a test that should run, and says so by [Tell]. With CI=true it fails the test instead.
 func LeftOut(t *testing.T, reason string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
@@ -119,8 +119,8 @@ func Tell(text string) {
 
 // SkipWithRace skips a test under the race detector. Use it for tests that count allocations, because the detector
 // changes the counts, and for long tests on one goroutine, because the detector finds nothing in them. make test runs
-// such tests without the detector, selected by the pattern UID_TEST_WITHOUT_RACE. A test that the pattern does not
-// match fails, because otherwise it would never run.
+// such a test without the detector if its name matches the pattern in UID_TEST_WITHOUT_RACE. It would never run a
+// test that does not match, so SkipWithRace fails that test.
 func SkipWithRace(tb testing.TB) {
 	tb.Helper()
 	if !Race {

@@ -2,5 +2,5 @@
 
 package testkit
 
-// Race reports whether the race detector is on. Allocations then differ and everything takes far longer.
+// Race reports whether the race detector is on. With it, allocations differ, and everything takes far longer.
 const Race = false

@@ -14,7 +14,7 @@ import (
 // A Server is a private database server, run by integration/servers.sh.
 type Server struct {
 	Engine
-	Dir string // the server's folder; its files are in data
+	Dir string // the server's folder; the database is in its subfolder data
 }
 
 // NewServer starts a server of the engine with command-line options, and removes it when the test ends. It calls
@@ -42,8 +42,8 @@ func (s *Server) Copy(t *testing.T, options ...string) *Server {
 	return second
 }
 
-// Up is like NewServer, for programs other than tests. The data is in dir, or in memory if dir is empty. The caller
-// should call Down.
+// Up is like NewServer, for programs other than tests. The data is in dir. If dir is empty, the data is in memory,
+// or in a temporary folder if memory is short. The caller should call Down of the server.
 func (e Engine) Up(dir string, options ...string) (*Server, error) {
 	printed, err := ServersScript(append([]string{"up", e.Name, dir}, options...)...)
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *Server) Down() error {
 	return err
 }
 
-// servers numbers the environment variables of servers.
+// servers counts the servers, so that the environment variable of each has a name of its own.
 var servers atomic.Int64
 
 // Run runs a command of servers.sh on the server: kill, stop, start or down.
@@ -88,7 +88,7 @@ func (s *Server) Database() *Database { return &Database{Engine: s.Engine} }
 // ServersScript runs servers.sh and returns its output.
 func ServersScript(args ...string) (string, error) {
 	path := "integration/servers.sh"
-	for range 5 { // because tests run in their own folders
+	for range 5 { // because a test runs in the folder of its package
 		if _, err := os.Stat(path); err == nil {
 			break
 		}

@@ -14,15 +14,15 @@ import (
 // SQLite configures a SQLite database. The zero value opens a new one in a temporary folder.
 type SQLite struct {
 	Path   string       // the file, created if missing; empty means a new one in a temporary folder
-	Config *gorm.Config // GORM does not log if it is nil or has no Logger
+	Config *gorm.Config // GORM does not log if Config is nil or has no Logger
 	Pool   int          // the largest number of connections; 0 means no limit
 
 	// Params are further parameters of the data source name, such as "_txlock=immediate".
 	Params []string
 }
 
-// DSN returns the data source name. Statements wait up to 10 s for a lock. The file is not flushed, so tests are
-// faster.
+// DSN returns the data source name. Statements wait up to 10 s for a lock. SQLite does not flush the file to the
+// disk, so tests are faster.
 func (s SQLite) DSN() string {
 	params := []string{"_pragma=busy_timeout(10000)", "_pragma=journal_mode(WAL)", "_pragma=synchronous(0)"}
 	return fileDSN(s.Path, append(params, s.Params...)...)
@@ -55,7 +55,7 @@ func SQLitePath(tb testing.TB) string {
 	return filepath.Join(tb.TempDir(), "test.db")
 }
 
-// quiet returns config, or a new one for nil. If it has no logger, quiet sets one that discards everything.
+// quiet returns config, or a new Config if config is nil. A missing Logger becomes one that discards everything.
 func quiet(config *gorm.Config) *gorm.Config {
 	if config == nil {
 		config = &gorm.Config{}

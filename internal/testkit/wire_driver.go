@@ -124,7 +124,7 @@ func (c *wireConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.T
 	x := c.crossing(ctx, "BEGIN", nil)
 	x.run = func(ctx context.Context) error {
 		tx, err := c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts)
-		if err == nil { // with an error, tx may hold a nil pointer, but tx itself is not nil
+		if err == nil { // after an error, the interface tx may hold a nil pointer, and then tx != nil
 			t.tx = tx
 		}
 		return err
@@ -175,7 +175,7 @@ func (c *wireConn) QueryContext(ctx context.Context, query string, args []driver
 	})
 }
 
-// PrepareContext is not a crossing, because the statement is executed later.
+// PrepareContext makes no [Crossing], because the statement is executed later.
 func (c *wireConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	if c.wire.Shut.Load() {
 		c.lose()
