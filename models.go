@@ -39,11 +39,11 @@ func (p *Plugin) AutoMigrate(models ...any) error {
 	if err := p.db.AutoMigrate(models...); err != nil {
 		return err
 	}
-	s.inspect(p.db.Statement.Context, p.db, models) // because GORM does not change existing keys
+	s.inspect(p.db.Statement.Context, p.db, models) // the database may still number existing keys
 	return nil
 }
 
-// add lists models.
+// add lists models. First it makes their uid keys plain, so that AutoMigrate creates BIGINT columns.
 func (s *shared) add(ctx context.Context, db *gorm.DB, models []any) error {
 	s.adopt.MakePlain(db, models)
 	return s.catalog.Add(ctx, db, models)

@@ -14,18 +14,18 @@ import (
 //
 // The row's tag, which Leaf calls biz_tag, may be set in the field's tag: gorm:"uid:segment:order-service". A Leaf
 // service may share the row. Otherwise the tag is the unquoted name of the table, followed by a dot and the column
-// unless that is a primary key.
+// unless the column is a primary key.
 //
-// The name includes the schema or database only if that is not the connection's current one. So all processes that
-// insert into a table should connect to the same schema or database. The name is in lower case on SQLite, and on MySQL
-// unless lower_case_table_names is 0, so all spellings share one row.
+// This name begins with the schema or database only if that is not the connection's current one. So all processes
+// that insert into a table should connect to the same schema or database. The name is in lower case on SQLite, and
+// on MySQL unless lower_case_table_names is 0, so all spellings share one row.
 //
-// Ids begin above the largest value of the column, or at Start if that is larger. If the column has values, a new tag
-// is refused with [segment.ErrRow] unless Start is above them; see Config.Used, which the plugin sets. Start should not
-// be an id of the layout, because Locate would return a wrong place for such ids.
+// Ids are at least Start, and above the largest value that the column has at first. A new tag is refused with
+// [segment.ErrRow] unless Start is above this value; see Config.Used, which the plugin sets. Start should not be an
+// id of the layout, because Locate would return a wrong place for such ids.
 func WithSegments(s segment.Config) Option {
 	return func(cfg *config.Config) { cfg.Specs[segments.Name] = segments.Spec("WithSegments", s) }
 }
 
-// addSegments adds the generator to the built-in ones.
+// addSegments adds the generator "segment" to the built-in generators.
 func addSegments(cfg *config.Config) { WithSegments(segment.Config{})(cfg) }

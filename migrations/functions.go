@@ -9,7 +9,7 @@ import (
 )
 
 // CreateFunctions creates the view uid_origin and, except on SQLite, the functions uid_time, uid_worker and uid_table.
-// CreateFunctions replaces existing ones, so call it again for a new id space. Up never calls it.
+// It replaces existing ones, which contain the layout, so call it again for a new id space. Up never calls it.
 //
 // The layout is read from WORKER_REGISTRY. With the option WithRegistry, pass the handle of the registry.
 //

@@ -15,7 +15,7 @@ import (
 // PartitionStatements returns the statements that create the next partitions of a table and drop its old ones, by the
 // time of the ids. It only reads. Run the statements in their order and one at a time, outside of a transaction.
 //
-// layout is the layout of the ids, and table the name as in the model. Its primary key must be a single column with
+// layout is the layout of the ids, table the name as in the model. The table's primary key must be one column with
 // ids. every is the length of a period: month, week or day, in UTC. The present period gets a partition; ahead is the
 // number of later periods that get one, too. keep is the number of complete periods to keep before the present one; 0
 // drops nothing. The clock is the database's.

@@ -16,7 +16,7 @@ const selectVersion = `SELECT "SCHEMA_VERSION" FROM "WORKER_REGISTRY" WHERE "NAM
 var raiseVersion = fmt.Sprintf(`UPDATE "WORKER_REGISTRY" SET "SCHEMA_VERSION" = %[1]d WHERE "NAME" = 'default' AND "SCHEMA_VERSION" < %[1]d`,
 	workernode.SchemaVersion)
 
-// A version of the tables is known once a process has begun the id space.
+// A version of the tables is known once a process has inserted the row of WORKER_REGISTRY.
 type version struct {
 	known  bool
 	number int64
@@ -49,7 +49,7 @@ func versionOf(ctx context.Context, db *sqldb.DB) (v version, err error) {
 	return v, nil
 }
 
-// raise records that the tables have this program's version. old is their version before they were extended.
+// raise records that the tables have this program's version. The parameter old is the version before the upgrade.
 func raise(ctx context.Context, db *sqldb.DB, old version) (err error) {
 	if !old.known { // the column may be new
 		old, err = versionOf(ctx, db)

@@ -5,14 +5,14 @@
 // # Ids that can be computed
 //
 // A generator counts positions: consecutive integers, one for each id that it could make, in ascending order of the
-// ids. [Computed] knows two of them. The cursor is the next position to hand out (UidGenerator's cursor). The tail is
-// the first position that must not be handed out yet (UidGenerator's tail, which is moved by its "padding").
+// ids. A [Computed] stores two of them. The cursor is the next to hand out (UidGenerator's cursor). The tail is
+// the first position that must not be handed out yet (UidGenerator's tail, which its "padding" moves).
 //
-// The size of a Computed does not depend on how many ids it holds, because it stores nothing else. Two takers cannot
-// get one position, because nothing is read after a position was claimed.
+// The size of a Computed does not depend on how many ids it holds, because it stores no ids. Two takers cannot get
+// one position, because each takes its position by one atomic addition to the cursor.
 //
 // # Ids that cannot be computed
 //
-// [Stored] is a bounded queue of runs of consecutive ids, for one producer and any number of takers. A slot holds a
-// whole run because then a thousand ids cost as much as one.
+// [Stored] is a bounded queue of runs of consecutive ids, for one producer and any number of takers. Each slot
+// of the queue holds a whole run, so putting in a run of a thousand ids costs as much as putting in one id.
 package ringbuffer

@@ -2,8 +2,8 @@ package segment
 
 import "errors"
 
-// Errors that a caller can act on. All others are the database's own, or a context's. If the table cannot be created,
-// or does not keep max_id, the error wraps uidplugin.ErrTable.
+// Errors that a caller can act on. If the table cannot be created, or does not keep max_id, the error wraps
+// uidplugin.ErrTable. Other errors wrap one of package generator, or are the database's or a context's.
 var (
 	// ErrConfig reports an invalid setting or tag. [Open] returns it.
 	ErrConfig = errors.New("segment: configuration")

@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	// ofFollowed metrics exist for tables that this process follows, or that have refused a row of this process.
+	// ofFollowed lists metrics of tables that this process follows, or that have refused a row of this process.
 	ofFollowed = []metric[follow.TableStats]{
 		{"too_late_total", "Creates that a followed table has refused as too late.", counter,
 			func(t *follow.TableStats) float64 { return float64(t.TooLate) }},
@@ -18,20 +18,20 @@ var (
 			func(t *follow.TableStats) float64 { return float64(t.Followers) }},
 	}
 
-	// ofFollower metrics exist once a follower knows the published mark.
+	// ofFollower lists metrics that exist once a follower knows the published mark, below which no new rows come.
 	ofFollower = []metric[follow.TableStats]{
 		{"follow_delay_seconds", "How far the published mark of a followed table is behind the clock.", gauge,
 			func(t *follow.TableStats) float64 { return t.Delay.Seconds() }},
 	}
 
-	// ofConsumer metrics exist in the process that handles the rows of a consumer.
+	// ofConsumer lists metrics that exist in the process that handles the rows of a consumer.
 	ofConsumer = []metric[follow.ConsumerStats]{
 		{"consumer_stuck", "1 if a row of a consumer fails again and again, so later rows wait for it; otherwise 0.", gauge, stuck},
 		{"consumer_handled_total", "Rows that a consumer has handled in this process.", counter,
 			func(c *follow.ConsumerStats) float64 { return float64(c.Handled) }},
 	}
 
-	// ofReader metrics exist once the process that handles the rows knows how far the consumer has come.
+	// ofReader lists metrics that exist once the process that handles the rows knows how far the consumer has come.
 	ofReader = []metric[follow.ConsumerStats]{
 		{"consumer_delay_seconds", "How far the rows that a consumer has handled are behind the clock.", gauge,
 			func(c *follow.ConsumerStats) float64 { return c.Delay.Seconds() }},
