@@ -10,8 +10,8 @@ import (
 // This file adds missing worker ids to the slot, or continues without them. Only the lease manager's goroutine
 // calls it.
 
-// An addError is the error of a failed add. The slot's grants are not affected, so tables with worker ids continue.
-// Failed renewals have errors of their own.
+// An addError is the error of a failed add. It does not affect the lease of the slot, so tables that have worker
+// ids continue. The error of a failed renewal is not an addError.
 type addError struct{ error }
 
 func (e addError) Unwrap() error { return e.error }

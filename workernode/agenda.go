@@ -57,7 +57,7 @@ func (w *agenda) rest(h *slotHolder, now time.Time) {
 		return
 	}
 	rest := grace/2 - time.Since(h.lastAck)
-	if h.seen <= h.lease.Fence { // a keep-alive after FENCE shows that the process is idle, and has not ended
+	if h.seen <= h.lease.Fence { // the first keep-alive after FENCE shows that this process is idle, not ended
 		rest = min(rest, h.clock.layout.TimeOf(h.lease.Fence+1).Sub(now))
 	}
 	w.KeepAlive = rest <= 0
@@ -77,7 +77,7 @@ func (w *agenda) schedule(h *slotHolder, d generatorNeeds, now time.Time, tick i
 		w.wait = min(w.wait, max(h.renewInterval-since, time.Millisecond))
 	}
 	if h.lease.Held && h.params.FenceAt(tick, h.lease.Fence) <= h.lease.Granted {
-		// Nothing can be granted before the next tick.
+		// No further tick can be granted before the clock shows the next tick.
 		w.wait = max(w.wait, min(h.clock.layout.TimeOf(tick+1).Sub(now), h.renewInterval))
 	}
 }
@@ -88,7 +88,7 @@ type stillness struct {
 	since time.Time
 }
 
-// check returns an error if the clock has not moved for long, because then nothing can be granted.
+// check returns an error if the clock has shown one tick for long, because then no further tick can be granted.
 func (s *stillness) check(tick int64, layout generator.Layout) error {
 	if now := time.Now(); tick != s.tick || s.since.IsZero() {
 		s.tick, s.since = tick, now

@@ -27,8 +27,8 @@ func Open(db *gorm.DB, timeout time.Duration) (*DB, error) {
 // New returns a DB that sends its statements through d.
 func New(d *sqldb.DB) *DB { return &DB{d} }
 
-// Locate returns d for the tables at a place; see [sqldb.DB.Locate]. The error wraps [ErrTable] if it is not certain
-// which tables are meant.
+// Locate returns d with the schema of the tables that p describes; see [sqldb.DB.At]. The error wraps [ErrTable] if
+// it is not certain which tables are meant.
 func Locate(ctx context.Context, d *sqldb.DB, p sqldb.Place) (*sqldb.DB, error) {
 	located, err := d.At(ctx, p)
 	if errors.Is(err, sqldb.ErrElsewhere) {

@@ -11,7 +11,7 @@ const (
 	// DefaultLead is the default of Config.Lead.
 	DefaultLead = 10 * time.Second
 	// defaultLeadSQLite is the default on SQLite. It is longer because transactions of the application block the lease
-	// manager's writes, and because a file does not fail over.
+	// manager's writes. It may be longer because a file has no failover, which could lose commits.
 	defaultLeadSQLite = 10 * time.Minute
 
 	// skew is the assumed difference between the clocks of two processes.
@@ -22,19 +22,19 @@ const (
 	rereadAfter = 10 * time.Minute
 	// idleAfter is how long renewals continue after the last id.
 	idleAfter = 10 * time.Minute
-	// Statements of the lease manager get a quarter of Lead, and transactions half of it, within these bounds.
+	// A statement of the lease manager may take a quarter of Lead, a transaction half of Lead, within these bounds.
 	minStatement   = 500 * time.Millisecond
 	maxStatement   = 2 * time.Second
 	maxTransaction = 5 * time.Second
-	// wakePause is the shortest time between two looks at generators that ask for one.
+	// wakePause is the shortest time after which the lease manager serves the next wake-up by a generator.
 	wakePause = 25 * time.Millisecond
-	// minPause is the shortest time between two renewals when a generator needs more ids. maxPause is the longest
-	// between two attempts while the database is unreachable.
+	// minPause is the time after which a generator that needs more ids may cause the next renewal; a short Lead
+	// lowers it. maxPause limits the pause before the lease manager repeats a failed attempt.
 	minPause = 250 * time.Millisecond
 	maxPause = 500 * time.Millisecond
 )
 
-// minLeadTicks is the shortest lead: a renewal comes after a third of the lead, which must be a tick or more.
+// minLeadTicks is the shortest lead. A renewal comes after a third of the lead, and a third must be a tick or more.
 const minLeadTicks = 3
 
 // ticks converts a duration to ticks of a layout, rounded up.

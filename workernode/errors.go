@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Errors that a caller can act on. Every error of this package wraps one of them, unless it comes from the database.
+// Errors that a caller can act on. Most others are of the database, of a context or of package generator.
 var (
 	// ErrLayoutMismatch reports a registry that was begun with another layout. [NewManager] returns it.
 	ErrLayoutMismatch = errors.New("workernode: layout differs from the registry's")

@@ -70,7 +70,7 @@ func (h *slotHolder) reclaimOne(ctx context.Context, rows []lease.Row) (got bool
 		c := h.lease.ReclaimChange(h.params, r, h.clock.tick(), h.me)
 		ok, err := h.beginSession(ctx, &c)
 		if errors.Is(err, sqldb.ErrNoConnection) || errors.Is(err, ErrTable) || sqldb.IsTransient(err) && !lockWait.MatchString(err.Error()) {
-			return false, refused, err // another slot would not help: no connection, or another process interfered
+			return false, refused, err // another slot would not help: no connection, a bad table, or a conflict
 		}
 		if err != nil {
 			// The row may be locked or unreadable, so try another slot or a new one.
@@ -113,7 +113,7 @@ func (h *slotHolder) begin(ctx context.Context) error {
 	return err
 }
 
-// beginSession begins a session with c, in the same slot or another one. It reports false if c was refused.
+// beginSession begins a session by the change c, in the same slot or another. It reports false if c was refused.
 func (h *slotHolder) beginSession(ctx context.Context, c *lease.Change) (bool, error) {
 	nodes, floor, ok, err := h.store.beginSession(ctx, c, h.clock.tick)
 	if !ok {

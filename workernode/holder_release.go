@@ -33,7 +33,7 @@ func (h *slotHolder) abandon(ctx context.Context) error {
 	return nil
 }
 
-// release frees the slot if its row is as last known, and forgets it. It reports false if the slot was not released.
+// release frees the slot if its row is as last known, and then forgets the slot. It reports whether it did.
 func (h *slotHolder) release(ctx context.Context) (bool, error) {
 	c := h.lease.ReleaseChange(h.me)
 	ok, err := h.store.release(ctx, c, h.clock.tick())

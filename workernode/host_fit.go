@@ -23,7 +23,7 @@ func (d *DB) fit(ctx context.Context, h Host) Host {
 	return fitted
 }
 
-// textColumns are a Host's text columns. Their types may differ, because other programs may have made WORKER_NODE.
+// textColumns lists the columns for texts of a Host. Their types may differ: others may have made WORKER_NODE.
 var textColumns = map[string][]string{
 	NodeTable:    {"HOST_NAME", "PORT"},
 	SlotTable:    {"APPLICATION", "HOST_NAME", "PORT"},
@@ -33,7 +33,7 @@ var textColumns = map[string][]string{
 // holds reports whether the columns hold a text, as this connection sends it. It returns false after an error.
 func (d *DB) holds(ctx context.Context, text string) (ok bool) {
 	switch d.sql.Dialect() {
-	case "postgres": // other encodings lack some characters, or count bytes instead
+	case "postgres": // other encodings lack some characters, or columns count bytes
 		err := d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&ok) },
 			`SELECT current_setting('server_encoding') = 'UTF8' AND current_setting('client_encoding') = 'UTF8'`)
 		return ok && err == nil

@@ -42,7 +42,7 @@ func (r Region) check() error {
 // From returns the first number of the region at or above low, which must be positive.
 func (r Region) From(low int64) int64 { return low + (r.N-low%r.Of+r.Of)%r.Of }
 
-// DividedFrom reports whether a division of the earlier region may have made r, or both are equal.
+// DividedFrom reports whether a registry of the earlier region may have r now: divisions keep N and multiply Of.
 func (r Region) DividedFrom(earlier Region) bool { return r.N == earlier.N && r.Of%earlier.Of == 0 }
 
 // refuseRegion returns an error if r is one of several regions and UidGenerator shares WORKER_NODE, because
@@ -55,7 +55,7 @@ func refuseRegion(r Region, shared bool) error {
 		" stop UidGenerator, and remove AUTO_INCREMENT from the column", ErrRegion, NodeTable)
 }
 
-// Other returns the registry that begins region n of the division. Its numbers are above all that r has given out.
+// Other returns the registry with which region n begins. It gives out only numbers above all that r has given out.
 func (r Registry) Other(n int64) Registry {
 	r.Region.N, r.Space = n, newSpace()
 	r.NextID, r.NextSlot = r.Region.From(r.NextID), r.Region.From(r.NextSlot)

@@ -100,7 +100,7 @@ func (q *requests) note(err error) {
 }
 
 // fail ends the waiting requests that were tried, with an error. The other requests arrived while the failed statement
-// ran, and may not need it.
+// ran, and may not need this statement.
 func (q *requests) fail(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 )
 
 // SlotStats is the state of a process's slot, with counters since the process started. Counters never decrease.
-// Plugins with one handle of WithRegistry share a slot, so they return the same values.
+// Plugins with the same handle in WithRegistry share a slot, so they return the same values.
 type SlotStats struct {
 	ID        int64     `json:"id"`             // 0 without a slot
 	From      time.Time `json:"from,omitzero"`  // start of the time that this process may stamp, in this session

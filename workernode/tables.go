@@ -42,11 +42,11 @@ const (
 	nodeColumns    = `"ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK"`
 )
 
-// maxText limits the characters of a text in a list. All texts that this package writes are shorter, but other programs
-// may write longer texts into SQLite, which does not enforce the width of a column.
+// maxText limits the characters of a text in lists of nodes, sessions and slots. This package writes only shorter
+// texts, but other programs may write longer texts into SQLite, which does not enforce the width of a column.
 const maxText = 200
 
-// cut returns a list of columns in which each text is limited to maxText characters.
+// cut returns SQL with the columns, in which each text column is limited to maxText characters.
 func cut(columns string) string {
 	return textColumn.ReplaceAllString(columns, fmt.Sprintf(`SUBSTR($0, 1, %d) AS $0`, maxText))
 }

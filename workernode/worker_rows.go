@@ -88,8 +88,8 @@ func (r *workerRows) due(l *lease.Slot) bool {
 
 // reread reads the rows of the slot's worker ids. It reports false, perhaps without an error, if it has to be repeated.
 func (r *workerRows) reread(ctx context.Context, l *lease.Slot, me string) (nodes []*Node, ok bool, err error) {
-	// The same SELECT compares VERSION of the slot, which differs if a statement was committed late, and may be old
-	// if another server has taken over.
+	// nodesAt also compares VERSION of the slot. It differs if a statement was committed late, or if a server that
+	// lacks the latest commits has taken over.
 	nodes, ok, err = r.store.db.nodesAt(ctx, l.ID, me, l.AckedVersion)
 	if err == nil {
 		_, err = r.store.db.floor(ctx, r.store.space)

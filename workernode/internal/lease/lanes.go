@@ -8,11 +8,11 @@ import (
 // TableLease.grow of package workernode applies the result.
 
 // Ahead returns how many ticks the ids of a generator are ahead of the tick of the clock (now), or of the first
-// tick of its lease (first) if that is later.
+// tick of its lease (first) if first is later.
 func Ahead(u generator.Usage, first, now int64) int64 { return max(u.Tick-max(now, first), 0) }
 
-// InNeed reports whether a generator needs more ids than its lease has: a caller waits, or its ids are ahead of the
-// clock (now) and fewer than half of the ids up to the last tick of the lease (last) are left.
+// InNeed reports whether a generator needs more ids than its lease has: no ids are left and a caller waits, or its
+// ids are ahead of the clock (now) and fewer than half of the ids from now to the end of the lease (last) are left.
 func InNeed(u generator.Usage, last, now int64, perTick uint64) bool {
 	capacity := uint64(max(last-now+1, 0)) * uint64(u.Lanes) * perTick
 	return u.Waiting && u.Left == 0 || u.Tick > now && u.Left < capacity/2

@@ -2,7 +2,7 @@ package lease
 
 // This file decides in which order a lease manager sends statements.
 
-// An Action is the next thing that the lease manager does. For DoSlot see the [Step] of the lease.
+// An Action is the next thing that the lease manager does. For DoSlot, a [Step] tells what exactly.
 type Action int
 
 const (
@@ -23,7 +23,7 @@ type Needs struct {
 	Add       bool // worker ids are missing
 }
 
-// Next returns what to do first. The step is for DoSlot.
+// Next returns what to do first. The step matters only if the action is DoSlot.
 func (n *Needs) Next(l *Slot, p Params, now int64) (Action, Step) {
 	if !l.Held && !n.Wanted {
 		return DoNothing, StepReady
@@ -39,14 +39,14 @@ func (n *Needs) Next(l *Slot, p Params, now int64) (Action, Step) {
 	}
 	switch grows := p.FenceAt(now, l.Fence) > l.Granted; {
 	case grows && (n.Due || n.Stale):
-		return DoRenew, StepReady // a due renewal goes before requests
+		return DoRenew, StepReady // a renewal goes before adding worker ids
 	case n.Add:
 		return DoAdd, StepReady
 	}
 	return DoNothing, StepReady
 }
 
-// Sends reports whether an action sends a statement. s is the step of a DoSlot.
+// Sends reports whether an action sends a statement. If the action is DoSlot, s is its step.
 func (a Action) Sends(s Step) bool {
 	return a != DoNothing && (a != DoSlot || s != StepWait && s != stepExhausted)
 }
