@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"github.com/uidplugin/uidplugin"
@@ -65,12 +64,12 @@ func place(ctx context.Context, db *gorm.DB, customer string, total int) error {
 // consume runs the two consumers until the context ends. Any number of processes may call it: for each consumer one
 // process works, and if it dies, another goes on within seconds.
 func consume(ctx context.Context, db *gorm.DB) error {
+	ctx, stop := context.WithCancelCause(ctx) // if one cannot go on, the other ends, too
 	var group sync.WaitGroup
-	var errs [2]error
-	group.Go(func() { errs[0] = follow.Consume(ctx, db, "invoices", invoice) })
-	group.Go(func() { errs[1] = follow.ConsumeBatch(ctx, db, "sales", 100, addUp) })
+	group.Go(func() { stop(follow.Consume(ctx, db, "invoices", invoice)) })
+	group.Go(func() { stop(follow.ConsumeBatch(ctx, db, "sales", 100, addUp)) })
 	group.Wait()
-	return errors.Join(errs[:]...)
+	return context.Cause(ctx)
 }
 
 // invoice handles an event: it creates the next invoice.

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"testing"
 
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -319,6 +320,30 @@ func TestUpsert_OfABatchThatATriggerSees(t *testing.T) {
 		for _, r := range created(t, db.Clauses(byName["update"]), []MetOffer{{Name: "a", Value: 1}, {Name: "b"}, {Name: "c"}}) {
 			if id := queried[int64](t, db, "SELECT id FROM met_offers WHERE name = ?", r.Name); r.ID != id {
 				t.Errorf("%s: %s has the uid %d in the struct and %d in the row", variant, r.Name, r.ID, id)
+			}
+		}
+	}, "mariadb", "mysql")
+}
+
+// The first id of a segment is 1, like the last insert id that shows a conflict. Each of two rows exists: one changes, which
+// MySQL counts as 2, and one stays, which it counts as 0.
+func TestUpsert_OfABatchWithTheIDOne(t *testing.T) {
+	t.Parallel()
+	type Stamp struct {
+		Code   string `gorm:"primaryKey;size:9"`
+		Number int64  `gorm:"autoIncrement:false;uid:segment"`
+		Value  int
+	}
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db := d.Open(t, nil)
+		harness.Use(t, db)
+		testkit.Must(t, db.AutoMigrate(&Stamp{}))
+		testkit.Must(t, db.Exec("INSERT INTO stamps (code, number, value) VALUES ('a', 0, 0), ('b', 0, 0)").Error)
+		rows := []Stamp{{Code: "a", Value: 1}, {Code: "b"}}
+		testkit.Must(t, db.Clauses(clause.OnConflict{DoUpdates: clause.AssignmentColumns([]string{"value"})}).Create(&rows).Error)
+		for _, r := range rows {
+			if r.Number != 0 {
+				t.Errorf("%s has the number %d in the struct and 0 in the row", r.Code, r.Number)
 			}
 		}
 	}, "mariadb", "mysql")

@@ -56,10 +56,13 @@ func (d *DB) firstFree(ctx context.Context) (int64, error) {
 	fence := int64(0)
 	err := d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&fence) },
 		`SELECT COALESCE(MAX("FENCE"), 0) FROM "WORKER_SLOT"`)
-	if err != nil && noTable.MatchString(err.Error()) || fence <= 0 || fence >= d.Layout.MaxTick() {
+	switch {
+	case err != nil && !noTable.MatchString(err.Error()):
+		return 0, err
+	case fence <= 0 || fence >= d.Layout.MaxTick():
 		return 0, nil
 	}
-	return (fence + 1) << (d.Layout.WorkerBits + d.Layout.SequenceBits), err
+	return (fence + 1) << (d.Layout.WorkerBits + d.Layout.SequenceBits), nil
 }
 
 // planKey plans the numbering of a key: from the larger of free, the first free id, and the largest key + 1.

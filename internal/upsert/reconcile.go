@@ -69,7 +69,7 @@ func (t *Tracker) reconcile(db *gorm.DB, rows []sentRow, result sql.Result) erro
 		// Without a conflict the last insert id is 0, or on an AUTO_INCREMENT column the last sent id. A trigger may
 		// cause the same values despite a conflict. The row count then shows the conflict of a single row, because an
 		// update counts as 2 if it changes the row, else as 0. A batch, or clientFoundRows, may hide a conflict.
-		showsConflict := id != 0 && !slices.ContainsFunc(t.fields, func(f *model.Field) bool { return t.has(f, id) })
+		showsConflict := id == conflictSentinel || id != 0 && !slices.ContainsFunc(t.fields, func(f *model.Field) bool { return t.has(f, id) })
 		key, single := t.key(stmt.Schema), len(rows) == 1
 		if err != nil || !showsConflict && db.RowsAffected == int64(len(rows)) && (single || key == nil && !t.indexed(stmt.Schema)) {
 			return err
