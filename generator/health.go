@@ -86,5 +86,5 @@ func (l *Layout) late(wait time.Duration) error {
 	if wait <= max(patience, 2*l.Tick) {
 		return nil
 	}
-	return fmt.Errorf("%w: ids are ahead of it, and the next one can be made in %v", ErrClockBackwards, wait)
+	return fmt.Errorf("%w: ids are ahead of the clock, and the next one can be made in %v", ErrClockBackwards, wait)
 }

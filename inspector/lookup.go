@@ -134,7 +134,7 @@ func sentence(err error) string {
 func rowProblem(models int, table string, err error) string {
 	switch {
 	case errors.Is(err, publicid.ErrInvalid): // wing: publicid
-		return fmt.Sprintf("The text has the prefix of another type, and its number is an id of %q.", table) // wing: publicid
+		return fmt.Sprintf("The prefix of this public id belongs to another type: its number is an id of the table %q.", table) // wing: publicid
 	case errors.Is(err, gorm.ErrRecordNotFound):
 		return "There is no row with this key that this page may show: it was not inserted, or it is deleted."
 	case errors.Is(err, uidplugin.ErrOtherDatabase):

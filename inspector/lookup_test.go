@@ -102,7 +102,7 @@ func TestLookup_OfAPublicIDShowsARowOfItsTypeOnly(t *testing.T) {
 	testkit.Must(t, s.db.Create(&row).Error)
 	shows(t, s.handler, http.StatusOK, "/id?id="+row.ID.String(), "Columns of the row")
 	other := "/id?id=" + publicid.ID[coupon](row.ID).String()
-	if body := shows(t, s.handler, http.StatusOK, other, "Table tickets", "prefix of another type"); strings.Contains(
+	if body := shows(t, s.handler, http.StatusOK, other, "Table tickets", "belongs to another type"); strings.Contains(
 		words(body), "Columns of the row") {
 		t.Error(words(body))
 	}

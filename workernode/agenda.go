@@ -93,7 +93,7 @@ func (s *stillness) check(tick int64, layout generator.Layout) error {
 	if now := time.Now(); tick != s.tick || s.since.IsZero() {
 		s.tick, s.since = tick, now
 	} else if now.Sub(s.since) > time.Second+2*layout.Tick {
-		return fmt.Errorf("%w: the clock stands still at %s, so no tick can be granted; correct the clock of this machine", ErrClock, layout.TimeOf(tick))
+		return fmt.Errorf("%w: the clock stands still at %s, so no ids can be made; correct the clock of this machine", ErrClock, layout.TimeOf(tick))
 	}
 	return nil
 }

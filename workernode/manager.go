@@ -166,7 +166,7 @@ func (m *Manager) ReachClock(target time.Time) bool {
 // Assign returns a lease for each of tables, in their order. lanes has the number of worker ids for each table; nil
 // means one for each. The number of statements does not depend on the number of tables. Assign waits at most until
 // ctx ends. Then its error includes the latest error of the database. The error wraps [ErrExhausted], [ErrTable],
-// [ErrClock], [generator.ErrClosed], [generator.ErrConfig], or comes from the database.
+// [ErrClock], [ErrRegion], [generator.ErrClosed], [generator.ErrConfig], or comes from the database.
 func (m *Manager) Assign(ctx context.Context, tables []Table, lanes []int) ([]*TableLease, error) {
 	if err := checkTables(tables); err != nil {
 		return nil, err

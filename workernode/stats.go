@@ -15,14 +15,14 @@ type SlotStats struct {
 	Given     int64     `json:"given"`          // largest worker id given out, as far as this process knows
 
 	Renewals    int64 `json:"renewals"`     // acknowledged statements that moved Until
-	Failures    int64 `json:"failures"`     // failed renewals and other failed statements about the slot; each is retried
+	Failures    int64 `json:"failures"`     // failed attempts to acquire, renew or use the slot; each is repeated
 	Sessions    int64 `json:"sessions"`     // sessions begun
 	Reclaimed   int64 `json:"reclaimed"`    // slots reclaimed from former processes
 	Allocated   int64 `json:"allocated"`    // slots inserted
 	Lost        int64 `json:"lost"`         // slots reclaimed by another process, or released by an operator
 	LostCommits int64 `json:"lost_commits"` // slots given up because the database lost commits
 
-	LastError error     `json:"-"`              // error of the last statement; nil on success
+	LastError error     `json:"-"`              // latest error that was not brief; nil after a success
 	Since     time.Time `json:"since,omitzero"` // start of the current failures
 }
 

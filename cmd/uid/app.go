@@ -146,7 +146,7 @@ Exit codes:
 	flags.StringVar(&a.schema, "schema", "", "PostgreSQL: schema of the plugin's tables (default: where the search path "+
 		"finds WORKER_REGISTRY)")
 	flags.BoolVar(&a.json, "json", false, "write JSON, one object per line")
-	flags.Var(durationVar(&a.timeout, 30*time.Second), "timeout", "limit of each statement; connecting is limited to 10s")
+	flags.Var(durationVar(&a.timeout, 30*time.Second), "timeout", "limit of each statement; connecting to a host is limited to 10s")
 	// Let the shell complete file names only for --dsn, because nothing else is a file.
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	_ = root.RegisterFlagCompletionFunc("dsn", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))

@@ -53,8 +53,8 @@ share of the worker ids, so multiply the processes of the busiest region by the 
 	flags.Float64Var(&demand.CrashesPerDay, "crashes", 0, "how many of these starts follow a crash")
 	flags.IntVar(&demand.Lanes, "lanes", 1, "worker ids of each table and process, for tables that need more ids a "+
 		"second")
-	flags.IntVar(&demand.Imports, "imports", 0, "tables among --tables into which rows are imported: in the default "+
-		"layout more than 800 at a time, or more than 16,000 a second")
+	flags.IntVar(&demand.Imports, "imports", 0, "how many of --tables get imports: in the default layout more than 800 rows "+
+		"at a time, or more than 16,000 a second")
 	flags.IntVar(&demand.Reserved, "reserved", 0, "slots in addition to one per process: two for each process that a "+
 		"rolling deployment starts at a time; as many as --processes if all start at once")
 	flags.Var(durationVar(&demand.Grace, capacity.DefaultGrace), "grace", "time for which the slot of a crashed process "+

@@ -321,7 +321,7 @@ func TestConsume_AUserWithoutPrivilegesOnTheOldNameGetsNoSecondCursor(t *testing
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db := renamed(t, d)
 		testkit.Must(t, follow.Enable(t.Context(), db, &purchase{}, follow.WithSlack(slack)))
-		user, want := harness.NewUser(t, d), "this user may not see it"
+		user, want := harness.NewUser(t, d), "this user is not allowed to see the table"
 		tables, err := db.Migrator().GetTables()
 		testkit.Must(t, err)
 		for _, name := range tables {

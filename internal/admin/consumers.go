@@ -156,7 +156,7 @@ func (c Consumer) findings() (list []Finding) {
 		return []Finding{{Code: CodeConsumerStopped,
 			Text: fmt.Sprintf("no process runs the consumer %s, and rows of %s wait for it: %s, the oldest for %v",
 				c.Name, c.TableName(), c.RowsBehind(), behind.Round(time.Second)),
-			Advice: fmt.Sprintf("Start it, or look for its errors. If nobody needs it, run \"uid follow consumers remove %s\".", command)}}
+			Advice: fmt.Sprintf("Start a process with this consumer, or look for errors in its log. If nobody needs it, run \"uid follow consumers remove %s\".", command)}}
 	case c.State == ConsumerPaused && behind > standstillAfter:
 		return []Finding{{Code: CodeConsumerPaused,
 			Text: fmt.Sprintf("the consumer %s is paused, and rows of %s wait for it: %s, the oldest for %v",

@@ -284,7 +284,7 @@ func (f Followed) findings() (list []Finding) {
 func (f Followed) leftBehind(former *follow.Left) Finding {
 	text := fmt.Sprintf("%s was followed in the schema %s, and is in another one now", f.Name(), former.Schema)
 	if former.Trigger != "" {
-		text += fmt.Sprintf(": followers of %s have stopped, and its trigger still calls the function of %s", former.Trigger, former.Schema)
+		text += fmt.Sprintf(": followers of %s have stopped, and its trigger still calls a function in the schema %s", former.Trigger, former.Schema)
 	}
 	return Finding{Code: CodeFollowTrigger, Text: text, Fix: former.Remedy,
 		Advice: `Run the statements, and "uid follow enable". Rows may have come unnoticed meanwhile. Consumers begin anew ` +
@@ -318,7 +318,7 @@ func (d *DB) planFollow(ctx context.Context, known []workernode.Table) (steps []
 		}
 		if len(statements) > 0 {
 			steps = append(steps, RemovalStep{
-				Database: name, Text: "End following: its triggers refuse new rows once its tables are dropped, so drop the triggers first.", SQL: statements,
+				Database: name, Text: "End following first: without the tables UID_*, the triggers of followed tables would refuse new rows.", SQL: statements,
 				on:   home[name],
 				exec: func(ctx context.Context, statement string) error { return follow.Exec(ctx, home[name].SQL, statement) },
 			})

@@ -105,7 +105,7 @@ func (s *statements) verify(ctx context.Context, db *sqldb.DB, createErr error) 
 	if err == nil && (state.Found != "" || createErr == nil) {
 		err = state.check()
 	} else if createErr != nil {
-		return fmt.Errorf("%w: another table has the trigger %s, which this account may not see; drop that trigger: %w", ErrNotEnabled, s.names.trigger, createErr)
+		return fmt.Errorf("%w: another table has the trigger %s, which this account is not allowed to see; drop that trigger: %w", ErrNotEnabled, s.names.trigger, createErr)
 	}
 	if err == nil {
 		err = s.complete(ctx, db.Quiet())

@@ -138,7 +138,7 @@ func (f Flavor) isTable(ctx context.Context, db *sqldb.DB, t Table) (found bool,
 	err = db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&found) }, query)
 	if err == nil && !found && (f == MySQL || f == MariaDB) {
 		if _, failed := f.has(ctx, db, f.in(t, bare(t.Name))); failed != nil && notAllowed.MatchString(failed.Error()) {
-			err = fmt.Errorf("this user may not see it, so it may have been renamed; GRANT SELECT ON it: %w", failed)
+			err = fmt.Errorf("this user is not allowed to see the table, so nobody can tell whether it was renamed; GRANT SELECT ON it: %w", failed)
 		}
 	}
 	return found, err

@@ -13,7 +13,7 @@ import (
 // findIn adds the rows of one table to found. p is the plan of its model, or nil. findIn modifies ids.
 func (f *Finder) findIn(ctx context.Context, table string, p *catalog.Plan, ids []int64, found map[int64]any) (errs []error) {
 	if table == "" {
-		return failureForEach(ids, "%w: the worker id of %d serves all tables, so the id does not resolve to one",
+		return failureForEach(ids, "%w: the worker id of %d serves all tables, so the id does not resolve to one table",
 			ErrNoModel)
 	}
 	switch {

@@ -51,7 +51,7 @@ func New(db *gorm.DB, s *schema.Schema, t Target) (*Model, error) {
 	}
 	for _, sf := range UIDFields(s) {
 		if s.Name == "" && s.Table == db.NamingStrategy.TableName("") { // the prefix of all tables, or empty
-			return m, fmt.Errorf("%w %s.%s: its model has no name, so ids could not be resolved to a table; give the struct type a name or a method TableName",
+			return m, fmt.Errorf("%w %s.%s: the struct type of its model has no name, so ids could not be resolved to a table; give the struct type a name or a method TableName",
 				ErrField, cmp.Or(s.Name, "struct"), sf.Name)
 		}
 		f, err := NewField(sf, t)

@@ -217,7 +217,7 @@ func (g *Guard) limitsOf(ids map[string]idColumn, columns []inspect.Column) *lim
 			found.Limits[strings.ToLower(name)] = Limit{Range: r, Field: id.field, Small: id.small, Name: column.Name, Type: column.Type, Fix: fix, Lenient: column.Lenient}
 			if !id.small && g.once("narrow", column.Table, column.Name) {
 				g.log.Warn("uidplugin: this column is too narrow for ids: a create or an update with an id that does not fit fails."+
-					" Run the statement; docs/from-auto-increment.md has those for columns with foreign key constraints.",
+					" Run the statement; docs/from-auto-increment.md has the statements for columns with foreign key constraints.",
 					"table", column.Table, "column", column.Name, "type", column.Type, "statement", fix)
 			}
 		}

@@ -209,7 +209,7 @@ func refuseMissing(lookups []lookup, found map[int][]int64) error {
 		if l.key == 0 && !foundRow[l.row] {
 			v, _ := l.sent(l.fields[0])
 			return fmt.Errorf("a new row had a conflict, but no row has its %s, %.40q; a trigger or the type of the column may have"+
-				" changed the value, so create this row alone (docs/creating-rows.md)", l.fields[0].DBName, model.Digits(v))
+				" changed the value; create this row in a statement of its own (docs/creating-rows.md)", l.fields[0].DBName, model.Digits(v))
 		}
 	}
 	return nil
