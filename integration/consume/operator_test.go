@@ -476,6 +476,71 @@ func TestConsume_ATableOfASchemaGetsNoSecondCursorInAnotherDatabase(t *testing.T
 	}
 }
 
+// Both tables of a consumer move from public to a schema, and their cursors are in another database. The error about one
+// table must not name the cursor of the other: people would remove it, so that all effects of that table happen again.
+func TestConsume_TablesThatHaveLeftPublicAreToldApart(t *testing.T) {
+	t.Parallel()
+	for name, had := range map[string]bool{"both have cursors": true, "one is new to the consumer": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testkit.Each(t, func(t *testing.T, d *testkit.Database) { leavePublic(t, d, had) }, "postgres")
+		})
+	}
+}
+
+func leavePublic(t *testing.T, d *testkit.Database, had bool) {
+	into, there := testkit.SQLite{}.Open(t), d.Elsewhere(t)
+	testkit.Must(t, into.AutoMigrate(&effect{}, &total{}))
+	come := func(n int) {
+		t.Helper()
+		eventually(t, "the effects came", func() bool { return len(effects(t, into, "mails")) >= n })
+	}
+	db := shop(t, d, nil)
+	testkit.Must(t, uidplugin.From(db).AutoMigrate(&purchase{}))
+	testkit.Must(t, follow.Enable(t.Context(), db, &purchase{}, follow.WithSlack(slack)))
+	place(t, db, 2, "Ulm")
+	buy(t, db)
+	consumer := consumeMails(t, db, follow.Into(into))
+	come(2)
+	consumer.stop(t)
+	if had {
+		consumer = consumePurchases(t, db, follow.Into(into))
+		come(3)
+		consumer.stop(t)
+	}
+	for _, model := range []any{&order{}, &purchase{}} {
+		testkit.Must(t, follow.Disable(t.Context(), db, model))
+	}
+	for _, table := range []string{"orders", "purchases"} {
+		testkit.Must(t, db.Exec("ALTER TABLE "+table+" SET SCHEMA "+there.Path).Error)
+	}
+
+	space := d.Schema + "." + there.Path
+	correct := func(table string) {
+		t.Helper()
+		failsWith(t, db, "it has a cursor for "+d.Schema+"."+table+", which is not a table any more: if it was renamed to "+space+"."+table+
+			", set SPACE and TABLE_NAME of this row of UID_CURSOR to "+space+" and "+table)
+		testkit.Must(t, into.Exec("UPDATE UID_CURSOR SET SPACE = ? WHERE TABLE_NAME = ?", space, table).Error)
+	}
+	db = shop(t, there, nil, uidplugin.WithSchema("public"))
+	testkit.Must(t, follow.Enable(t.Context(), db, &purchase{}, follow.WithSlack(slack)))
+	consumer = consumePurchases(t, db, follow.Into(into))
+	if had {
+		correct("purchases")
+		buy(t, db)
+	}
+	come(map[bool]int{true: 4, false: 3}[had])
+	consumer.stop(t)
+	consumer = consumeMails(t, db, follow.Into(into))
+	correct("orders")
+	place(t, db, 1, "Bonn")
+	come(map[bool]int{true: 5, false: 4}[had])
+	consumer.stop(t)
+	if got := effects(t, into, "mails"); len(got) != map[bool]int{true: 5, false: 4}[had] {
+		t.Errorf("%d effects", len(got))
+	}
+}
+
 // The model names the schema of its table. A model of another program names a table there without the schema, because
 // the program is connected to that schema.
 func TestConsume_LooksForOtherTablesOfAConsumerInTheSchemaOfItsTable(t *testing.T) {

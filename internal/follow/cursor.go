@@ -136,15 +136,9 @@ func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 		if k.Space == c.key.Space && k.Table == c.key.Table { // another process was faster
 			continue
 		}
-		t := Table{Schema: followed.table.Schema, Name: inSchemaOf(followed.table.Name, bare(k.Table))}
-		if database != "" && k.Space == database { // otherwise k.Table is in the schema of the followed table
-			t = Table{Name: k.Table}
-			if followed.flavor == Postgres {
-				t.Schema = "public" // unless the name has a schema
-			}
-			if t, _, err = followed.flavor.located(ctx, c.mark.db, t); err != nil {
-				return err
-			}
+		t, err := c.tableOf(ctx, followed, k, database)
+		if err != nil {
+			return err
 		}
 		set := "set TABLE_NAME of this row of UID_CURSOR to " + c.key.Table
 		if k.Space != c.key.Space {
@@ -181,6 +175,28 @@ func (c *cursorRow) spaces(followed *statements) (database, withSchema string) {
 		database = strings.TrimSuffix(database, schema)
 	}
 	return database, database + schema
+}
+
+// tableOf returns the table of another cursor of the consumer, which may not exist. If SPACE is only the database, the
+// table is in public on PostgreSQL, unless its name has a schema. If public has no such table, but the schema of the
+// followed table has, both have moved there, so the cursor is of that table, and not of this one under a former name.
+func (c *cursorRow) tableOf(ctx context.Context, followed *statements, k ConsumerKey, database string) (Table, error) {
+	beside := Table{Schema: followed.table.Schema, Name: inSchemaOf(followed.table.Name, bare(k.Table))}
+	if database == "" || k.Space != database {
+		return beside, nil
+	}
+	t, f := Table{Name: k.Table}, followed.flavor
+	if f == Postgres {
+		t.Schema = "public"
+	}
+	t, _, err := f.located(ctx, c.mark.db, t)
+	if err != nil || f != Postgres || strings.Contains(k.Table, ".") || k.Table == bare(followed.table.Name) {
+		return t, err
+	}
+	if exists, err := f.isTable(ctx, c.mark.db, t); exists || err != nil {
+		return t, err
+	}
+	return beside, nil
 }
 
 // isSame reports whether t, a table that was located, is the followed table.
