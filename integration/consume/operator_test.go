@@ -541,6 +541,45 @@ func leavePublic(t *testing.T, d *testkit.Database, had bool) {
 	}
 }
 
+// A consumer looks for its table, which does not exist. The table appears, and another follower of the process finds it
+// before the consumer goes on. Its cursor must have the schema where the table is, because a later start looks there.
+func TestConsume_ATableThatAnotherFollowerHasFoundHasOneCursorInAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		into, schema, here := testkit.SQLite{}.Open(t), d.Beside(t), shop(t, d, nil)
+		testkit.Must(t, into.AutoMigrate(&effect{}, &total{}))
+		place(t, here, 2, "Ulm")
+		db, wire := testkit.OpenWire(t, d, "search_path="+schema+",public")
+		testkit.Must(t, db.Use(uidplugin.New(uidplugin.WithLogger(slog.New(slog.DiscardHandler)))))
+		t.Cleanup(func() { _ = uidplugin.From(db).Close(context.Background()) })
+		testkit.Must(t, db.Exec("CREATE TABLE purchases (LIKE orders INCLUDING ALL)").Error)
+		testkit.Must(t, follow.Enable(t.Context(), db, &purchase{}))
+		testkit.Must(t, db.Exec("ALTER TABLE orders RENAME TO hidden").Error)
+		var once atomic.Bool
+		appeared := make(chan error, 1)
+		wire.Set(func(c *testkit.Crossing) error {
+			err := c.Run()
+			if c.Is("SELECT COALESCE(nspname") && once.CompareAndSwap(false, true) {
+				failed := here.Exec("ALTER TABLE hidden RENAME TO orders").Error
+				if failed == nil {
+					_, failed = follow.Settled(t.Context(), db, &order{})
+				}
+				appeared <- failed
+			}
+			return err
+		})
+		consumer := consumeMails(t, db, follow.Into(into))
+		testkit.Must(t, <-appeared)
+		eventually(t, "the effects came", func() bool { return len(effects(t, into, "mails")) == 2 })
+		consumer.stop(t)
+		var spaces []string
+		testkit.Must(t, into.Table("UID_CURSOR").Pluck("SPACE", &spaces).Error)
+		if !slices.Equal(spaces, []string{d.Schema}) {
+			t.Errorf("SPACE is %v, not %s", spaces, d.Schema)
+		}
+	}, "postgres")
+}
+
 // The model names the schema of its table. A model of another program names a table there without the schema, because
 // the program is connected to that schema.
 func TestConsume_LooksForOtherTablesOfAConsumerInTheSchemaOfItsTable(t *testing.T) {

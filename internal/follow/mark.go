@@ -97,7 +97,8 @@ func (m *Mark) statements(ctx context.Context) (*statements, error) {
 // not exist, because a table that appears later may be in any schema.
 func (m *Mark) Schema(ctx context.Context) (string, error) {
 	s, err := m.statements(ctx)
-	if err == nil && m.known.Load() == nil {
+	known := m.known.Load() // not s, because another follower may have found the table meanwhile
+	if err == nil && known == nil {
 		if _, err = s.state(ctx, m.db); err == nil { // ErrNotEnabled, or an error that ends when the table appears
 			err = errors.New("the table has just appeared")
 		}
@@ -106,7 +107,7 @@ func (m *Mark) Schema(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return s.table.Schema, nil
+	return known.table.Schema, nil
 }
 
 func (m *Mark) failed(err error) error {
