@@ -157,6 +157,23 @@ func TestConsumers_NeedNoIDSpace(t *testing.T) {
 	})
 }
 
+// The error of a consumer with follow.Into has SPACE and TABLE_NAME, but not the name that --database gives to the
+// database of the cursor.
+func TestConsumers_AreFoundByTheTableInTheirErrors(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		s := newShards(t, testkit.Engine{Name: "sqlite"}.New(t), d, "shard-1")
+		f, db := follow.Flavor(d.Name), d.Open(t, nil)
+		must(t, db.Exec(f.CreateCursors(follow.Table{Name: follow.CursorTable})).Error)
+		exec(insertCursor+` ('mails', 'shop.a', 'orders', 5, '', 0, 0, ''), ('mails', 'shop.b', 'orders', 6, '', 0, 0, '')`)(t, db)
+		r := runner{t: t, dsn: dsn(s.registry)}
+		remove := []string{"follow", "consumers", "remove", "mails", "--yes", "--database", "shard-1=" + dsn(d), "--table"}
+		r.run(append(remove, "orders")...).want(t, exitFailed, "shard-1.shop.a.orders, shard-1.shop.b.orders")
+		r.run(append(remove, "shop.a.orders")...).want(t, exitOK, "removed at 5")
+		r.run(append(remove, "shard-1.shop.b.orders")...).want(t, exitOK, "removed at 6")
+	})
+}
+
 func TestConsumers_ARunningOneObeys(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -188,7 +189,8 @@ func (d *DB) Consumer(ctx context.Context, name, table string) (c Consumer, err 
 	all, err := d.Consumers(ctx)
 	var tables []string
 	for _, one := range all {
-		if one.Name == name && (table == "" || table == one.Table || table == one.TableName()) {
+		// Errors of consumers do not know the database's name here.
+		if one.Name == name && slices.Contains([]string{"", one.Table, one.key().TableName(), one.TableName()}, table) {
 			c, tables = one, append(tables, one.TableName())
 		}
 	}
