@@ -1,0 +1,309 @@
+package consume_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/uidplugin/uidplugin"
+	"github.com/uidplugin/uidplugin/follow"
+	"github.com/uidplugin/uidplugin/internal/testkit"
+	"gorm.io/gorm"
+	gormschema "gorm.io/gorm/schema"
+)
+
+// The consumer has a table in each of two schemas, and its cursors are in one database.
+func TestConsume_FollowsTablesOfTwoSchemasIntoAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db, into, schema := shop(t, d, nil), testkit.SQLite{}.Open(t), d.Beside(t)
+		testkit.Must(t, into.AutoMigrate(&effect{}, &total{}))
+		place(t, db, 2, "Ulm")
+		consumer := consumeMails(t, db, follow.Into(into))
+		eventually(t, "the effects came", func() bool { return len(effects(t, into, "mails")) == 2 })
+		consumer.stop(t)
+		there := d.Open(t, &gorm.Config{NamingStrategy: &gormschema.NamingStrategy{TablePrefix: schema + "."}})
+		testkit.Must(t, there.Use(uidplugin.New(uidplugin.WithLogger(slog.New(slog.DiscardHandler)))))
+		t.Cleanup(func() { _ = uidplugin.From(there).Close(context.Background()) })
+		like := map[bool]string{true: " LIKE orders", false: " (LIKE orders INCLUDING ALL)"}[d.IsMySQL()]
+		testkit.Must(t, db.Exec("CREATE TABLE "+schema+".orders"+like).Error)
+		testkit.Must(t, follow.Enable(t.Context(), there, &order{}, follow.WithSlack(slack)))
+		place(t, there, 1, "Bonn")
+		consumer = consumeMails(t, there, follow.Into(into))
+		eventually(t, "the effect came", func() bool { return len(effects(t, into, "mails")) == 3 })
+		consumer.stop(t)
+	}, servers...)
+}
+
+// Two tenants have tables of one name, in schemas that the models do not name, and consumers of one name that write into
+// one database. With one cursor for both, each would pass over the rows of the other.
+func TestConsume_SchemasOfTenantsHaveTheirOwnCursorsInAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		into := testkit.SQLite{}.Open(t)
+		testkit.Must(t, into.AutoMigrate(&effect{}, &total{}))
+		tenants, shared := []*gorm.DB{shop(t, d, nil)}, uidplugin.WithSchema("public")
+		tenants = append(tenants, shop(t, d.Elsewhere(t), nil, shared), shop(t, d.Elsewhere(t), nil, shared))
+		for _, db := range tenants {
+			place(t, db, 2, "Ulm")
+		}
+		slices.Reverse(tenants) // ids of the others are below those of the first
+		for i, db := range tenants {
+			consumer := consumeMails(t, db, follow.Into(into))
+			eventually(t, "the effects came", func() bool { return len(effects(t, into, "mails")) == 2*(i+1) })
+			consumer.stop(t)
+		}
+	}, "postgres")
+}
+
+// The cursor is in another database. While the consumer is stopped, its table gets another name or schema, or the model
+// begins or ceases to name the schema. With a second cursor all rows would be handled again.
+func TestConsume_ATableOfASchemaGetsNoSecondCursorInAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	const inSchema, named, inPublic = "", "tenant.", "public"
+	for name, c := range map[string]struct {
+		before, after string // how the model and the handle find the table
+		change        string
+		want          string // the error, and the cursor with which the consumer goes on
+		space, table  string
+	}{
+		"the model names the schema now": {inSchema, named, "SELECT 1",
+			"let TableName return orders; or end all its processes, and set SPACE", "", "tenant.orders"},
+		"the model does not name the schema any more": {named, inSchema, "SELECT 1",
+			"let TableName return tenant.orders; or end all its processes, and set SPACE", ".tenant", "orders"},
+		"the table has left public": {inPublic, inSchema, "ALTER TABLE public.orders SET SCHEMA tenant",
+			".orders, which is not a table any more", ".tenant", "orders"},
+		"public has another table of the old name": {inSchema, inSchema,
+			"ALTER TABLE tenant.orders RENAME TO purchases; CREATE TABLE public.orders (id bigint)",
+			"set TABLE_NAME of this row of UID_CURSOR to purchases", ".tenant", "purchases"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+				into, admin := testkit.SQLite{}.Open(t), d.Open(t, nil)
+				testkit.Must(t, into.AutoMigrate(&effect{}, &total{}))
+				testkit.Must(t, admin.Exec("CREATE SCHEMA tenant").Error)
+				open := func(how string) *gorm.DB {
+					process, config := *d, &gorm.Config{}
+					switch how {
+					case inSchema:
+						process.Path = "tenant,public"
+					case named:
+						config.NamingStrategy = &gormschema.NamingStrategy{TablePrefix: named}
+					}
+					return shop(t, &process, config, uidplugin.WithSchema("public"))
+				}
+				db := open(c.before)
+				place(t, db, 2, "Ulm")
+				consumer := consumeMails(t, db, follow.Into(into))
+				eventually(t, "the effects came", func() bool { return len(effects(t, into, "mails")) == 2 })
+				consumer.stop(t)
+				testkit.Must(t, follow.Disable(t.Context(), db, &order{}))
+				for _, statement := range strings.Split(c.change, "; ") {
+					testkit.Must(t, admin.Exec(statement).Error)
+				}
+				if c.table == "purchases" {
+					testkit.Must(t, follow.Enable(t.Context(), db, &purchase{}, follow.WithSlack(slack)))
+					consumer = consumePurchases(t, db, follow.Into(into))
+				} else {
+					db = open(c.after)
+					consumer = consumeMails(t, db, follow.Into(into))
+				}
+				failsWith(t, db, c.want)
+				testkit.Must(t, into.Exec("UPDATE UID_CURSOR SET SPACE = ?, TABLE_NAME = ?", d.Schema+c.space, c.table).Error)
+				if c.table == "purchases" {
+					buy(t, db)
+				} else {
+					place(t, db, 1, "Bonn")
+				}
+				eventually(t, "the consumer goes on", func() bool { return len(effects(t, into, "mails")) == 3 })
+				consumer.stop(t)
+			}, "postgres")
+		})
+	}
+}
+
+// Both tables of a consumer move from public to a schema, and their cursors are in another database. The error about one
+// table must not name the cursor of the other: people would remove it, so that all effects of that table happen again.
+func TestConsume_TablesThatHaveLeftPublicAreToldApart(t *testing.T) {
+	t.Parallel()
+	for name, had := range map[string]bool{"both have cursors": true, "one is new to the consumer": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testkit.Each(t, func(t *testing.T, d *testkit.Database) { leavePublic(t, d, had) }, "postgres")
+		})
+	}
+}
+
+func leavePublic(t *testing.T, d *testkit.Database, had bool) {
+	into, there := testkit.SQLite{}.Open(t), d.Elsewhere(t)
+	testkit.Must(t, into.AutoMigrate(&effect{}, &total{}))
+	all := 0
+	come := func(n int) {
+		t.Helper()
+		all += n
+		eventually(t, "the effects came", func() bool { return len(effects(t, into, "mails")) >= all })
+	}
+	db := shop(t, d, nil)
+	testkit.Must(t, uidplugin.From(db).AutoMigrate(&purchase{}))
+	testkit.Must(t, follow.Enable(t.Context(), db, &purchase{}, follow.WithSlack(slack)))
+	place(t, db, 2, "Ulm")
+	buy(t, db)
+	consumer := consumeMails(t, db, follow.Into(into))
+	come(2)
+	consumer.stop(t)
+	if had {
+		consumer = consumePurchases(t, db, follow.Into(into))
+		come(1)
+		consumer.stop(t)
+	}
+	for _, model := range []any{&order{}, &purchase{}} {
+		testkit.Must(t, follow.Disable(t.Context(), db, model))
+	}
+	for _, table := range []string{"orders", "purchases"} {
+		testkit.Must(t, db.Exec("ALTER TABLE "+table+" SET SCHEMA "+there.Path).Error)
+	}
+
+	space := d.Schema + "." + there.Path
+	correct := func(table string) {
+		t.Helper()
+		failsWith(t, db, "it has a cursor for "+d.Schema+"."+table+", which is not a table any more: if it was renamed to "+space+"."+table+
+			", set SPACE and TABLE_NAME of this row of UID_CURSOR to "+space+" and "+table)
+		testkit.Must(t, into.Exec("UPDATE UID_CURSOR SET SPACE = ? WHERE TABLE_NAME = ?", space, table).Error)
+	}
+	db = shop(t, there, nil, uidplugin.WithSchema("public"))
+	testkit.Must(t, follow.Enable(t.Context(), db, &purchase{}, follow.WithSlack(slack)))
+	consumer = consumePurchases(t, db, follow.Into(into))
+	if had {
+		correct("purchases")
+		buy(t, db)
+	}
+	come(1)
+	consumer.stop(t)
+	consumer = consumeMails(t, db, follow.Into(into))
+	correct("orders")
+	place(t, db, 1, "Bonn")
+	come(1)
+	consumer.stop(t)
+	if got := effects(t, into, "mails"); len(got) != all {
+		t.Errorf("%d effects, want %d", len(got), all)
+	}
+}
+
+// A consumer looks for its table, which does not exist. The table appears, and another follower of the process finds it
+// before the consumer goes on. Its cursor must have the schema where the table is, because a later start looks there.
+func TestConsume_ATableThatAnotherFollowerHasFoundHasOneCursorInAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		into, schema, here := testkit.SQLite{}.Open(t), d.Beside(t), shop(t, d, nil)
+		testkit.Must(t, into.AutoMigrate(&effect{}, &total{}))
+		place(t, here, 2, "Ulm")
+		db, wire := testkit.OpenWire(t, d, "search_path="+schema+",public")
+		testkit.Must(t, db.Use(uidplugin.New(uidplugin.WithLogger(slog.New(slog.DiscardHandler)))))
+		t.Cleanup(func() { _ = uidplugin.From(db).Close(context.Background()) })
+		testkit.Must(t, db.Exec("CREATE TABLE purchases (LIKE orders INCLUDING ALL)").Error)
+		testkit.Must(t, follow.Enable(t.Context(), db, &purchase{}))
+		testkit.Must(t, db.Exec("ALTER TABLE orders RENAME TO hidden").Error)
+		var once atomic.Bool
+		appeared := make(chan error, 1)
+		wire.Set(func(c *testkit.Crossing) error {
+			err := c.Run()
+			if c.Is("SELECT COALESCE(nspname") && once.CompareAndSwap(false, true) {
+				failed := here.Exec("ALTER TABLE hidden RENAME TO orders").Error
+				if failed == nil {
+					_, failed = follow.Settled(t.Context(), db, &order{})
+				}
+				appeared <- failed
+			}
+			return err
+		})
+		consumer := consumeMails(t, db, follow.Into(into))
+		testkit.Must(t, <-appeared)
+		eventually(t, "the effects came", func() bool { return len(effects(t, into, "mails")) == 2 })
+		consumer.stop(t)
+		var spaces []string
+		testkit.Must(t, into.Table("UID_CURSOR").Pluck("SPACE", &spaces).Error)
+		if !slices.Equal(spaces, []string{d.Schema}) {
+			t.Errorf("SPACE is %v, not %s", spaces, d.Schema)
+		}
+	}, "postgres")
+}
+
+// The table appears while the consumer starts, and the search path leads to another UID_CURSOR before. With a cursor
+// there, the rows would be handled again: at the next start, or at once if the table has left an old cursor there.
+func TestConsume_ACursorIsInTheSchemaOfATableThatHasJustAppeared(t *testing.T) {
+	t.Parallel()
+	for name, left := range map[string]bool{"new": false, "with an old cursor in another schema": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testkit.Each(t, func(t *testing.T, d *testkit.Database) { appears(t, d, left) }, "postgres")
+		})
+	}
+}
+
+func appears(t *testing.T, d *testkit.Database, left bool) {
+	schema, here := d.Beside(t), shop(t, d, nil)
+	place(t, here, 2, "Ulm")
+	db, wire := testkit.OpenWire(t, d, "search_path="+schema+",public")
+	testkit.Must(t, db.Use(uidplugin.New(uidplugin.WithLogger(slog.New(slog.DiscardHandler)))))
+	t.Cleanup(func() { _ = uidplugin.From(db).Close(context.Background()) })
+	testkit.Must(t, db.Exec("CREATE TABLE purchases (LIKE orders INCLUDING ALL)").Error)
+	testkit.Must(t, follow.Enable(t.Context(), db, &purchase{}))
+	if left {
+		consumer := consumeMails(t, here)
+		finished(t, here, "mails")
+		consumer.stop(t)
+		testkit.Must(t, db.Exec(`INSERT INTO "UID_CURSOR" ("CONSUMER", "SPACE", "TABLE_NAME", "LAST_ID") VALUES ('mails', '', 'orders', 0)`).Error)
+	}
+	testkit.Must(t, db.Exec("ALTER TABLE orders RENAME TO hidden").Error)
+	appear := sync.OnceValue(func() error { return db.Exec("ALTER TABLE hidden RENAME TO orders").Error })
+	appeared := make(chan error, 1)
+	wire.Set(func(c *testkit.Crossing) error {
+		err := c.Run()
+		if c.Is("SELECT LAST_ID") {
+			select {
+			case appeared <- appear():
+			default:
+			}
+		}
+		return err
+	})
+	consumer := consumeMails(t, db)
+	testkit.Must(t, <-appeared)
+	place(t, here, 1, "Bonn")
+	finished(t, here, "mails")
+	consumer.stop(t)
+	var n int
+	if err := db.Raw(`SELECT COUNT(*) FROM public."UID_CURSOR"`).Scan(&n).Error; err != nil || n != 1 {
+		t.Errorf("%d cursors in the schema of the table, %v", n, err)
+	}
+}
+
+// A consumer may start before its table exists, or while another table takes its name.
+func TestConsume_WaitsForATableThatDoesNotExistYet(t *testing.T) {
+	t.Parallel()
+	for name, withInto := range map[string]bool{"without Into": false, "with Into": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+				db, into, options := shop(t, d, nil), testkit.SQLite{}.Open(t), []follow.ConsumeOption(nil)
+				testkit.Must(t, into.AutoMigrate(&effect{}, &total{}))
+				if place(t, db, 2, "Ulm"); withInto {
+					options = append(options, follow.Into(into))
+				} else {
+					into = db
+				}
+				testkit.Must(t, db.Migrator().RenameTable("orders", "hidden"))
+				consumer := consumeMails(t, db, options...)
+				failsWith(t, db, "orders")
+				testkit.Must(t, db.Migrator().RenameTable("hidden", "orders"))
+				eventually(t, "the effects came", func() bool { return len(effects(t, into, "mails")) == 2 })
+				consumer.stop(t)
+			})
+		})
+	}
+}
