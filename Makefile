@@ -34,7 +34,7 @@ SLOW := $(wildcard $(patsubst %,./integration/%/,consume follow lifecycle outage
 # Processes that are killed. This package is tested alone, because it needs both cores.
 CHAOS := ./integration/chaos/
 
-# What only "make test-more" tests, to keep "make test" below 20 minutes: clusters, a promoted replica, the previous build,
+# What only "make test-more" tests, to keep "make test" short: clusters, a promoted replica, the previous build,
 # the control of TestChaos, settings of servers, a browser, and the program of the comparison.
 MORE_CHAOS := Galera|TestGroup|Promoted|Previous|Control
 MORE_SERVERS := TestDoctor_FindsEachSettingOfAServer

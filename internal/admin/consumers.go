@@ -21,7 +21,7 @@ import (
 type Consumer struct {
 	Database   string       `json:"database,omitempty"` // of the cursor, as in WORKER_NODE; empty for the registry's
 	Name       string       `json:"consumer"`
-	Space      string       `json:"space,omitempty"` // the database of the table, if it is not the cursor's
+	Space      string       `json:"space,omitempty"` // the database of the table, perhaps with a schema, if it is not the cursor's
 	Table      string       `json:"table"`
 	LastID     uidplugin.ID `json:"last_id"` // rows up to this id are handled
 	LastTime   time.Time    `json:"last_time,omitzero"`

@@ -31,7 +31,7 @@ type ConsumerSettings[T any] struct {
 	Conditions string                                    // a hash of the conditions that rows must meet
 	Cursors    *sqldb.DB                                 // sends the statements about the cursor
 	Effects    *gorm.DB                                  // begins the transactions of handlers; its database has the cursor
-	Space      func(ctx context.Context) (string, error) // names the rows' database; nil if it also has the cursor
+	Space      func(ctx context.Context) (string, error) // returns SPACE; nil if the rows' database also has the cursor
 	Log        *slog.Logger
 	Start      func(ctx context.Context) (int64, error) // returns the cursor of a new consumer
 

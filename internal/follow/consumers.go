@@ -18,7 +18,7 @@ import (
 // A ConsumerKey names a cursor.
 type ConsumerKey struct {
 	Consumer string // as the application named it
-	Space    string // the database of the followed table; empty if the cursor is in the same database
+	Space    string // the database of the followed table, perhaps with a schema; empty if the cursor is there
 	Table    string // the followed table, as in UID_FOLLOW
 	Schema   string // of UID_CURSOR; empty means the schema of the table
 }

@@ -181,9 +181,9 @@ func (c *cursorRow) spaces(followed *statements) (database, withSchema string) {
 // table is in public on PostgreSQL, unless its name has a schema. If public has no such table, but the schema of the
 // followed table has, both have moved there, so the cursor is of that table, and not of this one under a former name.
 func (c *cursorRow) tableOf(ctx context.Context, followed *statements, k ConsumerKey, database string) (Table, error) {
-	beside := Table{Schema: followed.table.Schema, Name: inSchemaOf(followed.table.Name, bare(k.Table))}
+	inSchema := Table{Schema: followed.table.Schema, Name: inSchemaOf(followed.table.Name, bare(k.Table))}
 	if database == "" || k.Space != database {
-		return beside, nil
+		return inSchema, nil
 	}
 	t, f := Table{Name: k.Table}, followed.flavor
 	if f == Postgres {
@@ -196,7 +196,7 @@ func (c *cursorRow) tableOf(ctx context.Context, followed *statements, k Consume
 	if exists, err := f.isTable(ctx, c.mark.db, t); exists || err != nil {
 		return t, err
 	}
-	return beside, nil
+	return inSchema, nil
 }
 
 // isSame reports whether t, a table that was located, is the followed table.

@@ -223,6 +223,6 @@ func lacking(sources []*Source) string {
 
 // remedy suggests fixes for a first insert inside a transaction.
 func remedy(missing string) string {
-	return missing + " needs a second connection: list the models in WithModels," +
+	return "getting " + missing + " needs a second connection: list the models in WithModels," +
 		" or insert a row before the transaction, or allow more connections (not on SQLite)"
 }
