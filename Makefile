@@ -17,7 +17,7 @@ TIDY = (cd "$$dir" && mod=$$(mktemp -d) && trap 'rm -rf "$$mod"' EXIT && cp go.m
 # The tests that testkit.SkipWithRace skips with the race detector, and the long form of the tests of hostile writers and
 # consumers, who are too slow with it and have many processes.
 WITHOUT_RACE := Alloc|TestMatrix|TestAnswers|TestRegions_Replicate|TestModel_
-HOSTILE := UID_TEST_HOSTILE_FOR=30s
+HOSTILE := UID_TEST_HOSTILE_FOR=20s
 HOSTILES := HostileWriters|HostileConsumers
 
 # Packages that are tested without the race detector as a whole. They compile code, start processes, or send one statement
@@ -25,7 +25,7 @@ HOSTILES := HostileWriters|HostileConsumers
 # and the root package show.
 PLAIN := $(wildcard ./cmd/uid/ ./generator/capacity/ ./generator/foreign/ ./migrations/ ./publicid/ ./uidprom/ ./uidtest/ $(patsubst %,./examples/%/,node outbox quickstart shards) \
 	$(patsubst %,./internal/%/,admin adopt catalog config core functions inspect lookup model narrow partition rounded testkit upsert) \
-	$(patsubst %,./integration/%/,adopt docs leases metrics partitions paths plugins registry schemas settings tables upsert))
+	$(patsubst %,./integration/%/,adopt docs leases metrics partitions paths plugins registry schemas tables upsert))
 
 # Packages that would take most of the time with it. "make test SLOW=./integration/paths/" tests some of them with it,
 # before a release.
@@ -35,10 +35,10 @@ SLOW := $(wildcard $(patsubst %,./integration/%/,consume follow lifecycle outage
 CHAOS := ./integration/chaos/
 
 # What only "make test-more" tests, to keep "make test" short: clusters, a promoted replica, the previous build,
-# the control of TestChaos, settings of servers, a browser, and the program of the comparison.
+# the control of TestChaos, settings of servers such as SQL modes, a browser, and the program of the comparison.
 MORE_CHAOS := Galera|TestGroup|Promoted|Previous|Control
 MORE_SERVERS := TestDoctor_FindsEachSettingOfAServer
-MORE := $(wildcard ./benchmarks/ ./integration/page/)
+MORE := $(wildcard ./benchmarks/ ./integration/page/ ./integration/settings/)
 
 # The packages that have tests of a pattern; the others would be compiled for nothing.
 HAVE = $(sort $(dir $(shell grep -rlE --include='*_test.go' 'func \w*($(1))' .)))
