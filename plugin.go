@@ -19,8 +19,9 @@
 // A field tagged uid gets an id when a row is created without one. The field is an int64, a uint64, an [ID], a string,
 // or a type with Scan and Value. A sole key of type [ID] needs no tag.
 //
-// You should list all models with [WithModels]. Otherwise the first create of a table needs a second connection to get
-// a worker id. Inside a transaction on a pool of one connection, that create fails with [ErrInTransaction].
+// You should list all models with [WithModels]. Otherwise the first row of a table needs a second connection, to get
+// a worker id for the table. Inside a transaction on a pool of one connection, that create fails with
+// [ErrInTransaction].
 //
 // # Generators
 //
@@ -43,9 +44,10 @@
 // # Processes
 //
 // A [generator.Layout] divides an id into time, worker id and sequence. Each process holds a slot, which owns worker
-// ids. Both are in four tables of the same database. docs/how-it-works.md has the protocol. While the database
-// is unreachable, a process continues to make ids for as long as [WithLead] allows. [Plugin.Health] reports whether
-// ids can be made, [Plugin.Stats] returns counters and the state of the slot, and [Plugin.Close] releases it.
+// ids. Slots and worker ids are in four tables, in the database of the rows or that of [WithRegistry]; see
+// docs/how-it-works.md. While the database is unreachable, a process continues to make ids for as long as [WithLead]
+// allows. [Plugin.Health] reports whether ids can be made, [Plugin.Stats] returns counters and the state of the slot,
+// and [Plugin.Close] releases it.
 package uidplugin
 
 import (
@@ -91,8 +93,8 @@ type shared struct {
 	// Set by each attempt of Initialize, and constant once registered is true.
 	space    *sharedSpace        // nil with a fixed worker id
 	manager  *workernode.Manager // of the id space
-	home     *sqldb.DB           // knows in which schemas the handle finds tables by name; nil with a fixed worker id
-	database string              // name of the tables' database in WORKER_NODE; empty for the registry's database
+	home     *sqldb.DB           // knows the schemas of names without a schema; nil with a fixed worker id
+	database string              // name in WORKER_NODE of the database with the rows; empty if it has the registry
 	supply   *supply.Supply
 	catalog  *catalog.Catalog
 	filler   *fill.Filler
@@ -119,8 +121,8 @@ func (s *shared) newLocator() *lookup.Locator {
 // From returns the plugin of a database handle, for calls such as From(db).Locate(ctx, id). Find and FindAll then query
 // db, so its conditions apply. If db is in a transaction, they read within it.
 //
-// From never returns nil. If db does not have the plugin, all methods with an error return [ErrNotRegistered], except
-// Close.
+// From never returns nil. If db does not have the plugin, every method that can return an error returns
+// [ErrNotRegistered], except Close.
 func From(db *gorm.DB) *Plugin {
 	if db != nil && db.Config != nil {
 		if p, ok := db.Config.Plugins[name].(*Plugin); ok {
@@ -189,8 +191,8 @@ func isTransaction(db *gorm.DB) bool {
 	return ok
 }
 
-// abandon releases everything that a failed Initialize has taken. It restores GORM's schemas, because a program that
-// continues without the plugin must not insert rows without a key.
+// abandon releases everything that a failed Initialize has taken. It lets GORM expect keys from the database again,
+// because a program that continues without the plugin would insert rows with the key 0.
 func (s *shared) abandon() {
 	if s.adopt != nil {
 		s.adopt.Undo()
@@ -227,7 +229,7 @@ func (s *shared) open(db *gorm.DB) error {
 		}
 		switch {
 		case sqldb.IsNoDatabase(err):
-			return fmt.Errorf("uidplugin: %w; call db.Use on the final connection, whose data source name has the database", err)
+			return fmt.Errorf("uidplugin: %w; call db.Use on a connection whose data source name contains the database", err)
 		case err != nil:
 			return fmt.Errorf("uidplugin: %w", err)
 		}
@@ -294,12 +296,12 @@ func (p *Plugin) Layout() generator.Layout {
 	return p.shared.Layout
 }
 
-// Close stops the making of ids and releases the slot. Creates that need an id, including those already waiting, then
-// fail with [ErrClosed]. Another process can use the slot's worker ids once the clock of that process is about Lead
-// past the end of the granted time.
+// Close stops the making of ids and, if no other plugin of the process shares the slot, releases it. Creates that
+// need an id, including those already waiting, then fail with [ErrClosed]. Another process can use the slot's worker
+// ids when its clock is about Lead past the last tick that this process was granted.
 //
-// Close waits for background work, but not beyond the end of ctx. An error means that the slot was not released; it
-// becomes free about a minute after the granted time anyway. On a handle without the plugin Close returns nil.
+// Close waits for background work, but not beyond the end of ctx. An error means that the slot may not be released; it
+// becomes free about a minute after that tick anyway. On a handle without the plugin Close returns nil.
 //
 // Call Close when the program ends, before closing the pool. You may call it twice, or while the plugin is in use.
 func (p *Plugin) Close(ctx context.Context) error {

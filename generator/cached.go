@@ -26,16 +26,16 @@ type CachedConfig struct {
 	NoWait bool
 
 	// OnLow is called when the generator needs more lanes: ids are more than [Layout.LaneAhead] ahead of the present,
-	// or of the beginning of the lease if that is later. OnLow is also called when the lease should be renewed: if the
-	// lease does not last up to the last tick of the layout, and one of these is true:
+	// or of the beginning of the lease if that is later. OnLow is also called to have the lease renewed, unless the
+	// lease lasts up to the last tick of the layout, when one of these is true:
 	//
 	//   - more than half of the lease's ids are used up, counted from the present on, or from the beginning of the
 	//     lease if that is later
 	//   - the end of the lease has passed
 	//   - a caller wants more ids than are left
 	//
-	// nil means that the lease is never renewed: callers get [ErrLeaseExpired] when it is used up. With OnLow they
-	// wait, unless the generator is suspended or NoWait is set.
+	// If OnLow is nil, callers get [ErrLeaseExpired] when the lease is used up. With OnLow they wait for Renew,
+	// unless the generator is suspended or NoWait is set.
 	//
 	// Any goroutine may call OnLow, several at once. It is called again and again while a condition holds and the
 	// generator is in use. Callers wait while it runs, so it must not block, and may call only Renew, Suspend and
@@ -64,15 +64,15 @@ type CachedConfig struct {
 //
 // Create a Cached with [NewCached].
 type Cached struct {
-	// window is the ring that callers take from. It is never nil. The holder of mu replaces it in three steps:
-	// close the old window, raise its field next above all positions that were handed out, and begin the new window
-	// there or above. So each position is handed out once, and positions ascend. A window with other worker ids
-	// begins with a tick that no earlier id carries, so ids ascend as well.
+	// window is the ring that callers take from. It is never nil. The holder of mu replaces it in three steps: close
+	// the old window w, raise w.next above all positions that were handed out, and begin the new window there or
+	// above. So each position is handed out once, and positions ascend. A window with other worker ids begins with a
+	// tick that no earlier id carries, so ids ascend as well.
 	window atomic.Pointer[window]
 
 	queue
 
-	// The borrowing limit is anchor plus the clock's gain since anchor was set. It never shrinks, and is raised if
+	// The borrowing limit is anchor plus elapsed. It never shrinks, and is raised if
 	// it is less than MaxBorrow ahead of the wall clock. anchor is at most scale.top. mu guards all three fields.
 	anchor  uint64
 	elapsed time.Duration // forward progress of the clock since anchor was set
@@ -119,7 +119,7 @@ func NewCached(c CachedConfig) (*Cached, error) {
 // Next implements [Generator]. It does not allocate.
 func (g *Cached) Next(ctx context.Context) (int64, error) {
 	w := g.window.Load()
-	bases := w.bases // loaded before the claim, because a load after it would cost time
+	bases := w.bases // loaded before the claim, because a load after it would wait for the atomic increment
 	if position, ok := w.ring.TakeOne(); ok {
 		return w.idIn(bases, position), nil
 	}

@@ -32,11 +32,12 @@ type SnowflakeConfig struct {
 // Snowflake reads the clock for each id, as UidGenerator's DefaultUidGenerator, Leaf-snowflake and Twitter's snowflake
 // do. The time in an id is the tick in which it was made. It is ahead of the clock or behind it only in two cases:
 //
-//   - A lease that begins ahead of the clock can be used at once. Its first tick is stamped until its ids are used
-//     up or the clock has reached it. If its ids are used up first, the next tick may be stamped once the clock has
-//     moved by a tick, and so on. So ids are never further ahead of the clock than the lease was.
-//   - If the clock has passed the end of a lease before its ids were used up, the ids left are of the past. If OnLow is
-//     set, callers first wait for Renew, at most 100 ms in all for a lease.
+//   - A lease that begins ahead of the clock can be used at once. The first tick of the lease is stamped until the
+//     ids of this tick are used up or the clock has reached it. If they are used up first, the next tick may be
+//     stamped once the clock has moved by a tick, and so on. So ids are never further ahead of the clock than the
+//     lease was.
+//   - If the clock has passed the end of a lease that has ids left, and OnLow is set, callers wait for Renew, at most
+//     100 ms in all for a lease, and then get ids of the past. Without OnLow they get [ErrLeaseExpired].
 //
 // When the sequence of a tick is used up, callers wait for the next tick. When the lease is used up, they wait for
 // Renew, in the order of their arrival. A Snowflake has no goroutine and no timer except for waiting callers.
@@ -52,11 +53,12 @@ type Snowflake struct {
 	// mu guards the fields below.
 	worker   int64 // of the lease
 	until    int64 // last tick of the lease
-	tick     int64 // of the latest id; no earlier tick is stamped any more
+	tick     int64 // of the latest id, or the one before the lease; no earlier tick is stamped any more
 	sequence int64 // the next one in this tick; MaxSequence+1 if the tick is used up
 
-	// lead is by how many ticks ids may be ahead of the clock: as many as the lease's first tick was ahead when the
-	// lease came. It becomes 0 when the clock reaches the tick of the next id, unless the clock has passed the lease.
+	// lead is the number of ticks that ids may be ahead of the clock: as many as the first tick of a lease was ahead
+	// when the lease came. It becomes 0 when the clock reaches the tick of the next id, unless the clock has passed
+	// the lease.
 	lead int64
 }
 
@@ -191,7 +193,7 @@ func (g *Snowflake) position() uint64 {
 	return scale{layout: &g.layout}.start(g.tick) + uint64(g.sequence)
 }
 
-// claim fills the slice ids from its beginning, as far as the present tick has ids left, and returns how many it
+// claim fills the slice ids from its beginning, as far as the tick that it stamps has ids left, and returns how many it
 // has set. It asks for a renewal of the lease if one is due.
 func (g *Snowflake) claim(ids []int64) (n int, o outcome, err error) {
 	g.mu.Lock()
@@ -217,7 +219,7 @@ func (g *Snowflake) attempt(ids []int64) (n int, o outcome, err error) {
 	if present >= next && !over {
 		g.lead = 0
 	}
-	// Before the epoch, present is -1. g.tick is also -1 if a new lease begins with the epoch.
+	// Before the epoch, present is -1. If a new lease begins with the epoch, g.tick is -1 as well.
 	if present < 0 || present < g.tick-g.lead {
 		o.alone = true
 		o.wait, err = g.backwards(now)

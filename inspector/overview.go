@@ -80,7 +80,7 @@ func (h *handler) space() space {
 	return s
 }
 
-// overview reads the first page. It shows this process even if the database cannot be read.
+// overview reads the data of the start page. It shows this process even if the database cannot be read.
 func (h *handler) overview(ctx context.Context, _ url.Values) answer {
 	a := answer{template: "overview", title: "Overview"}
 	fleet, err := h.fleet(ctx)

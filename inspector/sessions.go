@@ -26,7 +26,7 @@ type sessionsPage struct {
 type holding struct {
 	Slot     int64     `json:"slot"`
 	Sessions []session `json:"sessions"`
-	Earlier  int       `json:"earlier,omitempty"` // number of older sessions; maxEarlier+1 means even more
+	Earlier  int       `json:"earlier,omitempty"` // number of older sessions; maxEarlier+1 means more than maxEarlier
 	More     string    `json:"next,omitempty"`    // relative address of older sessions
 }
 
@@ -34,7 +34,7 @@ type holding struct {
 type session struct {
 	workernode.Session
 	State string `json:"state,omitempty"` // of the slot; set only in its latest session
-	Same  bool   `json:"same,omitempty"`  // the session before is of the same process, which had lost its lease
+	Same  bool   `json:"same,omitempty"`  // the next older session of the slot is of the same process, which had lost its lease
 }
 
 const (

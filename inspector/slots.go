@@ -108,7 +108,7 @@ func number(query url.Values, name string) (int64, *problem) {
 }
 
 // next returns the relative address of a page with one value of the query changed, or removed if it is "". If page
-// is empty, the address leads to the present page. Overlong values are dropped.
+// is empty, the address leads to the present page. Overlong and other values are dropped.
 func next(page string, query url.Values, name, value string) string {
 	changed := url.Values{}
 	for _, keep := range []string{"id", "slot", "after", "before", "span", "format"} {

@@ -14,9 +14,10 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// No worker id that is given by hand equals one of the registry, because the registry gives out none below FIRST_ID. A
-// registry begins above [generator.Layout.MaxFixedWorkerID], so a process with a lower number need not write anything,
-// even if the registry is created later. A process with a higher number claims the number.
+// A worker id that is given by hand is below FIRST_ID, and the registry gives out none below FIRST_ID, so they are
+// never equal. A registry usually begins above [generator.Layout.MaxFixedWorkerID]. So a process with a number up to
+// that need not write anything, even if the registry is created later. A process with a higher number claims the
+// number.
 
 // ErrFixed reports a worker id that was given by hand, and that the registry may give out as well. [DB.CheckFixed] and
 // [DB.ClaimFixed] return it.
@@ -49,7 +50,7 @@ func (d *DB) CheckFixed(ctx context.Context, layout generator.Layout, worker int
 }
 
 // checkUnbegun is CheckFixed in a database without a registry. If WORKER_NODE is UidGenerator's, no number but 0 is
-// free: UidGenerator takes the next numbers, or a registry that begins later gives them out.
+// free, because UidGenerator may have taken it or take it later, or a registry that begins later may give it out.
 func (d *DB) checkUnbegun(ctx context.Context, layout generator.Layout, worker int64) error {
 	columns, err := d.sql.Columns(ctx, NodeTable)
 	switch {
@@ -69,8 +70,8 @@ func (d *DB) checkUnbegun(ctx context.Context, layout generator.Layout, worker i
 	case shared:
 		return Registry{Shared: true}.refuseFixed(worker)
 	}
-	return fmt.Errorf("%w: %s has ids of UidGenerator, so others may get %d:"+
-		" leave the option out, or use another database (docs/layouts.md)",
+	return fmt.Errorf("%w: %s has rows of UidGenerator, so another process may get the worker id %d:"+
+		" leave the option WithWorkerID out, or use another database (docs/layouts.md)",
 		ErrFixed, NodeTable, worker)
 }
 
@@ -83,10 +84,10 @@ func noTable(err error) bool { return missingTable.MatchString(err.Error()) }
 
 var missingTable = regexp.MustCompile(`Error 1146\b|SQLSTATE 42P01|no such table`)
 
-// ClaimFixed raises FIRST_ID above a worker id, so that the registry gives out neither this worker id nor a lower one.
-// It begins the registry if there is none; the tables must exist. The error wraps [ErrFixed] if it is too late, because
-// the registry has given out worker ids already, and [ErrLayoutMismatch] if the registry has another layout. Any number
-// of processes may call it at once, while others take worker ids.
+// ClaimFixed raises FIRST_ID above a worker id, so that the registry gives out neither this worker id nor a lower
+// one. It begins the registry if there is none; the tables must exist. The error wraps [ErrFixed] if FIRST_ID cannot
+// be raised any more, as when the registry has given out worker ids, and [ErrLayoutMismatch] if the registry has
+// another layout. Any number of processes may call it at once, while others take worker ids.
 func (d *DB) ClaimFixed(ctx context.Context, layout generator.Layout, worker int64) error {
 	lead := max(d.defaultLead(), minLeadTicks*layout.Tick)
 	for try := 0; ; try++ {
@@ -115,7 +116,8 @@ func (d *DB) ClaimFixed(ctx context.Context, layout generator.Layout, worker int
 }
 
 // claimable reports whether FIRST_ID must and may be raised above a worker id. It may only be raised while the
-// registry has given out no worker id, and never in a region, because other regions would keep their FIRST_ID.
+// registry has given out no worker id, and never in a region, because other regions would keep their FIRST_ID, nor
+// next to UidGenerator, which ignores FIRST_ID.
 func (r Registry) claimable(worker int64) bool {
 	return worker >= r.FirstID && r.NextID == r.FirstID && r.Region == Whole && !r.Shared
 }
@@ -132,8 +134,8 @@ func (r Registry) refuseFixed(worker int64) error {
 	switch {
 	case worker == 0: // never given out
 	case r.Shared:
-		return fmt.Errorf("%w: UidGenerator takes worker ids from 1 on (%s.ID is AUTO_INCREMENT), so two rows could get the same id as with %d:"+
-			" leave the option out, or use another database; see docs/layouts.md", ErrFixed, NodeTable, worker)
+		return fmt.Errorf("%w: UidGenerator takes worker ids from 1 on (%s.ID is AUTO_INCREMENT), so it may take %d as well:"+
+			" leave the option WithWorkerID out, or use another database; see docs/layouts.md", ErrFixed, NodeTable, worker)
 	case worker >= r.FirstID:
 		return fmt.Errorf("%w: the registry may give out %d, because it begins at %d:"+
 			" use a lower number, or leave the option out (docs/layouts.md)", ErrFixed, worker, r.FirstID)
@@ -141,7 +143,8 @@ func (r Registry) refuseFixed(worker int64) error {
 	return nil
 }
 
-// byHand returns the end of an error about used up worker ids: the numbers given by hand, if FIRST_ID was raised.
+// byHand returns the last words of the error about used up worker ids, which name those that are given by hand. They
+// are empty unless FIRST_ID was raised.
 func (r Registry) byHand(layout generator.Layout) string {
 	if r.FirstID <= layout.MaxFixedWorkerID()+1 {
 		return ""

@@ -43,7 +43,7 @@ type app struct {
 	json    bool
 	timeout time.Duration // per statement
 
-	sources []string // data source names in use, hidden from output
+	sources []string // data source names in use; the output has no passwords of them
 }
 
 // run executes the command in args, and returns the exit code.
@@ -75,7 +75,7 @@ func (a *app) complain(err error) {
 	fmt.Fprintln(a.err, a.paint(a.err, red, "uid:"), oneLine(text))
 }
 
-// redact removes data source names and their passwords from a text.
+// redact hides the passwords of data source names in a text.
 func (a *app) redact(text string) string {
 	for _, dsn := range append(a.sources, a.source()) {
 		text = redact(text, dsn)
@@ -83,7 +83,8 @@ func (a *app) redact(text string) string {
 	return text
 }
 
-// afterFlags moves negative numbers of decode and where behind "--", so that cobra does not take them for flags.
+// afterFlags moves negative numbers to the end, after "--", so that cobra does not take them for flags. It does so for
+// the commands "decode" and "where".
 func afterFlags(args []string) []string {
 	if !slices.Contains(args, "decode") && !slices.Contains(args, "where") || slices.Contains(args, "--") {
 		return args
@@ -119,7 +120,7 @@ func (a *app) command() *cobra.Command {
 		Short: "Decode and locate ids of uidplugin, and check their database",
 		Long: `uid decodes and locates ids of uidplugin, lists their processes, and checks their database.
 
-Name the database with WORKER_REGISTRY by --dsn, or by UID_DSN in the environment:
+Pass --dsn with the database that has the table WORKER_REGISTRY, or set UID_DSN in the environment:
   mysql://user:password@host:3306/shop       MySQL and MariaDB; parameters follow "?"
   postgres://user:password@host:5432/shop    PostgreSQL; or "host=... dbname=..."
   sqlite:shop.db                             SQLite; or only the path of the file
@@ -147,7 +148,7 @@ Exit codes:
 		"finds WORKER_REGISTRY)")
 	flags.BoolVar(&a.json, "json", false, "write JSON, one object per line")
 	flags.Var(durationVar(&a.timeout, 30*time.Second), "timeout", "limit of each statement; connecting to a host is limited to 10s")
-	// Let the shell complete file names only for --dsn, because nothing else is a file.
+	// Let the shell complete file names for --dsn, which may be the path of a SQLite file, but not for arguments.
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	_ = root.RegisterFlagCompletionFunc("dsn", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {

@@ -18,8 +18,8 @@ type filter struct {
 	admin.Filter
 }
 
-// filterFlags adds the flags of a filter to a command. The help texts contain the text of entries. If that is
-// "sessions that began", the help of --since is "only sessions that began at or after this time".
+// filterFlags adds the flags of a filter to a command. The argument entries becomes part of the help: if it is
+// "sessions that began", the help of --since begins "only sessions that began at or after this time".
 func filterFlags(c *cobra.Command, f *filter, entries string) {
 	c.Flags().IntVar(&f.limit, "limit", 50, fmt.Sprintf("length of the list, up to %d", admin.MaxPage))
 	c.Flags().StringVar(&f.since, "since", "", "only "+entries+" at or after this time, such as 24h for a day ago")

@@ -49,11 +49,11 @@ func (a *app) splitCommand() *cobra.Command {
 	var name string
 	var yes bool
 	c := &cobra.Command{
-		Use:   "split OF",
+		Use:   "split COUNT",
 		Short: "Divide a registry, and print the statements that begin the new regions",
-		Long: `split divides the registry of this database. Afterwards there are OF regions. OF must be a multiple of the
-present number. The registry keeps the number of its region, and all worker ids and slots that it has given out.
-Processes may run meanwhile. A split cannot be undone, so the command asks for confirmation.
+		Long: `split divides the registry of this database. Its region N of M becomes region N of COUNT, a multiple of M.
+The registry keeps all worker ids and slots that it has given out. Processes may run meanwhile. A split cannot be
+undone, so the command asks for confirmation.
 
 For each new region it prints an INSERT. Run it in the database of that region, before its first process starts. That
 database needs the tables that "uid sql" prints; they may be empty. The INSERT fails in a database that has a

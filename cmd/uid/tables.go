@@ -14,9 +14,8 @@ func (a *app) tablesCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tables",
 		Short: "List the tables that have worker ids",
-		Long: `tables lists the tables that have worker ids, sorted by name. For each it prints the number of worker ids,
-the number of their slots, how many of these slots have a holder, and the earliest and latest time of ids of the
-table.`,
+		Long: `tables lists the tables that have worker ids, sorted by database and name. For each it prints the number of
+worker ids, the number of their slots, how many of these slots have a holder, and the times between which its ids are.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := f.read(a); err != nil {

@@ -21,6 +21,6 @@ func TestUse_WithoutADatabaseSaysWhichConnectionItNeeds(t *testing.T) {
 		db, err := gorm.Open(mysql.Open(dsn), &gorm.Config{Logger: logger.Discard})
 		testkit.Must(t, err)
 		defer func() { testkit.Must(t, testkit.Close(db)) }()
-		testkit.IsError(t, db.Use(uidplugin.New(harness.Quiet)), nil, "No database selected", "call db.Use on the final connection")
+		testkit.IsError(t, db.Use(uidplugin.New(harness.Quiet)), nil, "No database selected", "call db.Use on a connection")
 	}, "mariadb", "mysql")
 }

@@ -83,7 +83,7 @@ func (d *DB) checkKey(ctx context.Context, entry workernode.Table, t table) (lis
 	if elsewhere, failed := d.idsElsewhere(ctx, entry, t, key, largest); elsewhere || failed != nil {
 		return nil, failed
 	}
-	if key.isNarrow(d.SQL.Dialect()) { // first, because this fix repeats AUTO_INCREMENT, and fixes below remove it
+	if key.isNarrow(d.SQL.Dialect()) { // first, because this fix keeps AUTO_INCREMENT, and a fix below removes it
 		list = append(list, Finding{Code: CodeKeyNarrow, Fix: key.WideStatement(d.SQL.Dialect(), t.quoted, false),
 			Text:   fmt.Sprintf("%s.%s is %s, which is too narrow for ids: creates fail", name, key.Name, key.Type),
 			Advice: "Columns that refer to it need the same change; docs/from-auto-increment.md has the statements."})

@@ -13,16 +13,16 @@ import (
 // to the largest key. While other programs insert such rows, we should leave them the numbers after each id: a gap.
 //
 // If a gap has all sequences of a tick, a worker id makes one id in each tick. The numbers after that gap belong to
-// the next worker id, which may serve another table and stamp the same tick. So for a larger gap, consecutive
-// worker ids take turns: each stamps only one of up to [neighbours] ticks. Then an id is followed by the free
-// numbers of up to [neighbours] worker ids, and [Before] finds the id before a number. In the default layout a tick
-// has 2^22 numbers, so the next id of the same worker id is far away.
+// the next worker id, which may serve another table and stamp the same tick. So for a larger gap, consecutive worker
+// ids take turns: each stamps only one of up to [neighbours] ticks. Then an id is followed by the free numbers of up
+// to [neighbours] worker ids, and [Before] finds the id before a number. The next id of the same worker id is at
+// least a tick later, so it is never in the gap.
 
 const (
 	leastWithGaps = 100                    // ids a second for each worker id; slow layouts get a smaller gap, or none
-	neighbours    = 4                      // most worker ids in a gap
+	neighbours    = 4                      // the most worker ids that a gap covers
 	largestGap    = 4096                   // a gap of n numbers uses up n ids of the generator
-	slowFill      = 100 * time.Millisecond // for a second after a longer wait, a gap covers only one worker id
+	slowFill      = 100 * time.Millisecond // if a fill takes longer, gaps cover one worker id for a second
 	gapTries      = 1_000                  // after this many fills without an id that begins a gap, accept all ids
 )
 
@@ -65,7 +65,8 @@ func after(l generator.Layout, id, gap int64) int64 {
 }
 
 // Before returns the id that begins the gap of number, which the database gave to the row of another program. It
-// reports false if the number and that id have the same worker id, or different ticks.
+// reports false if both have the same worker id, because the number then decodes as an id of the table anyway, or if
+// their ticks differ.
 func Before(l generator.Layout, number int64) (id int64, ok bool) {
 	id = number - after(l, number, gapOf(l))
 	worker, tick := l.SequenceBits, l.SequenceBits+l.WorkerBits

@@ -28,7 +28,7 @@ type Catalog struct {
 	listed map[string]*Plan   // by table: models that Find loads
 	warned map[[3]string]bool // logged warnings, by kind, table and column
 
-	// Only db.Use uses these two fields until it has succeeded.
+	// mu does not guard these two fields, because db.Use sets them before goroutines share the handle.
 	started bool             // db.Use has succeeded
 	later   []*supply.Source // sources to open after db.Use has succeeded
 }
@@ -47,8 +47,8 @@ func New(cfg *config.Config, db *gorm.DB, ids *supply.Supply) *Catalog {
 	return cat
 }
 
-// A Plan describes how the ids of one model are filled. Each of GORM's schemas has a plan. Only the atomic
-// fields of a plan change later.
+// A Plan describes how the ids of one model are filled. Each schema that GORM parses gets a plan of its own, at its
+// first use. Only the atomic fields of a plan change later.
 type Plan struct {
 	*model.Model
 	Fields []*Field // the uid fields with the sources of their ids
@@ -174,7 +174,7 @@ func (p *Plan) KeyField() *Field {
 	return nil
 }
 
-// KeyOf returns the plan and the key field of the model whose type the argument value has.
+// KeyOf returns the plan and the key field of a model, which is the type of the argument value.
 func (c *Catalog) KeyOf(db *gorm.DB, value any) (*Plan, *Field, error) {
 	s, err := model.Parse(db, value)
 	if err != nil {

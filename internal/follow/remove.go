@@ -33,8 +33,9 @@ var objectsOf = map[Flavor][]string{
 }
 
 // Removal returns the statements that undo [Enable] for all tables of the default schema, and then drop the tables
-// UID_*. They are complete even if UID_FOLLOW was dropped or a table was renamed. In schemas of known tables
-// they undo [Enable] only for tables that UID_FOLLOW lists as "schema.table": others may be of other programs.
+// UID_*. No statement is missing there even if UID_FOLLOW was dropped or a table was renamed. In other schemas, those
+// of the tables in known, they undo [Enable] only for tables in UID_FOLLOW: other triggers there may be of other
+// programs.
 func Removal(ctx context.Context, db *sqldb.DB, known ...string) (statements []string, err error) {
 	f, err := FlavorOf(ctx, db)
 	if err != nil {

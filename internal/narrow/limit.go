@@ -18,7 +18,7 @@ import (
 type Limit struct {
 	model.Range
 	Field string // as in Order.CustomerID
-	Small bool   // nothing shows that the column has ids of the layout, so it may be wide enough
+	Small bool   // the column is not known to have ids of the layout, so it may be wide enough for its values
 	Name  string // of the column
 	Type  string // as the database writes it
 	Fix   string // the statement that widens it
@@ -70,12 +70,12 @@ func written(stmt *gorm.Statement) iter.Seq2[string, any] {
 // A numberColumn is a numeric column for [refuseTexts].
 type numberColumn struct {
 	Field string // as in Order.CustomerID
-	Plain bool   // nothing shows that the column has ids, so we refuse only texts of keys
+	Plain bool   // nothing shows that the column has ids, so we refuse only texts of public ids, such as ord_7bh...
 }
 
 // refuseTexts returns an error that wraps [model.ErrField] if the statement is about to write a non-numeric text into a
 // column of ids. We refuse it because MySQL without strict mode would store 0. The map has columns by their names in
-// lower case. Expressions may contain texts, but no texts of keys.
+// lower case. In expressions we refuse only texts of public ids.
 func refuseTexts(stmt *gorm.Statement, columns map[string]numberColumn) error {
 	for column, value := range written(stmt) {
 		c, ok := columns[column]
@@ -101,7 +101,7 @@ func render(stmt *gorm.Statement, value any) (out *gorm.Statement, computed bool
 }
 
 // check returns an error if the value does not fit into the column. If the database is lenient, check also refuses
-// expressions that may not fit. For a Small column it then refuses only constants.
+// expressions that may not fit; for a Small column, only those that are a bare number, such as (5000000000).
 func (l Limit) check(stmt *gorm.Statement, value any) error {
 	switch v := reflect.Indirect(reflect.ValueOf(value)); {
 	case !v.IsValid():

@@ -117,8 +117,8 @@ func (m *mysql) convert(ctx context.Context, t *table, s *Step) error {
 		return err
 	}
 	if len(problems) > 0 {
-		return fmt.Errorf("MySQL and MariaDB have no foreign keys of or to partitioned tables, and no unique indexes without"+
-			" the key; if the application can do without them, drop them first: %s", strings.Join(problems, "; "))
+		return fmt.Errorf("MySQL and MariaDB allow a partitioned table no foreign keys from it or to it, and no unique indexes"+
+			" that lack its primary key; if the application can do without them, drop them first: %s", strings.Join(problems, "; "))
 	}
 	s.Notes = []string{"This copies the table, and INSERTs wait until it is done."}
 	clause := " PARTITION BY RANGE (" + m.identifier(t.key[0].name) + ") "

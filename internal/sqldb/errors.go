@@ -23,7 +23,7 @@ func (d *DB) IsDuplicate(err error) bool {
 }
 
 // IsTransient reports whether a retry may succeed: err is a conflict with another process, such as a deadlock or a
-// lock wait timeout, or the server cannot commit now. It takes codes from err's methods and text, not from drivers.
+// lock wait timeout, or the server cannot commit now. It does not need the error types of drivers.
 func IsTransient(err error) bool {
 	if err == nil {
 		return false

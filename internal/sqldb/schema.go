@@ -68,8 +68,8 @@ func (d *DB) Schema() string { return d.schema }
 // SecondRegistry returns another schema of the database that had a WORKER_REGISTRY when [DB.Locate] was called, or "".
 func (d *DB) SecondRegistry() string { return d.second }
 
-// Home returns a DB that keeps the schemas in which this connection now looks for names without a schema; see
-// [DB.SchemaOf]. The application may leave another search_path or database on connections later.
+// Home returns a DB that remembers, for [DB.SchemaOf], in which schemas a connection now looks for names without a
+// schema, because the application may leave another search_path or database on connections later.
 func (d *DB) Home(ctx context.Context) (*DB, error) {
 	query := map[string]string{
 		"mysql":    `SELECT CASE WHEN VERSION() LIKE '%Vitess%' OR DATABASE() IS NULL THEN '[]' ELSE JSON_ARRAY(DATABASE()) END`,
@@ -125,7 +125,8 @@ func (d *DB) At(ctx context.Context, p Place) (*DB, error) {
 
 // The errors of [DB.Locate].
 var (
-	// ErrElsewhere reports that it is not certain which tables are meant, so that a second id space could begin.
+	// ErrElsewhere reports that it is not certain which tables are meant. In the wrong ones a second id space could
+	// begin.
 	ErrElsewhere = errors.New("the tables of an id space may be elsewhere")
 
 	// ErrSchema reports a schema that was given and cannot be used.
@@ -136,8 +137,9 @@ var (
 // is the schema that the user has named on PostgreSQL. If it is empty, Locate takes the schema in which the search path
 // finds WORKER_REGISTRY, or else the current schema. option tells the user how to name a schema.
 //
-// The error wraps ErrElsewhere if a table exists in another spelling, or, without userSchema, if another schema has
-// WORKER_REGISTRY or no schema is current. It wraps ErrSchema if userSchema does not exist. Locate only reads.
+// The error wraps ErrElsewhere if a table exists in another spelling, or, on PostgreSQL without userSchema, if
+// another schema has WORKER_REGISTRY or no schema is current. It wraps ErrSchema if userSchema does not exist. Locate
+// only reads.
 func (d *DB) Locate(ctx context.Context, userSchema, option string) (*DB, error) {
 	var schema string
 	var err error
@@ -216,8 +218,8 @@ func (d *DB) locateOnPostgres(ctx context.Context, userSchema, option string) (s
 // createLock is the number of the advisory lock that the statement of [DB.CreateRegistry] takes in its database.
 const createLock int64 = 0x7569<<48 + 1
 
-// CreateRegistry returns a statement that creates WORKER_REGISTRY by running create. On PostgreSQL the statement fails
-// if another process has created the table in another schema since [DB.Locate], unless the user named the schema.
+// CreateRegistry returns a statement that runs create, the CREATE TABLE of WORKER_REGISTRY. On PostgreSQL it fails if
+// another process has created the table in another schema since [DB.Locate], unless the user named the schema.
 func (d *DB) CreateRegistry(create string) string {
 	if d.Dialect() != "postgres" || !d.alone {
 		return create
@@ -245,22 +247,22 @@ func otherSchema(schema string, used bool, other Name, option string) error {
 		here = fmt.Sprintf("the schema %q of this connection has no %s", schema, registry)
 	}
 	return fmt.Errorf("%w: %s, and the schema %q has %s: processes with other search paths would make the same ids twice;"+
-		" name the schema of the tables by %s in all of them (docs/several-databases.md)", ErrElsewhere, here, other.Schema, other.Table, option)
+		" name the schema of the tables by %s in all processes (docs/several-databases.md)", ErrElsewhere, here, other.Schema, other.Table, option)
 }
 
 // otherSpelling returns the error for a table whose name is not in upper case. old and renamed are its quoted names.
 func otherSpelling(old, renamed string) error {
 	return fmt.Errorf("%w: table names must be in upper case, or ids are made twice:"+
-		" stop all processes, then rename each: ALTER TABLE %s RENAME TO %s", ErrElsewhere, old, renamed)
+		" stop all processes, then rename each such table: ALTER TABLE %s RENAME TO %s", ErrElsewhere, old, renamed)
 }
 
 // marks are two of the tables, each with a column that tables of the same name in other programs lack. All names are in
 // lower case.
 const marks = `('worker_registry', 'id_space'), ('worker_node', 'launch_date')`
 
-// SchemaOf looks on PostgreSQL in the schemas of [DB.Home], or else of this connection. It returns the schema of
-// the first table that exists and whether that is tables[0], or else the current schema and false. Elsewhere it
-// returns the current schema and true, or no schema on Vitess and unknown databases, where statements name none.
+// On PostgreSQL, SchemaOf looks for tables in the schemas of [DB.Home], or else in those of a connection. It returns
+// the schema of the first table that exists and whether that is tables[0], or else the current schema and false. On
+// other databases it returns the current schema and true. The schema is empty on Vitess and unknown databases.
 func (d *DB) SchemaOf(ctx context.Context, tables ...string) (schema string, exists bool, err error) {
 	query, args := "", []any{}
 	switch {

@@ -18,7 +18,7 @@ import (
 type Source struct {
 	Table     string // [AllTables] for all tables
 	Generator string // name of the generator
-	Opened    bool   // an opener makes its generator
+	Opened    bool   // [Spec.Open] makes its generator
 	Foreign   bool   // its ids are not of the layout
 
 	layout  generator.Layout
@@ -41,7 +41,7 @@ type Column struct {
 	Name    string
 	Primary bool   // it is a primary key
 	Text    bool   // its values are text, so they sort differently from numbers
-	Tag     string // of its counter, as in the tag of the field; empty if the counter is named after table and column
+	Tag     string // name of its counter, from the tag of the field; empty if the counter is named after table and column
 }
 
 type sourceKey struct{ tag, generator string }
@@ -102,7 +102,7 @@ func (src *Source) SetFilter(f Filter) {
 	}
 }
 
-// spareLanes keeps a source with a filter from getting lanes for a few rows. The filter uses up more ids than rows.
+// spareLanes makes a source with a filter get lanes later, because the filter uses up several ids for each row.
 func (src *Source) spareLanes() {
 	if m := src.made.Load(); m != nil && m.lease != nil && src.filter.Load() != nil {
 		m.lease.Spare()
@@ -140,7 +140,7 @@ func (s *Supply) store(src *Source, m *made) {
 	}
 }
 
-// Within returns the context for ids of a statement on pool.
+// Within returns the context in which a statement on pool gets ids. It may limit their wait in a transaction.
 func (src *Source) Within(ctx context.Context, pool gorm.ConnPool) context.Context {
 	if src.within == nil {
 		return ctx
@@ -191,7 +191,7 @@ func (src *Source) fill(ctx context.Context, m *made, ids []int64) (err error) {
 	return nil
 }
 
-// errNoGenerator is for a row that needed no id at first, for example if another goroutine has changed it since.
+// errNoGenerator is for a row that began to need an id during the create, as when another goroutine changes it.
 var errNoGenerator = errors.New("the table has no generator yet; repeat the create")
 
 // wrap adds the table to an error.
@@ -314,8 +314,8 @@ func (src *Source) note(m *made, err error) {
 // healthy is the optional method of a generator.
 type healthy interface{ Health() error }
 
-// Health returns the error of s.unusable, and those of sources, by tag: the source got no generator or lost its
-// worker ids, the error of the generator's method Health, or a recent error of a generator without this method.
+// Health joins the error of s.unusable and those of the sources, sorted by tag: a missing generator, lost worker ids,
+// the error of the generator's method Health, or, if it has no such method, a recent error.
 func (s *Supply) Health() error {
 	errs := []error{s.unusable()}
 	for _, src := range s.sorted() {
