@@ -33,7 +33,7 @@ var palette = []color.RGBA{
 	{0xA3, 0x71, 0xF7, 0xFF},
 }
 
-// A series has one colour.
+// A series has the dots, the line or the bars of one colour.
 type series struct {
 	name      string
 	x, y      []float64
@@ -42,7 +42,6 @@ type series struct {
 	colour    int // of the palette
 }
 
-// add adds a figure to a series of dots.
 func (s *series) add(f Figure) {
 	s.x, s.low, s.high = append(s.x, f.Median), append(s.low, f.Low), append(s.high, f.High)
 }
@@ -54,7 +53,6 @@ type chart struct {
 	names  int // in the legend
 }
 
-// newChart returns an empty chart.
 func newChart(title, x, y string) *chart {
 	plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"}
 	c := &chart{Plot: plot.New(), legend: plot.NewLegend()}
@@ -73,13 +71,12 @@ func newChart(title, x, y string) *chart {
 	return c
 }
 
-// name adds a name to the legend.
 func (c *chart) name(name string, thumbnail plot.Thumbnailer) {
 	c.legend.Add(name, thumbnail)
 	c.names++
 }
 
-// ticks returns a function that calls the function other, and labels its ticks with numbers as in the tables.
+// ticks is like the function other, but its labels look like the numbers in the tables.
 func ticks(other plot.TickerFunc) plot.TickerFunc {
 	return func(low, high float64) []plot.Tick {
 		all := other(low, high)
@@ -92,7 +89,7 @@ func ticks(other plot.TickerFunc) plot.TickerFunc {
 	}
 }
 
-// logTicks are 1, 2, 5, 10 and so on. If high is 100 times low or more, only powers of ten have labels.
+// logTicks returns ticks at 1, 2, 5, 10 and so on. The function [ticks] replaces the label "x".
 func logTicks(low, high float64) (all []plot.Tick) {
 	for e := math.Floor(math.Log10(low)); e <= math.Log10(high); e++ {
 		for _, step := range []float64{1, 2, 5} {
@@ -115,8 +112,7 @@ func logarithmic(axis *plot.Axis) {
 	}
 }
 
-// dots draws a row for each name, on a logarithmic scale, with a dot for the median of each series and a line between
-// the quartiles. The names are from top to bottom.
+// dots draws a row for each name, with the median of each series as a dot, and a line between the quartiles.
 func dots(file, title, unit string, names []string, all ...series) error {
 	c := newChart(title, unit, "")
 	for i, s := range all {
@@ -215,8 +211,7 @@ func histogram(file, title, x, y string, classes []string, all ...series) error 
 	return c.save(file, 240)
 }
 
-// save writes a chart of this height, with its legend below. The SVG file follows the reader's dark mode; programs
-// without media queries show the chart on white.
+// save writes an SVG file that follows the reader's dark mode. Programs without media queries show it on white.
 func (c *chart) save(file string, height int) error {
 	const width = 560
 	below := vg.Length(17 * c.names)

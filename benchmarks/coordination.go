@@ -33,15 +33,13 @@ type Coordinated struct {
 	Late              float64  // the part of the renewals that the server did not manage
 }
 
-// The ways to coordinate.
 const (
 	policyUID        = "uidplugin"
 	policyDisposable = "disposable worker ids"
 	policyPerTable   = "a row for each process and table"
 )
 
-// policies are the ways to coordinate, each with a function that starts a process and returns its work: a function that
-// works until ctx ends.
+// policies are the ways to coordinate. join starts a process, and returns a function that works until ctx ends.
 var policies = []struct {
 	name string
 	join func(p *participant) (work func(ctx context.Context) error, err error)
@@ -93,7 +91,7 @@ func measureCoordination(ctx context.Context, l *Lab) (all []Coordinated, err er
 	})
 }
 
-// measure measures one way. Its processes are pools in this process.
+// measure measures one way.
 func (c *Coordinated) measure(ctx context.Context, l *Lab, s *Server, d *testkit.Database, db *gorm.DB,
 	join func(p *participant) (func(context.Context) error, error)) (err error) {
 	if err := db.AutoMigrate(&leaseRow{}); err != nil {
@@ -157,8 +155,8 @@ func (c *Coordinated) measure(ctx context.Context, l *Lab, s *Server, d *testkit
 	return err
 }
 
-// joinWithPlugin starts a process with the plugin. The process takes an id of each table from time to time, because an
-// idle process does not renew.
+// joinWithPlugin starts a process with the plugin. It takes ids now and then, because an idle process does not
+// renew.
 func joinWithPlugin(p *participant) (func(context.Context) error, error) {
 	models := tables(p.tables)
 	plugin, err := use(p.db, uidplugin.WithModels(models...), uidplugin.WithTimeout(time.Minute),
@@ -187,8 +185,7 @@ func (p *participant) rows() (all []leaseRow) {
 	return all
 }
 
-// joinDisposable starts a process that only inserts a row for each table, as with UidGenerator. The worker ids are
-// never used again.
+// joinDisposable only inserts a row for each table, because worker ids of UidGenerator are never used again.
 func joinDisposable(p *participant) (func(context.Context) error, error) {
 	for _, row := range p.rows() {
 		err := p.db.Exec("INSERT INTO lease_rows (id, table_no, holder, renewed_at) VALUES (?, ?, ?, 0)", row.ID, row.TableNo,
@@ -200,7 +197,7 @@ func joinDisposable(p *participant) (func(context.Context) error, error) {
 	return func(context.Context) error { return nil }, nil
 }
 
-// joinPerTable starts a process that leases a row for each table, and renews each row as often as the plugin renews.
+// joinPerTable starts a process that leases a row for each table, and renews each row in every interval.
 func joinPerTable(p *participant) (func(context.Context) error, error) {
 	rows := p.rows()
 	return func(ctx context.Context) error {

@@ -59,17 +59,14 @@ type Content struct {
 }
 
 type (
-	// autoParcel has a key that the database numbers.
 	autoParcel struct {
 		ID int64 `gorm:"primaryKey"`
 		Content
 	}
-	// uidParcel has a key from the plugin.
 	uidParcel struct {
 		ID int64 `gorm:"primaryKey;autoIncrement:false;uid"`
 		Content
 	}
-	// presetParcel has a key that the caller sets.
 	presetParcel struct {
 		ID int64 `gorm:"primaryKey;autoIncrement:false"`
 		Content
@@ -94,10 +91,10 @@ func (p *hookParcel[K]) BeforeCreate(*gorm.DB) error {
 // A way creates rows with one kind of key.
 type way struct {
 	name      string
-	one, many func() error // a create of one row, and a create of 1,000 rows
+	one, many func() error
 }
 
-// wayOf returns a way whose rows have the model T. The function reset restores the state of a row before its create.
+// wayOf returns a way whose rows have the model T. The function reset makes a row new again before its create.
 func wayOf[T any](name string, db *gorm.DB, reset func(*T)) way {
 	row, rows := new(T), make([]T, manyRows)
 	return way{name: name, one: func() error {
@@ -111,7 +108,7 @@ func wayOf[T any](name string, db *gorm.DB, reset func(*T)) way {
 	}}
 }
 
-// hooked returns a way whose keys come from the function make, which BeforeCreate calls.
+// hooked returns a way whose keys come from the function make.
 func hooked[K any](name string, db *gorm.DB, make func() K) way {
 	return wayOf(name, db, func(p *hookParcel[K]) {
 		var zero K
@@ -125,7 +122,6 @@ func nowhere() (*gorm.DB, error) {
 		&gorm.Config{SkipDefaultTransaction: true, Logger: logger.Discard})
 }
 
-// ways returns all ways.
 func ways() ([]way, error) {
 	db, err := nowhere()
 	if err != nil {
@@ -171,7 +167,6 @@ func ways() ([]way, error) {
 	}, nil
 }
 
-// measureCreating measures all ways, interleaved.
 func measureCreating(ctx context.Context, l *Lab) (created []Created, err error) {
 	all, err := ways()
 	if err != nil {

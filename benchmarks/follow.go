@@ -27,13 +27,12 @@ type Followed struct {
 
 // The goals for followed tables.
 const (
-	goalDelay  = 100 // ms from a commit until the follower has the row, in addition to a slack of 200 ms or more
+	goalDelay  = 100 // ms from a commit until the follower has the row, beyond a slack of at least 200 ms
 	goalInsert = 50  // ms of an INSERT while a follower waits for another transaction
 	goalIdle   = 6   // statements a second
 )
 
-// measureFollow measures SQLite, and all engines with the data in memory. Unless l.Running is set, it measures the
-// costs of the engines again, with the data on a disk.
+// measureFollow measures all engines and SQLite with the data in memory, and then only the costs on a disk.
 func measureFollow(ctx context.Context, l *Lab) (all []Followed, err error) {
 	options := func(string) []string { return nil }
 	with := *l
@@ -201,6 +200,6 @@ func (i *idler) rate(ctx context.Context, quiet time.Duration) (float64, error) 
 	}
 	i.wire.Take()
 	begun := time.Now()
-	err := sleep(ctx, min(quiet/6+time.Second/5, 10*time.Second)) // in 10 s an idle follower raises the mark twice
+	err := sleep(ctx, min(quiet/6+time.Second/5, 10*time.Second)) // an idle follower raises the mark every 5 s
 	return float64(len(i.wire.Take())) / time.Since(begun).Seconds(), err
 }

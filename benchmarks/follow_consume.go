@@ -23,13 +23,13 @@ type Consumed struct {
 	Engine  string
 	Rates   []Figure  // rows a second, of each contestant
 	Delay   Delay     // until the handler has the row
-	Holder  float64   // statements that the process that works sends in a second while no rows come
+	Holder  float64   // statements a second of the process that works, while no rows come
 	Standby []float64 // the same for each process that stands by
-	Reads   int       // statements with the name of the followed table, of the processes that stand by
+	Reads   int       // statements on the followed table, of all processes that stand by
 }
 
-// The goals for consumers: batches are at least 10 times as fast as single rows, and a process that stands by sends
-// at most one statement a second.
+// The goals: batches are at least 10 times as fast as single rows, and a standby sends at most 1 statement a
+// second.
 const goalBatch, goalStandby = 10, 1
 
 type consumedRow = followedRow[uidplugin.ID, slack200]
@@ -46,7 +46,7 @@ type handCursor struct {
 	LastID uidplugin.ID
 }
 
-// consumers are the contestants. In each transaction, run calls the function handled with the rows that it handles.
+// consumers are the contestants. In each transaction, run passes the rows that it handles to the function handled.
 var consumers = []struct {
 	title string
 	run   func(ctx context.Context, db *gorm.DB, name string, handled func(...*consumedRow)) error
@@ -72,7 +72,7 @@ var consumers = []struct {
 
 var errOtherProcess = errors.New("another process was faster")
 
-// consumeByHand handles each row in a transaction that moves its cursor. It fails if another process has moved it.
+// consumeByHand handles each row in a transaction that also moves the cursor.
 func consumeByHand(ctx context.Context, db *gorm.DB, name string, handled func(...*consumedRow)) error {
 	cursor := handCursor{Name: name}
 	if err := db.FirstOrCreate(&cursor, cursor).Error; err != nil {
@@ -98,7 +98,7 @@ func consumeByHand(ctx context.Context, db *gorm.DB, name string, handled func(.
 	return ctx.Err()
 }
 
-// measureConsume measures all engines of l, and SQLite even if it is not one of them.
+// measureConsume measures all engines and SQLite.
 func measureConsume(ctx context.Context, l *Lab) (all []Consumed, err error) {
 	with := *l
 	if !slices.Contains(l.Engines, "sqlite") {
@@ -115,7 +115,7 @@ func measureConsume(ctx context.Context, l *Lab) (all []Consumed, err error) {
 	return all, err
 }
 
-// measure measures rates and delay, while consumers of the database quiet become idle, and then those consumers.
+// measure measures rates and delay. Meanwhile consumers of the database quiet become idle, and are measured last.
 func (c *Consumed) measure(ctx context.Context, l *Lab, s *Server, quiet *testkit.Database, db *gorm.DB) (err error) {
 	idle, stop := context.WithCancel(ctx)
 	var group errgroup.Group
@@ -159,7 +159,7 @@ func (c *Consumed) measure(ctx context.Context, l *Lab, s *Server, quiet *testki
 	return c.measureIdle(ctx, l, wires)
 }
 
-// consumedIn creates the tables.
+// consumedIn creates the tables, and calls follow.Enable.
 func consumedIn(ctx context.Context, db *gorm.DB) (*uidplugin.Plugin, error) {
 	if err := db.AutoMigrate(&consumedRow{}, &consumedEffect{}, &handCursor{}); err != nil {
 		return nil, err

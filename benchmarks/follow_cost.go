@@ -85,7 +85,7 @@ func (c *costly) empty() error {
 	return c.db.Exec(statement + c.table).Error
 }
 
-// A sourceNumber is a row of the table "numbers". The method bulk inserts a row for each of them.
+// A sourceNumber is a row of the table "numbers", from which INSERT ... SELECT makes its rows.
 type sourceNumber struct {
 	N int64 `gorm:"primaryKey;autoIncrement:false"`
 }
@@ -104,7 +104,7 @@ func fillNumbers(db *gorm.DB, n int) error {
 	return db.CreateInBatches(all, 1000).Error
 }
 
-// measureCosts inserts into a table with the trigger and into a table without it, in each round into both.
+// measureCosts compares inserts into a table with the trigger and into one without it.
 func (f *Followed) measureCosts(ctx context.Context, l *Lab, db *gorm.DB) (err error) {
 	if err := fillNumbers(db, l.FollowBulk); err != nil {
 		return err

@@ -31,7 +31,7 @@ type Delay struct {
 	Greatest float64       // ms
 }
 
-// String is a cell of the table.
+// String returns a cell of the table.
 func (d Delay) String() string {
 	text := fmt.Sprintf("%s / %s", number(d.Median), number(d.Ninety9))
 	if d.Slack >= 200*time.Millisecond && d.Median > float64(d.Slack.Milliseconds()+goalDelay) {
@@ -104,7 +104,6 @@ func newFollowedStream[A any]() *stream {
 	return s
 }
 
-// pollPause is the time between two reads of a poller.
 const pollPause = 10 * time.Millisecond
 
 // newPolledStream returns a stream whose reader polls for keys above the last one.
@@ -131,7 +130,6 @@ func newPolledStream() *stream {
 	return s
 }
 
-// start starts the reader. Call the returned function to end it.
 func (s *stream) start(ctx context.Context, db *gorm.DB) (end func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	s.forget()
@@ -146,7 +144,6 @@ func (s *stream) start(ctx context.Context, db *gorm.DB) (end func() error) {
 	return func() error { cancel(); return reader.Wait() }
 }
 
-// forget drops what was measured so far.
 func (s *stream) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,7 +180,7 @@ func (s *stream) transact(db *gorm.DB, rows int) error {
 	}
 }
 
-// drain waits until the reader has all rows, at most 10 s longer than the slack. It does not wait for a poller.
+// drain waits until the reader has all rows. It does not wait for a poller, because a poller misses rows.
 func (s *stream) drain(ctx context.Context) error {
 	for end := time.Now().Add(s.slack + 10*time.Second); ; {
 		if s.delay(0).Missed == 0 || time.Now().After(end) || s.slack == 0 {
@@ -195,7 +192,6 @@ func (s *stream) drain(ctx context.Context) error {
 	}
 }
 
-// delay returns the delay of all rows.
 func (s *stream) delay(writers int) Delay {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -232,8 +228,8 @@ func followedIn(ctx context.Context, db *gorm.DB, streams ...*stream) (*uidplugi
 	return p, err
 }
 
-// measureDelays has writers insert rows in short transactions, into all tables in turn. So the machine is
-// equally busy for all readers.
+// measureDelays lets each writer insert into all tables in turn, so that the machine is equally busy for all
+// readers.
 func (f *Followed) measureDelays(ctx context.Context, l *Lab, db *gorm.DB, writers int) (err error) {
 	streams := []*stream{
 		newFollowedStream[slack50](), newFollowedStream[slack200](), newFollowedStream[slack1s](), newPolledStream(),

@@ -24,7 +24,7 @@ type Wait struct {
 	Seen    float64 // ms; the longest time from a commit until the follower had the row
 }
 
-// waits has the transactions that hold up a follower for a length of time. The first entry, for comparison, has none.
+// waits has the transactions that hold up a follower. The first entry has none, for comparison.
 var waits = []struct {
 	name string
 	hold func(ctx context.Context, s *Server, db *gorm.DB, stream *stream, length time.Duration) error
@@ -46,8 +46,8 @@ func holdOpen(ctx context.Context, _ *Server, db *gorm.DB, stream *stream, lengt
 	})
 }
 
-// holdBusy inserts rows by one statement that takes the length of time. The ids are in the future, because the trigger
-// would refuse ids that are older than the slack when their rows are inserted.
+// holdBusy inserts rows by one long statement. Their ids are in the future, because the trigger refuses ids that
+// are older than the slack.
 func holdBusy(_ context.Context, s *Server, db *gorm.DB, stream *stream, length time.Duration) error {
 	layout := generator.DefaultLayout()
 	future := generator.Parts{Time: time.Now().Add(length + 10*time.Second), WorkerID: layout.MaxWorkerID() / 2}

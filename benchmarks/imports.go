@@ -49,7 +49,6 @@ func newImportedRow(alone bool) importedRow {
 		Note: "leave it with the neighbour, please", CreatedAt: time.Now()}
 }
 
-// An importTask is the task of a process that imports.
 type importTask struct {
 	Database *testkit.Database
 	Rows     int
@@ -61,8 +60,8 @@ type batch struct {
 	Ahead time.Duration // how far the last id was ahead of the clock
 }
 
-// importRows is the role of a process that imports. It prints a line when it is ready, waits for a line, imports, and
-// prints its batches.
+// importRows is the role of a process that imports. It prints a line, waits for a line, and prints its batches at
+// the end.
 func importRows(task importTask) (err error) {
 	db, err := task.Database.Connect(nil)
 	if err != nil {
@@ -106,7 +105,6 @@ func importRows(task importTask) (err error) {
 	return json.NewEncoder(os.Stdout).Encode(batches)
 }
 
-// measureImports measures imports of all sizes into a server.
 func measureImports(ctx context.Context, l *Lab, s *Server) (all []Ordered, err error) {
 	for _, rows := range l.Imports {
 		if err := s.with(func(d *testkit.Database, db *gorm.DB) error {
@@ -122,7 +120,7 @@ func measureImports(ctx context.Context, l *Lab, s *Server) (all []Ordered, err 
 	return all, nil
 }
 
-// imported starts a process that imports rows. Meanwhile it inserts other rows one by one, the last one at the end.
+// imported lets another process import rows. Meanwhile, and once at the end, this process inserts single rows.
 func imported(ctx context.Context, d *testkit.Database, db *gorm.DB, rows int) (i Imported, err error) {
 	if err := db.AutoMigrate(&importedRow{}); err != nil {
 		return i, err
@@ -169,8 +167,7 @@ func imported(ctx context.Context, d *testkit.Database, db *gorm.DB, rows int) (
 	return judgeImport(ids, batches, alone)
 }
 
-// judgeImport compares the ids of an import, in ascending order, with the clock and with the rows of alone.
-// The first and the last entry of batches only have the times at which the import began and ended.
+// judgeImport judges an import with ascending ids. The first and the last batch only tell when it began and ended.
 func judgeImport(ids []int64, batches []batch, alone []commit) (i Imported, err error) {
 	begin, end := batches[0].At, batches[len(batches)-1].At
 	batches = batches[1 : len(batches)-1]

@@ -55,8 +55,7 @@ func Whole() Sizes {
 	}
 }
 
-// Short returns sizes that take less than ten minutes. They cannot take much less, because a follower is idle only
-// after a minute.
+// Short returns sizes for less than ten minutes. A follower that becomes idle after a minute takes most of them.
 func Short() Sizes {
 	s := Whole()
 	s.Name, s.Rounds, s.Sustained, s.Generators = "short", 100, 200*time.Millisecond, 200
@@ -105,7 +104,6 @@ func (l *Lab) Tick(format string, args ...any) {
 	}
 }
 
-// sleep waits for d, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

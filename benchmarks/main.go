@@ -66,7 +66,6 @@ func compare(ctx context.Context, args []string) error {
 	return errors.Join(failed, err)
 }
 
-// measure measures the parts of a list, and all parts if it is empty.
 func measure(ctx context.Context, l *Lab, list string, dest place) (failed error) {
 	wanted := names()
 	if list != "" {

@@ -25,7 +25,6 @@ type Made struct {
 	Memory    float64 // bytes of a generator
 }
 
-// measureMaking measures each peer once in each of several rounds.
 func measureMaking(ctx context.Context, l *Lab) (all []Made, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -87,8 +86,7 @@ func alone(n int, loop func(int)) sample {
 	return sample{value: float64(time.Since(begin).Nanoseconds()) / float64(n)}
 }
 
-// together makes n ids on each of several threads at the same time, all from one generator. It returns the ns for an
-// id.
+// together makes n ids on each of several threads, all from one generator, and returns the ns for an id.
 func together(threads, n int, loop func(int)) sample {
 	var ready atomic.Int64
 	var disturbed atomic.Bool
@@ -126,8 +124,7 @@ func allocations(n int, loop func(int)) float64 {
 	return float64((after.Mallocs - before.Mallocs) / uint64(n))
 }
 
-// perGenerator returns the bytes of the heap that a generator needs. It is the mean of n generators, and each has made
-// one id.
+// perGenerator returns the heap bytes of a generator that has made one id, as the mean of n generators.
 func perGenerator(n int, p peer) (bytes float64, err error) {
 	if p.shared {
 		return 0, nil
@@ -152,8 +149,7 @@ func perGenerator(n int, p peer) (bytes float64, err error) {
 	return max(0, (heapAfter-heap)/float64(n)), nil
 }
 
-// sustained returns a contestant that measures how many ids a second one thread makes without a pause. The peer has its
-// usual settings.
+// sustained measures how many ids a second one thread makes without a pause, in the usual settings of the peer.
 func sustained(l *Lab, p peer) contestant {
 	window := l.Sustained
 	if l.Name != "tiny" {

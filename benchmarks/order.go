@@ -32,7 +32,7 @@ type Ordered struct {
 	Kind      string
 	Rows      int
 	Missed    int   // rows that a poller never sees
-	Distances []int // rows by how far ORDER BY id puts them from their place by commit; see distances
+	Distances []int // rows by the places between ORDER BY id and the order of commit; see distances
 
 	Import *Imported `json:",omitempty"` // of an import, which sets only this and Engine
 }
@@ -90,14 +90,12 @@ func (k orderKind) insert(db *gorm.DB) (string, error) {
 	return fmt.Sprint(id.Interface()), err
 }
 
-// A commit is a row, and the time at which its process had the answer to the INSERT, because no database shows the time
-// of a commit.
+// A commit is a row, and the time after its INSERT, because few databases show the time of a commit.
 type commit struct {
-	ID string // all of one length per table, so that texts sort like keys
-	At int64  // ns
+	ID string // insertRows pads it, so that texts sort like keys
+	At int64  // ns; in the function imported, the time before the INSERT
 }
 
-// measureOrder measures all engines, with all numbers of processes.
 func measureOrder(ctx context.Context, l *Lab) (all []Ordered, err error) {
 	options := func(string) []string { return nil }
 	return all, l.eachServer(ctx, "order", "", options, func(s *Server) error {
@@ -120,8 +118,7 @@ func measureOrder(ctx context.Context, l *Lab) (all []Ordered, err error) {
 	})
 }
 
-// ordered lets processes insert rows of all kinds at the same time, so that all kinds find the same machine. A poller
-// for each kind reads its rows.
+// ordered lets processes insert rows of all kinds at the same time, so that the machine is equally busy for all.
 func ordered(ctx context.Context, l *Lab, d *testkit.Database, db *gorm.DB, writers int) (all []Ordered, err error) {
 	stop := make(chan struct{})
 	pollers := make([]*poller, len(orderKinds))
@@ -210,8 +207,8 @@ func judge(kind string, commits []commit, seen map[string]bool) Ordered {
 	return k
 }
 
-// writeRows starts the processes of each kind, and returns their rows by kind. Processes of the rolling restart end one
-// after the other, and new processes take their places.
+// writeRows returns rows by kind. In the rolling restart, processes end one after the other, and new ones replace
+// them.
 func writeRows(ctx context.Context, l *Lab, d *testkit.Database, writers int) (map[string][]commit, error) {
 	rows := map[string][]commit{}
 	begin := func(kind int) (c *child, err error) {
@@ -269,15 +266,14 @@ func writeRows(ctx context.Context, l *Lab, d *testkit.Database, writers int) (m
 	return rows, err
 }
 
-// An insertTask is the task of a process that inserts.
 type insertTask struct {
 	Database *testkit.Database
 	Kind     int           // of orderKinds
 	Pause    time.Duration // from one row to the next one, on average
 }
 
-// insertRows is the role of a process that inserts rows one by one. It prints a line when it is ready, waits for a
-// line, inserts until its input ends, and prints all rows as one line.
+// insertRows is the role of a process that inserts. It prints a line, waits for a line, inserts until its input
+// ends, and prints all rows as one line.
 func insertRows(task insertTask) (err error) {
 	kind := orderKinds[task.Kind]
 	db, err := task.Database.Connect(nil)
@@ -319,7 +315,7 @@ const goalPoints = 0.2
 // missed returns the rows that a poller misses, in percent.
 func (o Ordered) missed() float64 { return 100 * float64(o.Missed) / float64(max(1, o.Rows)) }
 
-// more returns how much more a poller misses with kind than with other, in percentage points with the 95 % confidence
+// more returns how many percentage points more a poller misses with kind than with other, as a 95 % confidence
 // interval, and whether the goal is met.
 func more(kind, other Ordered) (points, verdict string) {
 	a, b := kind.missed(), other.missed()

@@ -27,21 +27,19 @@ type peer struct {
 	bytes  int  // of an id
 	shared bool // one generator for the whole process
 
-	// stall is the longest wait of a generator that the function usual makes. Rates are measured for at least two stalls, so that
-	// one wait takes at most half of the time.
+	// stall is the longest wait of a generator in the usual settings. Rates are measured for at least two stalls,
+	// so that one wait takes at most half of the time.
 	stall time.Duration
 
 	// open makes a generator that hardly waits: its sequence is wide, or it may run ahead of the clock.
 	open func() (func(n int), error)
 
-	// usual, if set, makes a generator in the usual settings of the peer. The generator may have to wait for
-	// the clock.
+	// usual, if set, makes a generator in the usual settings of the peer, which may have to wait for the clock.
 	usual func() (func(n int), error)
 
 	usually string // the setting of usual, if the rate depends on it
 }
 
-// peers returns all peers.
 func peers() []peer { return slices.Concat(counters(), snowflakes(), wideIDs()) }
 
 // counters returns uidplugin, and the atomic add that is its core.
@@ -151,7 +149,6 @@ func bwmarrin() (func(int), error) {
 	}, err
 }
 
-// sony returns a loop that makes ids in a Sonyflake.
 func sony(s sonyflake.Settings) (func(int), error) {
 	s.MachineID = func() (int, error) { return 1, nil }
 	g, err := sonyflake.New(s)
@@ -163,7 +160,6 @@ func sony(s sonyflake.Settings) (func(int), error) {
 	}, err
 }
 
-// yitter returns a loop that makes ids in an idgenerator.
 func yitter(o *idgen.IdGeneratorOptions) (func(int), error) {
 	g := idgen.NewDefaultIdGenerator(o)
 	return func(n int) {
@@ -176,7 +172,6 @@ func yitter(o *idgen.IdGeneratorOptions) (func(int), error) {
 // peerAdd is the name of the lower bound among the peers.
 const peerAdd = "one atomic add"
 
-// fillSize is the number of ids of one Fill.
 const fillSize = 1000
 
 // clock is shared by all generators of a process, as with the plugin.
@@ -223,8 +218,8 @@ func fills(g *generator.Cached) func(int) {
 	}
 }
 
-// limited returns a loop of a generator that may run as far ahead of the clock as in the plugin. The generator already
-// is that far ahead, so it makes ids only as fast as the clock allows.
+// limited returns the loop of a generator that is already as far ahead of the clock as the plugin allows, so it has
+// to wait for the clock.
 func limited(lanes int) (func(int), error) {
 	const lead = 10 * time.Second // workernode.DefaultLead
 	g, err := cached(lead, lanes)

@@ -36,7 +36,6 @@ var parts = []part{
 	newPart("consume", measureConsume, consumeTable, drawNothing), // wing: follow
 }
 
-// names returns the names of all parts.
 func names() (all []string) {
 	for _, p := range parts {
 		all = append(all, p.name)
@@ -107,13 +106,11 @@ func load[T any](file string) (run *Run, all []T, err error) {
 	return run, all, nil
 }
 
-// checkedOut returns the commit that is checked out.
 func checkedOut() string {
 	out, _ := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
 	return strings.TrimSpace(string(out))
 }
 
-// machine describes this machine.
 func machine() string {
 	_, cpu, _ := strings.Cut(read("/proc/cpuinfo"), "model name")
 	cpu, _, _ = strings.Cut(strings.TrimLeft(cpu, "\t :"), "\n")

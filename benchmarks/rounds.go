@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Figure is the median of several measurements, with the quartiles as their spread.
+// A Figure is the median of several measurements. Low and High are its quartiles, or the extremes of a few runs.
 type Figure struct {
 	Median, Low, High float64
 	Noisy             bool `json:",omitempty"` // nearly all measurements were disturbed, so all of them count
@@ -23,8 +23,7 @@ type sample struct {
 // A contestant makes one measurement.
 type contestant func() (sample, error)
 
-// figure returns the median and the quartiles of samples. It leaves out disturbed samples, unless nearly all samples
-// are disturbed.
+// figure leaves out disturbed samples, unless nearly all samples are disturbed.
 func figure(samples []sample) Figure {
 	var calm, all []float64
 	for _, s := range samples {
@@ -42,12 +41,11 @@ func figure(samples []sample) Figure {
 	return f
 }
 
-// figureOf returns the median and the quartiles of values.
 func figureOf(values []float64) Figure {
 	return Figure{Low: quantile(values, 0.25), Median: quantile(values, 0.5), High: quantile(values, 0.75)}
 }
 
-// quantile returns a quantile of values, for example the median if part is 0.5. Without values it returns 0.
+// quantile returns a quantile of values, for example the median if part is 0.5.
 func quantile(values []float64, part float64) float64 {
 	if len(values) == 0 {
 		return 0

@@ -56,8 +56,7 @@ func measureRows(ctx context.Context, l *Lab) (all []Inserted, err error) {
 	})
 }
 
-// insertInto measures one server. It inserts rows chunk by chunk, into one table after the other, and then measures
-// sizes and joins.
+// insertInto inserts rows of all kinds into one server, and then measures sizes and joins.
 func insertInto(ctx context.Context, l *Lab, s *Server, d *testkit.Database, db *gorm.DB) (all []Inserted, err error) {
 	v7 := func() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 	tables := []*keyed{
@@ -95,8 +94,7 @@ func insertInto(ctx context.Context, l *Lab, s *Server, d *testkit.Database, db 
 	return all, err
 }
 
-// insertChunks inserts all rows, or fewer if the time is over. The tables take turns, because a server becomes slower
-// while they grow.
+// insertChunks inserts the rows. The tables take turns, because a server becomes slower while they grow.
 func insertChunks(ctx context.Context, l *Lab, s *Server, db *gorm.DB, tables []*keyed, all []Inserted) error {
 	done := make([]Counters, len(tables))
 	begun, next := time.Now(), turns(len(tables))
@@ -133,7 +131,7 @@ func insertChunks(ctx context.Context, l *Lab, s *Server, db *gorm.DB, tables []
 	return nil
 }
 
-// sizes returns the megabytes of a table and of its indexes, as TableMB and IndexMB; on SQLite 0 and 0.
+// sizes returns the megabytes of a table and of its indexes, as TableMB and IndexMB.
 func (s *Server) sizes(db *gorm.DB, table string) (data, index float64, err error) {
 	const mb = 1 << 20
 	switch s.Name {
@@ -182,7 +180,7 @@ type textKey string
 // GormDataType implements GORM's GormDataTypeInterface.
 func (textKey) GormDataType() string { return "char(36)" }
 
-// A table is named after one of these types: rows_uid.
+// Each table is named after one of these types, such as rows_uid.
 type (
 	auto     struct{}
 	uid      struct{}
@@ -192,7 +190,7 @@ type (
 	v4Text   struct{}
 )
 
-// A shipment is a row of a table T. ParentID is the key of a row of an earlier batch.
+// A shipment is a row of the table that T names. ParentID is the key of a row of the batch before.
 type shipment[K comparable, T any] struct {
 	ID         K     `gorm:"primaryKey"`
 	CustomerID int64 `gorm:"index"`
@@ -223,7 +221,7 @@ const (
 	perCustomer = 30
 )
 
-// newKeyed creates a table T with keys of type K. If key is nil, the plugin or the database makes the keys.
+// newKeyed creates the table that T names. If key is nil, the plugin or the database makes the keys.
 func newKeyed[K comparable, T any](l *Lab, d *testkit.Database, kind string, key func() K) *keyed {
 	t := &keyed{kind: kind, table: shipment[K, T]{}.TableName(), close: func() error { return nil }}
 	db, err := d.Connect(nil)

@@ -110,20 +110,18 @@ func use(db *gorm.DB, options ...uidplugin.Option) (*uidplugin.Plugin, error) {
 	return p, db.Use(p)
 }
 
-// closePlugin closes a plugin. It waits at most 10 s.
 func closePlugin(p *uidplugin.Plugin) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	return p.Close(ctx)
 }
 
-// A child is a child process.
 type child struct {
 	*testkit.Process
 	lines chan string
 }
 
-// launch starts a child process with a role. It is killed when ctx ends.
+// launch starts a child process, which is killed when ctx ends.
 func launch(ctx context.Context, role string, task any) (*child, error) {
 	c := &child{lines: make(chan string, 10)}
 	var err error
@@ -157,7 +155,6 @@ type Counters struct {
 	PagesRead float64 // pages that were not in memory
 }
 
-// counters reads the counters of the server.
 func (s *Server) counters(db *gorm.DB) (c Counters, err error) {
 	switch s.Name {
 	case "sqlite":

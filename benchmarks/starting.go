@@ -31,7 +31,7 @@ type StartedTimes struct {
 	Last float64 // the last process of a round; the median of the rounds
 }
 
-// measureStarting measures all engines. Each start has an empty database, and so new worker ids.
+// measureStarting measures all engines. Each start gets new worker ids, because its database is empty.
 func measureStarting(ctx context.Context, l *Lab) (all []Started, err error) {
 	options := func(engine string) []string {
 		if engine == "postgres" {
@@ -110,15 +110,14 @@ func startAtOnce(ctx context.Context, s *Server, n int, task startTask) (duratio
 	})
 }
 
-// A startTask is the task of a process that starts.
 type startTask struct {
 	Database *testkit.Database
 	Tables   int
 	Plugin   bool
 }
 
-// startAndReport is the role of a process that starts: it waits for the moment to begin, connects, and prints the ms
-// until its first id, or, without the plugin, until the answer to a query. It runs until its input ends.
+// startAndReport is the role of a process that starts. It reads the moment to begin, and prints the ms until its
+// first id, or without the plugin until the answer to a query.
 func startAndReport(task startTask) (err error) {
 	models := tables(task.Tables)
 	fmt.Println("true")

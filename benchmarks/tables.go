@@ -15,8 +15,7 @@ import (
 // A place has the files of a run: the page, and the folders of its charts and of the results.
 type place struct{ page, charts, results string }
 
-// write writes the charts, and the tables of the page between their markers. If there is no page, as in
-// a short run, it makes one without prose.
+// write writes the charts and the tables. If there is no page, as in a short run, it makes one without prose.
 func write(dest place) error {
 	if err := os.MkdirAll(dest.charts, 0o777); err != nil {
 		return err
@@ -59,7 +58,6 @@ func marker(name string) string { return "<!-- table: " + name + " -->\n" }
 
 const endMarker = "<!-- end -->"
 
-// fill replaces the text between the markers of a name.
 func fill(page, name, text string) (string, error) {
 	before, rest, begins := strings.Cut(page, marker(name))
 	_, after, ends := strings.Cut(rest, endMarker)
@@ -103,7 +101,7 @@ func number(v float64) string {
 	return humanize.Commaf(rounded)
 }
 
-// String writes a figure with its quartiles.
+// String writes a figure with its spread.
 func (f Figure) String() string {
 	if f.Noisy || f.Low == f.High {
 		return f.median()
@@ -111,7 +109,7 @@ func (f Figure) String() string {
 	return fmt.Sprintf("%s (%s–%s)", number(f.Median), number(f.Low), number(f.High))
 }
 
-// median writes the median of a figure, without the quartiles.
+// median writes a figure without its spread.
 func (f Figure) median() string {
 	if f.Noisy {
 		return number(f.Median) + " (noisy)"
@@ -119,7 +117,6 @@ func (f Figure) median() string {
 	return number(f.Median)
 }
 
-// percent writes a part of a whole in percent.
 func percent(part, whole int) string {
 	return fmt.Sprintf("%.2f %%", 100*float64(part)/float64(max(1, whole)))
 }
