@@ -12,14 +12,14 @@ import (
 
 // registerCallbacks tells GORM which code runs when. The position of each callback has a reason:
 //
-//   - fill is first ("*"), so model hooks and foreign keys of associations see the id, and GORM opens its
-//     transaction after a generator has waited. SkipDefaultTransaction removes gorm:begin_transaction, hence "*".
+//   - fill is first, so hooks and foreign keys see the id, and a generator waits before GORM opens its transaction.
+//     The position is "*", because SkipDefaultTransaction removes gorm:begin_transaction.
 //   - refill follows the hooks, because they may have zeroed the key.
 //   - beforeInsert and afterInsert surround the INSERT. GORM saves the associations that need the key after both.
 //   - prepare gets worker ids before GORM opens the transaction of an UPDATE, which may create associated rows.
 //   - beforeUpdate directly precedes the UPDATE: by then all values are set, and the connection is known.
-//   - settle is last ("*"), because it also clears keys of associated rows, which GORM has saved by then. Updates
-//     have it too, because an UPDATE may also save associated rows.
+//   - settle is last, because it also clears keys of associated rows, which GORM has saved by then. Updates have it
+//     because they may save associated rows, too.
 //   - disown is first in Delete and Raw, because a hook may run them on a copy of the statement of a create.
 //   - afterExec follows each Exec, because the application's own INSERTs and migrations use Exec.
 //
@@ -42,22 +42,19 @@ func (s *shared) registerCallbacks(db *gorm.DB) error {
 	)
 }
 
-// wireWings sets the functions for numbers that the database gave to rows of other programs, for errors of the
-// database, and for clearing the keys of a whole transaction. db.Use calls it before registerCallbacks.
+// wireWings connects features that are not needed to make ids. db.Use calls it before registerCallbacks.
 func (s *shared) wireWings(loc *lookup.Locator) {
 	loc.Before = adopt.Before                                                                     // AUTO_INCREMENT
 	s.core.OnInsertError = core.Value[follow.Followed](s.core).OnInsertError(s.supply.ReachClock) // wing: follow
 	s.core.Collect = s.filler.Collect                                                             // wing: follow
 }
 
-// fill sets the keys of a create.
 func (s *shared) fill(db *gorm.DB) { s.filler.Fill(db) }
 
-// refill sets keys again after hooks have zeroed them.
 func (s *shared) refill(db *gorm.DB) { s.filler.Refill(db) }
 
-// beforeInsert prepares the statement. When GORM writes it, s.filler adds the ids that Select has left out, and
-// then s.narrow compares all ids with their columns. model.BeforeBuild needs the calls in reverse order.
+// beforeInsert calls s.narrow first, because functions of model.BeforeBuild run in reverse order: s.filler adds the
+// ids that Select has left out, and then s.narrow compares all ids with their columns.
 func (s *shared) beforeInsert(db *gorm.DB) {
 	s.narrow.BeforeInsert(db) // narrow columns
 	s.filler.BeforeInsert(db)
@@ -71,7 +68,6 @@ func (s *shared) settle(db *gorm.DB) {
 	s.filler.Settle(db, s.isRefused(db))
 }
 
-// prepare gets worker ids for the associated rows of an update.
 func (s *shared) prepare(db *gorm.DB) { s.filler.Prepare(db) }
 
 // beforeUpdate leaves zero uid fields out of the UPDATE, because the application may not have read them.

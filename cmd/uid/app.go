@@ -43,10 +43,9 @@ type app struct {
 	json    bool
 	timeout time.Duration // per statement
 
-	sources []string // data source names in use; the output has no passwords of them
+	sources []string // data source names in use, whose passwords the output hides
 }
 
-// run executes the command in args, and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.command()
 	root.SetArgs(afterFlags(args))
@@ -83,8 +82,7 @@ func (a *app) redact(text string) string {
 	return text
 }
 
-// afterFlags moves negative numbers to the end, after "--", so that cobra does not take them for flags. It does so for
-// the commands "decode" and "where".
+// afterFlags moves negative ids behind "--", because cobra would take them for flags.
 func afterFlags(args []string) []string {
 	if !slices.Contains(args, "decode") && !slices.Contains(args, "where") || slices.Contains(args, "--") {
 		return args
@@ -105,7 +103,6 @@ func afterFlags(args []string) []string {
 
 var negativeNumber = regexp.MustCompile(`^-\d+$`)
 
-// source returns the given data source name, or "".
 func (a *app) source() string {
 	if a.dsn != "" {
 		return a.dsn
@@ -113,7 +110,6 @@ func (a *app) source() string {
 	return a.env("UID_DSN")
 }
 
-// command returns the root command.
 func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "uid",
@@ -193,7 +189,6 @@ func unknown(kind, name, parent string, like []string) error {
 	return fmt.Errorf("%w; %s --help lists them", err, parent)
 }
 
-// versionCommand prints the version, and the Go version and the system of the build.
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,

@@ -52,8 +52,8 @@ more than a minute because the consumer is stopped or paused.`,
 	return c
 }
 
-// consumerSubcommand adds the parts that the commands about one consumer share: the argument NAME, the flag --table,
-// and a RunE that finds the consumer and calls f.
+// consumerSubcommand adds what commands about one consumer share: the argument NAME, --table, and finding the
+// consumer.
 func (a *app) consumerSubcommand(c *cobra.Command, f func(context.Context, *database, admin.Consumer) error) *cobra.Command {
 	var table string
 	c.Args = cobra.ExactArgs(1)
@@ -137,7 +137,6 @@ Processes may run meanwhile: one that is handling a row finishes it first, or gi
 	return c
 }
 
-// cursorOf returns the cursor that the flag --to names for a consumer.
 func (a *app) cursorOf(ctx context.Context, d *database, flag string, consumer admin.Consumer) (int64, error) {
 	switch flag {
 	case "beginning":
@@ -182,7 +181,6 @@ follow.ErrRemoved, and one that starts later begins anew, so all effects happen 
 	return c
 }
 
-// consumersPauseCommand returns the command pause, or resume.
 func (a *app) consumersPauseCommand(paused bool) *cobra.Command {
 	c := &cobra.Command{
 		Use: "resume NAME", Short: "Let a paused consumer go on",

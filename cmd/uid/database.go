@@ -18,7 +18,6 @@ import (
 	"gorm.io/gorm/logger"
 )
 
-// A database is an open database.
 type database struct {
 	*admin.DB
 	gorm   *gorm.DB
@@ -36,7 +35,7 @@ func (a *app) with(ctx context.Context, use usage, f func(d *database) error) er
 	return f(d)
 }
 
-// open opens the database of --dsn or UID_DSN, and reads its registry. The caller should close it.
+// open opens the database of --dsn or UID_DSN, and reads its registry.
 func (a *app) open(ctx context.Context, use usage) (*database, error) {
 	d, err := a.connect(ctx, a.source(), use)
 	if err != nil {
@@ -84,7 +83,7 @@ func (a *app) connect(ctx context.Context, dsn string, use usage) (*database, er
 // maxConnect limits the time of a connect, unless --timeout is shorter or the data source name sets a limit.
 const maxConnect = 10 * time.Second
 
-// reach connects, and returns an error if that takes longer than limit. gorm.Open itself takes no context.
+// reach connects within limit, because gorm.Open takes no context.
 func reach(ctx context.Context, pool *sql.DB, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -151,8 +150,7 @@ func (a *app) openOthers(ctx context.Context, d *database, pairs []string, use u
 var errURL = errors.New("the URL of the database cannot be parsed; write special characters of the password as " +
 	"%40 (for @) and so on, or use the form user:password@tcp(host:3306)/database without mysql://")
 
-// tableSubcommand adds the parts that the commands about tables share: the flag --database, and a RunE that opens the
-// databases before it calls f.
+// tableSubcommand adds what the commands about tables share: the flag --database, and opening the databases.
 func (a *app) tableSubcommand(
 	use usage, c *cobra.Command, f func(ctx context.Context, d *database, args []string) error,
 ) *cobra.Command {

@@ -82,7 +82,6 @@ the next one, and the exit code is 1.`,
 	return c
 }
 
-// readDecoding sets the fields from the flags and the database.
 func (a *app) readDecoding(ctx context.Context, d *decoding, layout, creation string) (err error) {
 	d.now = a.now()
 	switch {
@@ -98,8 +97,7 @@ func (a *app) readDecoding(ctx context.Context, d *decoding, layout, creation st
 	return err
 }
 
-// system returns the system that the flag --layout names, or else the system of the database, or else the default
-// system.
+// system returns the system of --layout, or else the system of the database, or else the default system.
 func (a *app) system(ctx context.Context, layout string) (s system, err error) {
 	switch {
 	case layout != "":
@@ -152,7 +150,6 @@ func (a *app) writeWrong(text string, err error) error {
 // errSystem reports an id that cannot come from any known system.
 var errSystem = errors.New("no known system fits")
 
-// decode decodes an id for each requested system.
 func (d decoding) decode(text string) ([]decoded, error) {
 	id, err := d.ids.id(text)
 	if err != nil {
@@ -182,7 +179,6 @@ func (d decoding) decode(text string) ([]decoded, error) {
 	return list, nil
 }
 
-// decodeFor decodes an id for one system.
 func (d decoding) decodeFor(s system, id int64) (decoded, error) {
 	l := s.Layout
 	p, err := s.Decode(id)
@@ -216,8 +212,7 @@ func (d decoding) decodeFor(s system, id int64) (decoded, error) {
 // ahead is how far in the future the time of an id may be. It is the largest Lead.
 const ahead = time.Hour
 
-// writeDecoded writes a picture of an id. If the id was decoded for several systems, it writes a line for each system
-// instead.
+// writeDecoded writes a picture of an id, or a line for each system if the id was decoded for several.
 func (a *app) writeDecoded(list []decoded, several bool) error {
 	if !several && !a.json {
 		return list[0].write(a)

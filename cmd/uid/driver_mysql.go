@@ -15,13 +15,12 @@ import (
 	"gorm.io/gorm"
 )
 
-// readMargin is added to the limit of a statement, to get the limit of the driver. So a slow statement ends with
-// its own error before the driver gives up.
+// readMargin makes the driver's limit longer than that of a statement, so that a slow statement ends by its own
+// error.
 const readMargin = 2 * time.Second
 
-// openMySQL returns the dialector of a URL, or of a data source name in the driver's form. Times are in UTC unless
-// dsn sets a zone. GORM asks for the version without a context, so the driver needs its own limit for a silent
-// server: a little more than timeout, which limits a statement.
+// openMySQL returns the dialector of a URL, or of a name in the driver's form. Times are in UTC unless dsn sets a
+// zone. The driver gets limits of its own for a silent server, because GORM asks for the version without a context.
 func openMySQL(ctx context.Context, dsn string, timeout time.Duration) (gorm.Dialector, error) {
 	config, err := mysqlConfig(dsn)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"gorm.io/gorm"
 )
 
-// quotedDSN matches the data source name at the start of the driver's parse errors. openPostgres removes this name,
-// because the driver hides the password in it, but not a password with an escaped space.
+// quotedDSN matches the data source name at the start of the driver's parse errors. The name must not be shown,
+// because the driver does not hide a password with an escaped space.
 var quotedDSN = regexp.MustCompile("(?s)^cannot parse `.*`: ")
 
 // openPostgres returns the dialector of a URL, or of keywords and values. Times are in UTC unless dsn sets a zone.

@@ -35,7 +35,7 @@ var (
 	keywordForm = regexp.MustCompile(`(^|\s)(host|hostaddr|dbname|user|service)\s*=`)
 )
 
-// parseSource detects the database of a data source name. The error does not contain the name.
+// parseSource detects the database of a data source name. Errors do not contain the name, which has a password.
 func parseSource(dsn string) (source, error) {
 	scheme, rest, hasScheme := strings.Cut(dsn, ":")
 	switch scheme = strings.ToLower(scheme); {
@@ -68,8 +68,7 @@ func isFile(path string) bool {
 	return err == nil && !info.IsDir()
 }
 
-// dialector returns GORM's dialector. If the database is a server, dialector connects first, within timeout, which
-// also limits each statement. SQLite rejects changes if the command only reads.
+// dialector returns GORM's dialector. For a server it connects first, within timeout.
 func (s source) dialector(ctx context.Context, use usage, timeout time.Duration) (gorm.Dialector, error) {
 	switch s.dialect {
 	case mysqlDialect:
@@ -97,8 +96,7 @@ const (
 // fileName matches names of files with an extension. Errors may quote such a name, because it contains no password.
 var fileName = regexp.MustCompile(`^[^@=;:]{1,200}\.[a-z0-9]{1,8}$`)
 
-// sqliteURI returns the URI of a file, or an error if the file is missing. With the URI SQLite creates no file, and
-// rejects changes if the command only reads.
+// sqliteURI returns a URI with which SQLite creates no file, and rejects changes if the command only reads.
 func sqliteURI(path string, use usage) (string, error) {
 	path = strings.TrimPrefix(path, "file:")
 	path, query, _ := strings.Cut(path, "?")

@@ -18,8 +18,7 @@ type filter struct {
 	admin.Filter
 }
 
-// filterFlags adds the flags of a filter to a command. The argument entries becomes part of the help: if it is
-// "sessions that began", the help of --since begins "only sessions that began at or after this time".
+// filterFlags adds the flags of a filter. entries is a part of their help, such as "sessions that began".
 func filterFlags(c *cobra.Command, f *filter, entries string) {
 	c.Flags().IntVar(&f.limit, "limit", 50, fmt.Sprintf("length of the list, up to %d", admin.MaxPage))
 	c.Flags().StringVar(&f.since, "since", "", "only "+entries+" at or after this time, such as 24h for a day ago")
@@ -115,7 +114,6 @@ func (f durationFlag) Set(text string) (err error) {
 // Type implements [pflag.Value].
 func (durationFlag) Type() string { return "duration" }
 
-// durationVar returns a flag for value, with a default.
 func durationVar(value *time.Duration, initial time.Duration) durationFlag {
 	*value = initial
 	return durationFlag{value}

@@ -163,7 +163,6 @@ If the mark is not in the future, it stays, and followers wait until it is publi
 	return c
 }
 
-// showFollowed writes the status of one table.
 func (a *app) showFollowed(ctx context.Context, d *database, table string) error {
 	list, err := d.Followed(ctx, table)
 	if err == nil && len(list) == 0 {
@@ -175,7 +174,7 @@ func (a *app) showFollowed(ctx context.Context, d *database, table string) error
 	return a.writeFollowed(list)
 }
 
-// writeFollowed writes the status of tables. It returns errWrong if there are findings, so that the exit code is 1.
+// writeFollowed writes the status of tables, and returns errWrong if there are findings.
 func (a *app) writeFollowed(list []admin.Followed) error {
 	columns := []string{"TABLE", "KEY", "SLACK", "MARK", "TIME", "BEHIND", "CLOSER", "TURN", "TRIGGER"}
 	err := writeList(a, list, columns, func(f admin.Followed) []string {
@@ -255,7 +254,7 @@ type followScript struct {
 	delimiter bool // print DELIMITER commands, for the client mysql
 }
 
-// followFlags adds the flag --follow, and the flags that belong to it, to "uid sql". name is the value of --dialect.
+// followFlags adds the flag --follow, and the flags that belong to it, to "uid sql".
 func (a *app) followFlags(c *cobra.Command, s *script, name *string) {
 	var f followScript
 	c.Flags().StringVar(&f.table, "follow", "", "print the statements that prepare this table for followers")
@@ -318,7 +317,7 @@ func (a *app) writeFollowScript(ctx context.Context, s followScript, schema, nam
 }
 
 // scriptOf joins statements. Some contain semicolons, so comments tell goose and Atlas where statements end.
-// golang-migrate needs no comments, because it sends the whole file. The client mysql needs DELIMITER commands instead.
+// golang-migrate sends the whole file, and the client mysql needs DELIMITER commands instead.
 func scriptOf(statements []string, delimiter bool) string {
 	var text strings.Builder
 	if !delimiter {
@@ -333,12 +332,11 @@ func scriptOf(statements []string, delimiter bool) string {
 		default:
 			statement = "-- +goose StatementBegin\n" + statement + ";\n-- +goose StatementEnd"
 		}
-		// Atlas takes the newline after a comment for a part of the comment, so there is one newline more than in the
-		// delimiter.
+		// One newline more than the delimiter has, because Atlas takes the newline after a comment for a part of
+		// it.
 		text.WriteString(statement + "\n\n\n\n")
 	}
 	return text.String()
 }
 
-// milliseconds formats a duration of n milliseconds.
 func milliseconds(n int64) string { return (time.Duration(n) * time.Millisecond).String() }

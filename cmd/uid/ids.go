@@ -23,7 +23,6 @@ type idReader struct {
 	now    func() time.Time                 // clock of this machine
 }
 
-// errID reports a text that is not an id.
 var errID = errors.New("not an id")
 
 // id parses a decimal number or a public id. It ignores a preceding name, quotes, commas and similar characters.
@@ -62,9 +61,8 @@ var before = regexp.MustCompile(`\d(\.)$|([A-Za-z][A-Za-z0-9_]*)["']?\s*[=:]\s*[
 // timeName matches the name of a time.
 var timeName = regexp.MustCompile(`(?i)time|^ts$`)
 
-// candidates returns the parts of a line that may be ids. It returns the whole text if the text is an id, or if it has
-// no such part. It skips digits after a decimal point. It also skips numbers that may be Unix times, unless a name
-// such as order_id stands before them. Names of times do not count.
+// candidates returns the parts of a line that may be ids, or else the whole line. It skips fractions, and numbers
+// that may be Unix times unless a name such as order_id stands before them. Names of times do not count.
 func (r idReader) candidates(text string) (found []string) {
 	if _, err := r.id(text); err == nil {
 		return []string{text}
@@ -114,8 +112,7 @@ func (a *app) idReader(c *cobra.Command) func() (idReader, error) {
 	}
 }
 
-// eachID calls f for each argument. Without arguments, or for "-", it calls f for each line of standard input that is
-// not empty. It stops at the first error of f.
+// eachID calls f for each argument, and without arguments or for "-" for each line of standard input.
 func (a *app) eachID(args []string, f func(text string) error) error {
 	if len(args) == 0 {
 		if file, ok := a.in.(*os.File); ok && isatty.IsTerminal(file.Fd()) {

@@ -57,7 +57,6 @@ func parseSystem(text string) (system, error) {
 	return system{System: foreign.System{Name: "uidplugin", Layout: l}}, nil
 }
 
-// layoutFlag adds the flag --layout to a command.
 func layoutFlag(c *cobra.Command, layout *string) {
 	c.Flags().StringVar(layout, "layout", "", "the layout: a name such as default or jssafetables, or a text such as "+
 		"1-41-18-4/1ms@1514764800")

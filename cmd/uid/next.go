@@ -74,7 +74,7 @@ func (a *app) nextTable(ctx context.Context, d *database, name, where string) (t
 	return t, nil
 }
 
-// checkNext returns an error if ids should not be made for the table. It writes the warning of CheckNext, if any.
+// checkNext returns an error if ids should not be made for the table.
 func (a *app) checkNext(ctx context.Context, d *database, entry workernode.Table) error {
 	warning, err := d.CheckNext(ctx, entry)
 	if warning != "" {
@@ -85,7 +85,7 @@ func (a *app) checkNext(ctx context.Context, d *database, entry workernode.Table
 
 // next writes n ids of a table. It releases its slot even if the reader of the ids has left.
 func (a *app) next(ctx context.Context, d *database, table workernode.Table, n int) (err error) {
-	signal.Ignore(syscall.SIGPIPE) // the write returns the error
+	signal.Ignore(syscall.SIGPIPE) // so that a write returns EPIPE instead
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	host := workernode.DetectHost()

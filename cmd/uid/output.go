@@ -19,7 +19,7 @@ const (
 	green = "32"
 )
 
-// paint colours a text if w is a terminal, NO_COLOR is not set, and TERM is not "dumb".
+// paint colours a text for a terminal.
 func (a *app) paint(w io.Writer, colour, text string) string {
 	file, ok := w.(*os.File)
 	if !ok || a.env("NO_COLOR") != "" || a.env("TERM") == "dumb" || !isatty.IsTerminal(file.Fd()) {
@@ -52,14 +52,13 @@ func writeJSON(w io.Writer, v any) error {
 	return err
 }
 
-// maxCell is the largest number of characters of a cell. There is a limit because a column is as wide as its longest
-// cell. A value of maxText characters fits, together with the "(n characters)" that cellText adds.
+// maxCell limits the characters of a cell, because a column is as wide as its longest cell. A value of maxText
+// characters fits, together with the "(n characters)" that cellText adds.
 const maxCell = maxText + 40
 
 // A grid writes rows with aligned columns. It cleans cells, and truncates long ones.
 type grid struct{ out *tabwriter.Writer }
 
-// newGrid returns a grid with column names.
 func newGrid(w io.Writer, columns ...string) *grid {
 	g := &grid{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
 	if len(columns) > 0 {
@@ -89,7 +88,6 @@ func writeList[T any](a *app, list []T, columns []string, cells func(T) []string
 	return g.flush()
 }
 
-// writeJSONs writes each element of list as one line.
 func writeJSONs[T any](w io.Writer, list []T) error {
 	for _, one := range list {
 		if err := writeJSON(w, one); err != nil {

@@ -67,7 +67,6 @@ can restore removed sessions.`,
 	return c
 }
 
-// prune removes sessions that began before a time, after asking for confirmation.
 func (a *app) prune(ctx context.Context, d *database, p pruning, dry, yes bool) error {
 	would, err := d.Prunable(ctx, p.Before)
 	if err != nil {
@@ -94,8 +93,7 @@ func (a *app) prune(ctx context.Context, d *database, p pruning, dry, yes bool) 
 	return a.writePruning(p)
 }
 
-// confirm asks a question at a terminal, unless yes is true. It returns an error unless the answer is yes. The error
-// for an input that is not a terminal ends with advice.
+// confirm returns an error unless yes is true, or a user at a terminal answers yes. advice is for other inputs.
 func (a *app) confirm(yes bool, question, advice string) error {
 	if yes {
 		return nil

@@ -55,7 +55,7 @@ page in a browser.`,
 	return c
 }
 
-// maxConnections limits the connections of the page to the database. Further requests wait for a free connection.
+// maxConnections limits the connections of the page to the database.
 const maxConnections = 4
 
 func (d *database) page(ctx context.Context, prefix string) (http.Handler, error) {
@@ -66,9 +66,9 @@ func (d *database) page(ctx context.Context, prefix string) (http.Handler, error
 	return inspector.New(d.gorm, inspector.WithPrefix(prefix))
 }
 
-// onlyHosts returns a handler that accepts only requests for the loopback interface, the address of the connection, and
-// the given hosts. Otherwise any web site could read the answers with DNS rebinding: its script would request the
-// site's own name, for which the site's DNS server then gives the address of this machine.
+// onlyHosts accepts only requests for the loopback interface, the address of the connection, and the given hosts.
+// Otherwise a web site could read the answers by DNS rebinding: its script requests the site's own name, and the
+// site's DNS server gives the address of this machine for this name.
 func onlyHosts(hosts []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := hostOf(r.Host)

@@ -78,7 +78,6 @@ a function for the same statements.`,
 	return c
 }
 
-// dialectFlag adds the flag --dialect to a command that prints statements.
 func dialectFlag(c *cobra.Command, name *string, text string) {
 	c.Flags().StringVar(name, "dialect", "", text)
 	_ = c.RegisterFlagCompletionFunc(
@@ -106,7 +105,6 @@ func (a *app) dialect(name string) (dialect, error) {
 	return "", fmt.Errorf("--dialect %q is unknown; use mysql, postgres or sqlite", name)
 }
 
-// readScript sets the dialect, the schema of the tables, and the layout.
 func (a *app) readScript(ctx context.Context, s *script, name, layout string) (err error) {
 	if s.dialect, err = a.dialect(name); err != nil {
 		return err
@@ -124,7 +122,7 @@ func (a *app) readScript(ctx context.Context, s *script, name, layout string) (e
 	return err
 }
 
-// createTables returns the statements that create the tables.
+// createTables returns the statements that create the tables, for the schema of --schema.
 func (s script) createTables(file string) (string, error) {
 	text, err := migrations.Files.ReadFile(file)
 	if s.dialect != postgresDialect || s.tables == "" {

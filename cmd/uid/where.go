@@ -59,7 +59,6 @@ SELECT on the four tables of uidplugin, and with --row also on the table of the 
 	return c
 }
 
-// where writes the origins of ids.
 func (a *app) where(ctx context.Context, f *finder, args []string) error {
 	wrong, first := false, true
 	err := a.eachID(args, func(line string) error {
@@ -176,7 +175,6 @@ const (
 	maxBytes = 66
 )
 
-// cellText returns a value for people, truncated.
 func cellText(c admin.Cell) string {
 	switch n := utf8.RuneCountInString(c.Text); {
 	case c.Null:
@@ -189,8 +187,8 @@ func cellText(c admin.Cell) string {
 	return c.Text
 }
 
-// abbreviates reports whether the letters of a prefix come in the same order in a table's name: ord fits orders. It
-// returns true if table is empty. This is a guess, because the database does not store prefixes.
+// abbreviates reports whether the letters of a prefix come in this order in a table's name: ord fits orders. This
+// is a guess, because the database does not store prefixes.
 func abbreviates(prefix, table string) bool {
 	rest := strings.ToLower(table)
 	for _, letter := range strings.ReplaceAll(prefix, "_", "") {
@@ -203,7 +201,6 @@ func abbreviates(prefix, table string) bool {
 	return true
 }
 
-// kind returns the name of a kind, as in JSON.
 func kind(k workernode.Kind) string { return strings.ToLower(k.String()) }
 
 // codeOf returns the code that JSON has for an error about an id; empty for other errors.
