@@ -155,8 +155,7 @@ func (c *Coordinated) measure(ctx context.Context, l *Lab, s *Server, d *testkit
 	return err
 }
 
-// joinWithPlugin starts a process with the plugin. It takes ids now and then, because an idle process does not
-// renew.
+// joinWithPlugin starts a process that takes ids all the time, because an idle process does not renew its slot.
 func joinWithPlugin(p *participant) (func(context.Context) error, error) {
 	models := tables(p.tables)
 	plugin, err := use(p.db, uidplugin.WithModels(models...), uidplugin.WithTimeout(time.Minute),

@@ -28,8 +28,7 @@ type Consumed struct {
 	Reads   int       // statements on the followed table, of all processes that stand by
 }
 
-// The goals: batches are at least 10 times as fast as single rows, and a standby sends at most 1 statement a
-// second.
+// The goals: how many times as fast as single rows batches are, and the statements of a standby in a second.
 const goalBatch, goalStandby = 10, 1
 
 type consumedRow = followedRow[uidplugin.ID, slack200]

@@ -228,8 +228,7 @@ func followedIn(ctx context.Context, db *gorm.DB, streams ...*stream) (*uidplugi
 	return p, err
 }
 
-// measureDelays lets each writer insert into all tables in turn, so that the machine is equally busy for all
-// readers.
+// measureDelays lets each writer insert into all tables, so that the machine is equally busy for all readers.
 func (f *Followed) measureDelays(ctx context.Context, l *Lab, db *gorm.DB, writers int) (err error) {
 	streams := []*stream{
 		newFollowedStream[slack50](), newFollowedStream[slack200](), newFollowedStream[slack1s](), newPolledStream(),

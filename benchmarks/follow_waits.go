@@ -46,8 +46,7 @@ func holdOpen(ctx context.Context, _ *Server, db *gorm.DB, stream *stream, lengt
 	})
 }
 
-// holdBusy inserts rows by one long statement. Their ids are in the future, because the trigger refuses ids that
-// are older than the slack.
+// holdBusy inserts rows by one long statement. Its ids are in the future, because the trigger refuses old ids.
 func holdBusy(_ context.Context, s *Server, db *gorm.DB, stream *stream, length time.Duration) error {
 	layout := generator.DefaultLayout()
 	future := generator.Parts{Time: time.Now().Add(length + 10*time.Second), WorkerID: layout.MaxWorkerID() / 2}

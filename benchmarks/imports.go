@@ -60,8 +60,7 @@ type batch struct {
 	Ahead time.Duration // how far the last id was ahead of the clock
 }
 
-// importRows is the role of a process that imports. It prints a line, waits for a line, and prints its batches at
-// the end.
+// importRows is the role of a process that imports. It prints a line, waits for a line, and prints its batches.
 func importRows(task importTask) (err error) {
 	db, err := task.Database.Connect(nil)
 	if err != nil {
@@ -167,7 +166,7 @@ func imported(ctx context.Context, d *testkit.Database, db *gorm.DB, rows int) (
 	return judgeImport(ids, batches, alone)
 }
 
-// judgeImport judges an import with ascending ids. The first and the last batch only tell when it began and ended.
+// judgeImport needs ascending ids. The first and the last batch only tell when the import began and ended.
 func judgeImport(ids []int64, batches []batch, alone []commit) (i Imported, err error) {
 	begin, end := batches[0].At, batches[len(batches)-1].At
 	batches = batches[1 : len(batches)-1]

@@ -55,7 +55,7 @@ func Whole() Sizes {
 	}
 }
 
-// Short returns sizes for less than ten minutes. A follower that becomes idle after a minute takes most of them.
+// Short returns sizes for less than ten minutes. Most of them are spent until followers are idle, a minute each.
 func Short() Sizes {
 	s := Whole()
 	s.Name, s.Rounds, s.Sustained, s.Generators = "short", 100, 200*time.Millisecond, 200

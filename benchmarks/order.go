@@ -207,8 +207,7 @@ func judge(kind string, commits []commit, seen map[string]bool) Ordered {
 	return k
 }
 
-// writeRows returns rows by kind. In the rolling restart, processes end one after the other, and new ones replace
-// them.
+// writeRows returns rows by kind. In the rolling restart, new processes replace the others, one after the other.
 func writeRows(ctx context.Context, l *Lab, d *testkit.Database, writers int) (map[string][]commit, error) {
 	rows := map[string][]commit{}
 	begin := func(kind int) (c *child, err error) {

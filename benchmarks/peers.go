@@ -218,8 +218,7 @@ func fills(g *generator.Cached) func(int) {
 	}
 }
 
-// limited returns the loop of a generator that is already as far ahead of the clock as the plugin allows, so it has
-// to wait for the clock.
+// limited returns the loop of a generator that is as far ahead of the clock as allowed, so it waits for the clock.
 func limited(lanes int) (func(int), error) {
 	const lead = 10 * time.Second // workernode.DefaultLead
 	g, err := cached(lead, lanes)

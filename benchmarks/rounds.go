@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Figure is the median of several measurements. Low and High are its quartiles, or the extremes of a few runs.
+// A Figure is the median of several measurements. Low and High are the quartiles, or the extremes if runs are few.
 type Figure struct {
 	Median, Low, High float64
 	Noisy             bool `json:",omitempty"` // nearly all measurements were disturbed, so all of them count

@@ -127,9 +127,8 @@ func cursorsIn(effects *gorm.DB, t *table) (*sqldb.DB, error) {
 	return sqldb.Open(effects, max(t.core.Timeout, timeout))
 }
 
-// space returns the name of the database of the table, cut to the 128 characters of SPACE. Only the names of SQLite's
-// files can be longer. On PostgreSQL, a dot and the table's schema follow unless the schema is public, because the
-// schemas of tenants may have tables of the same name.
+// space returns the name of the table's database, cut to the 128 characters of the column SPACE. On PostgreSQL, a
+// dot and the schema follow unless it is public, because schemas of tenants may have tables of the same name.
 func (t *table) space(ctx context.Context) (string, error) {
 	name, err := engine.DatabaseName(ctx, t.db)
 	switch {
@@ -149,8 +148,7 @@ func (t *table) space(ctx context.Context) (string, error) {
 	return cmp.Or(string(characters[:min(len(characters), 128)]), "main"), nil
 }
 
-// conditions returns a hash of the statement that reads rows. It returns an error if the handle has a clause that
-// followers do not allow.
+// conditions returns a hash of the statement that reads rows, or an error if followers do not allow a clause in it.
 func (r *reader[T]) conditions(ctx context.Context) (string, error) {
 	var rows []*T
 	handle := r.handle.WithContext(ctx) // a copy, because the clause dry sets DryRun
@@ -162,7 +160,7 @@ func (r *reader[T]) conditions(ctx context.Context) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// A dry clause makes a query build its statement without sending it. The clauses of the handle are checked before.
+// A dry clause makes a query build its statement without sending it.
 type dry struct{ from }
 
 func (dry) ModifyStatement(stmt *gorm.Statement) { stmt.DB.DryRun = true }

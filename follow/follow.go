@@ -183,8 +183,7 @@ type table struct {
 	mark  *engine.Mark
 }
 
-// tableOf returns the table of a model. The error wraps [uidplugin.ErrNoField], [uidplugin.ErrNotKey],
-// [uidplugin.ErrNotDecodable] or [uidplugin.ErrNotRegistered], or is the error that a create returns.
+// tableOf returns the table of a model, or an error if its rows cannot be followed.
 func tableOf(db *gorm.DB, model any) (*table, error) {
 	c, err := core.Of(db)
 	if err != nil {
@@ -237,7 +236,6 @@ func (t *table) checkCursor(after uidplugin.ID) error {
 	return err
 }
 
-// tableAs is tableOf for the model T.
 func tableAs[T any](db *gorm.DB) (*table, error) {
 	if t := reflect.TypeFor[T](); t.Kind() != reflect.Struct { // GORM would accept pointers and slices of structs
 		return nil, fmt.Errorf("%w: the type parameter T is %v, but it must be the struct of a model", uidplugin.ErrNoField, t)

@@ -49,16 +49,16 @@ type rowsOptions struct {
 }
 
 // WithRewind makes [Rows] and [Consume] go back if the database has lost commits, as after the failover to a replica
-// that was behind. Rows that were returned may then be gone, and rows may be inserted below the cursor. If Rows
-// ran before the loss, it goes back to the last published mark that it finds in the database, so it misses no row
-// that survives, but returns some rows again.
+// that was behind. Rows that were returned may then be gone, and rows may be inserted below the cursor. A call of
+// Rows that ran before the loss goes back to the published mark in the database. So it misses no row that survives,
+// but returns some rows again.
 func WithRewind() RowsOption {
 	return func(o *rowsOptions) { o.rewind = true }
 }
 
 // WithRowLocks makes [Rows] and [Consume] read with shared locks on MySQL and MariaDB, so they wait for prepared XA
-// transactions. InnoDB forgets the locks that tell followers of such a transaction, on MySQL only when the server
-// crashes. So its rows can be missed without this option.
+// transactions. InnoDB forgets the other locks by which followers notice a transaction: MariaDB at XA PREPARE,
+// MySQL when the server crashes. So rows of a prepared transaction can be missed without this option.
 func WithRowLocks() RowsOption {
 	return func(o *rowsOptions) { o.locked = true }
 }

@@ -72,8 +72,8 @@ func (r *reader[T]) read(ctx context.Context, cursor engine.Cursor, limit int) (
 	return rows, published, err
 }
 
-// before is called when a chunk has failed with err. It reads the rows before the one that cannot be read, in smaller
-// and smaller chunks. If not even the next id can be read, no row is to blame, and the result is err.
+// before reads the rows before the one that cannot be read, after a chunk has failed with err. It reads smaller and
+// smaller chunks. If not even the next id can be read, no row is to blame, and the result is err.
 func (r *reader[T]) before(ctx context.Context, cursor engine.Cursor, limit int, err error) (rows []*T, published int64, _ error) {
 	for size := limit; len(rows) < limit; {
 		if err != nil {
@@ -103,7 +103,6 @@ func (r *reader[T]) before(ctx context.Context, cursor engine.Cursor, limit int,
 	return rows, published, nil
 }
 
-// chunk reads rows in a transaction.
 func (r *reader[T]) chunk(ctx context.Context, cursor engine.Cursor, limit int) (rows []*T, published int64, err error) {
 	err = r.query(ctx, cursor, limit, func(tx, query *gorm.DB, mark int64) error {
 		if rows, published = nil, mark; query == nil {
@@ -199,11 +198,10 @@ func (r *reader[T]) query(ctx context.Context, cursor engine.Cursor, limit int, 
 	return err
 }
 
-// transaction calls f in a transaction, in which BEGIN, COMMIT and ROLLBACK wait for a limited time. It uses its own
-// connection, which it closes if COMMIT or ROLLBACK fails: on SQLite, COMMIT leaves the transaction open if the file is
-// locked, and the pool would hand that connection out. A pool that another plugin has wrapped may hand out no
-// connection; then GORM begins the transaction. BEGIN gets a context that does not end with ctx. If BEGIN got ctx,
-// database/sql would close the connection when ctx ends, and with it a database in memory.
+// transaction calls f in a transaction, in which BEGIN, COMMIT and ROLLBACK wait for a limited time. It closes the
+// connection if COMMIT or ROLLBACK fails, because on SQLite COMMIT leaves the transaction open if the file is
+// locked. If a pool that another plugin has wrapped hands out no connection, GORM begins the transaction. BEGIN
+// does not get ctx, because at its end database/sql would close the connection, and so delete a database in memory.
 func (r *reader[T]) transaction(ctx context.Context, isolation *sql.TxOptions, f func(tx *gorm.DB) error) error {
 	if !r.db.HandsOut() {
 		return r.handle.WithContext(ctx).Transaction(f, isolation)
@@ -234,7 +232,6 @@ func (r *reader[T]) transaction(ctx context.Context, isolation *sql.TxOptions, f
 	return cmp.Or(err, failed)
 }
 
-// after returns the condition for rows whose ids are larger than id.
 func (r *reader[T]) after(id int64) clause.Expression {
 	return clause.Gt{Column: r.model.Column(), Value: r.model.Key.Value(id)}
 }

@@ -52,8 +52,7 @@ more than a minute because the consumer is stopped or paused.`,
 	return c
 }
 
-// consumerSubcommand adds what commands about one consumer share: the argument NAME, --table, and finding the
-// consumer.
+// consumerSubcommand adds what commands about one consumer share: the argument NAME, --table, and the look-up.
 func (a *app) consumerSubcommand(c *cobra.Command, f func(context.Context, *database, admin.Consumer) error) *cobra.Command {
 	var table string
 	c.Args = cobra.ExactArgs(1)

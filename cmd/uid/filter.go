@@ -18,7 +18,7 @@ type filter struct {
 	admin.Filter
 }
 
-// filterFlags adds the flags of a filter. entries is a part of their help, such as "sessions that began".
+// filterFlags adds the flags of a filter. Their help has the text of entries, such as "sessions that began".
 func filterFlags(c *cobra.Command, f *filter, entries string) {
 	c.Flags().IntVar(&f.limit, "limit", 50, fmt.Sprintf("length of the list, up to %d", admin.MaxPage))
 	c.Flags().StringVar(&f.since, "since", "", "only "+entries+" at or after this time, such as 24h for a day ago")

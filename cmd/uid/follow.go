@@ -332,8 +332,7 @@ func scriptOf(statements []string, delimiter bool) string {
 		default:
 			statement = "-- +goose StatementBegin\n" + statement + ";\n-- +goose StatementEnd"
 		}
-		// One newline more than the delimiter has, because Atlas takes the newline after a comment for a part of
-		// it.
+		// One newline more than the delimiter, because for Atlas the newline after a comment is a part of it.
 		text.WriteString(statement + "\n\n\n\n")
 	}
 	return text.String()

@@ -93,7 +93,7 @@ func (a *app) prune(ctx context.Context, d *database, p pruning, dry, yes bool) 
 	return a.writePruning(p)
 }
 
-// confirm returns an error unless yes is true, or a user at a terminal answers yes. advice is for other inputs.
+// confirm asks at a terminal unless yes is true. Without a terminal it returns an error that ends with advice.
 func (a *app) confirm(yes bool, question, advice string) error {
 	if yes {
 		return nil

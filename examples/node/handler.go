@@ -11,7 +11,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// listed restricts lookups to the models that callers may see. For ids of other models they get a 404.
+// listed restricts lookups to the models that callers may see.
 var listed = uidplugin.OnlyModels(&Customer{}, &Order{}, &Item{})
 
 // ofTenant limits lookups to the rows of a tenant.

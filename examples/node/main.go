@@ -147,8 +147,7 @@ func open(path string) (*gorm.DB, error) {
 	return db, nil
 }
 
-// fill creates rows of two tenants. It returns the public ids of an order, its item, the other tenant's customer, and a
-// session.
+// fill creates rows of two tenants, and returns the public ids that [show] requests.
 func fill(db *gorm.DB) ([]string, error) {
 	red, blue := Customer{Tenant: "red", Name: "Ada"}, Customer{Tenant: "blue", Name: "Bob"}
 	session := Session{Tenant: "red", Secret: "swordfish"}

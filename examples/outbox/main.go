@@ -99,7 +99,6 @@ func placeSome(ctx context.Context, db *gorm.DB) error {
 	}
 }
 
-// open opens a database with the plugin.
 func open(dialector gorm.Dialector) (*gorm.DB, error) {
 	db, err := gorm.Open(dialector, &gorm.Config{Logger: logger.Discard}) // errors are returned as well
 	if err != nil {

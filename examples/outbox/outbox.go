@@ -48,9 +48,8 @@ func migrate(ctx context.Context, db *gorm.DB) error {
 	return follow.Enable(ctx, db, &Event{})
 }
 
-// place creates an order with its event. follow.Transaction repeats the transaction with new ids if the id of the
-// event comes too late for the consumers. That happens if the process pauses after it has made the id, but before
-// the INSERT.
+// place creates an order with its event. If the process pauses between making the event's id and the INSERT, the
+// event comes too late for the consumers. Then follow.Transaction repeats the transaction with new ids.
 func place(ctx context.Context, db *gorm.DB, customer string, total int) error {
 	return follow.Transaction(ctx, db, func(tx *gorm.DB) error {
 		order := Order{Customer: customer, Total: total}

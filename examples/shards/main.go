@@ -171,7 +171,6 @@ func (s *shop) close() (err error) {
 	return err
 }
 
-// create creates customers on all shards.
 func (s *shop) create() error {
 	fmt.Fprint(s.out, "1. Rows of all shards have different ids\n\n")
 	for i, name := range []string{"Ada", "Bob", "Cem", "Dot", "Eve", "Fay"} {
