@@ -24,7 +24,7 @@ type Delay struct {
 	Writers  int
 	Rows     int
 	Missed   int
-	Refused  int           // creates that came too late, and were repeated
+	Refused  int           // transactions that came too late, and were repeated
 	Slack    time.Duration `json:",omitempty"`
 	Median   float64       // ms
 	Ninety9  float64       // ms; 99 % of the delays are shorter

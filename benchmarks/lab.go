@@ -25,7 +25,7 @@ type Sizes struct {
 	Writers     []int         // numbers of processes that insert
 	Imports     []int         // numbers of rows of an import
 	Interval    time.Duration // time between renewals
-	CostFor     time.Duration // time of a run that counts statements
+	CostFor     time.Duration // time of a run that counts changed rows
 	Processes   []int         // numbers of processes that renew
 	Tables      []int         // numbers of tables that each of these processes writes
 	Starts      []int         // numbers of processes that start at once
@@ -55,7 +55,7 @@ func Whole() Sizes {
 	}
 }
 
-// Short returns sizes for less than ten minutes. Most of them are spent until followers are idle, a minute each.
+// Short returns sizes for less than ten minutes. Most of this time passes until followers are idle.
 func Short() Sizes {
 	s := Whole()
 	s.Name, s.Rounds, s.Sustained, s.Generators = "short", 100, 200*time.Millisecond, 200

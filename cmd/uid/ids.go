@@ -61,8 +61,8 @@ var before = regexp.MustCompile(`\d(\.)$|([A-Za-z][A-Za-z0-9_]*)["']?\s*[=:]\s*[
 // timeName matches the name of a time.
 var timeName = regexp.MustCompile(`(?i)time|^ts$`)
 
-// candidates returns the parts of a line that may be ids, or else the whole line. It skips fractions, and numbers
-// that may be Unix times unless a name such as order_id stands before them. Names of times do not count.
+// candidates returns the parts of a line that may be ids, or else the whole line. It skips digits after a decimal
+// point. It also skips numbers that may be Unix times, unless a name that is not that of a time stands before them.
 func (r idReader) candidates(text string) (found []string) {
 	if _, err := r.id(text); err == nil {
 		return []string{text}
