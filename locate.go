@@ -12,15 +12,15 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// A Location describes the origin of an id. In JSON, an empty Database or Table is left out.
+// A Location describes the origin of an id.
 type Location struct {
 	ID ID `json:"id"`
 	generator.Parts
 	Database string `json:"database,omitempty"` // table's database, with WithRegistry or WithDatabaseName; empty for WORKER_NODE's database
 	Table    string `json:"table,omitempty"`    // empty if the worker id serves all tables
 
-	// Session is the process that made the id. It is zero with [WithWorkerID], because other processes may have had the
-	// same worker id. It is zero, too, if "uid sessions prune" removed the session. Perhaps nobody made such an id.
+	// Session is the process that made the id. It is zero with [WithWorkerID], because other processes may have had
+	// the same worker id. It is also zero if "uid sessions prune" removed the session. Perhaps nobody made the id.
 	Session workernode.Session `json:"session"`
 }
 
@@ -42,9 +42,9 @@ func (l Location) String() string {
 
 // Decode splits an id by the plugin's layout. It sends no statement, so it cannot check that the id was ever made.
 //
-// The error wraps [ErrNegativeID], [generator.ErrLayout] for too many bits, or [ErrNotDecodable] for a number that is
-// too small. With [WithWorkerID] a small number counts as an id of the layout's first tick, unless the plugin also uses
-// a source whose ids do not have the layout. For ids of another layout, use [generator.Layout.Decompose] instead.
+// The error wraps [ErrNegativeID], [generator.ErrLayout] for too many bits, or [ErrNotDecodable] for a number that
+// is too small. Before db.Use a small number counts as an id of the first tick. With [WithWorkerID] it still does
+// later, if all ids of the plugin have the layout. For ids of another layout use [generator.Layout.Decompose].
 func (p *Plugin) Decode(id ID) (generator.Parts, error) {
 	if p == nil || p.shared == nil {
 		return generator.Parts{}, fmt.Errorf("%w: a Plugin is made by New", ErrNotRegistered)
@@ -102,5 +102,5 @@ func (e *IDError) Unwrap() error { return e.Err }
 // Is reports whether target is [ErrNoSuchID], which every IDError wraps.
 func (e *IDError) Is(target error) bool { return target == ErrNoSuchID }
 
-// newIDError makes the error about one id that package lookup returns.
+// newIDError makes an error for package lookup.
 func newIDError(id int64, err error) error { return &IDError{ID(id), err} }

@@ -49,7 +49,7 @@ func (s *shared) add(ctx context.Context, db *gorm.DB, models []any) error {
 	return s.catalog.Add(ctx, db, models)
 }
 
-// inspect looks at the tables of models and of their associations. It reads the columns once, for all checks.
+// inspect looks at the tables of models and of their associations.
 func (s *shared) inspect(ctx context.Context, db *gorm.DB, models []any) {
 	s.narrow.Note(db, models)
 	if s.tables == nil || len(models) == 0 || s.LookupOnly {

@@ -13,20 +13,20 @@ import (
 
 // FollowStatementsFor returns the statements that follow.Enable (up) and follow.Disable (down) run for a table, for
 // people who run migrations themselves. dialect is mysql, mariadb, postgres or sqlite. table is the name as in the
-// model, and key the column of the ids. schema is the schema of the table on PostgreSQL; empty means public. Other
-// dialects ignore schema. slack is how old an id may be when its INSERT arrives; 0 means a second.
+// model, and key the column of the ids. schema is that of the table on PostgreSQL; empty means public. Other
+// dialects ignore it. slack is how old an id may be when its INSERT arrives, from 20 ms to an hour; 0 means 1 s.
 //
-// Run the statements in their order and one at a time, because triggers contain semicolons. The last statement of up
-// stores which trigger was created, so after each change of the trigger run this statement again. down keeps the
-// tables UID_FOLLOW, UID_FOLLOW_GATE and UID_CURSOR.
+// Run the statements in their order and one at a time, because triggers contain semicolons. The last statement of
+// up stores which trigger was created, so run it again after each change of the trigger. down keeps the tables
+// UID_FOLLOW, UID_FOLLOW_GATE and UID_CURSOR.
 //
 // A trigger stays with its table when the table is renamed, as by gh-ost and pt-online-schema-change. If CREATE TRIGGER
 // fails on MySQL, MariaDB or SQLite because the trigger exists, run down first: it drops the trigger wherever it is.
 //
-// follow.Enable also checks that no row can be missed: the table's key must be an integer. On MySQL and MariaDB,
-// the engine must also be InnoDB, only one server may take writes, and binlog_format may not be STATEMENT.
+// follow.Enable also checks that no row can be missed. For example, the key must be an integer. On MySQL and
+// MariaDB the engine must be InnoDB, only one server may take writes, and binlog_format may not be STATEMENT.
 //
-// The error wraps [errors.ErrUnsupported] for another dialect.
+// The error wraps [errors.ErrUnsupported] for another dialect; an invalid slack is an error, too.
 func FollowStatementsFor(dialect, schema, table, key string, slack time.Duration) (up, down []string, err error) {
 	f := follow.Flavor(dialect)
 	switch f {

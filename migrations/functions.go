@@ -16,8 +16,8 @@ import (
 // Statements use the pool of db and bypass GORM's callbacks; db must not be a transaction. Each statement may take a
 // minute. Do not call CreateFunctions from two processes at once, because on MySQL one of them may fail.
 //
-// The error wraps uidplugin.ErrTable if the registry cannot be read. All other errors are the database's. The view is
-// created first, so a user that may not create functions still gets it.
+// The error wraps uidplugin.ErrTable if the registry cannot be read, and [errors.ErrUnsupported] for another
+// dialect. The view is created first, so users who may not create functions get it, too.
 func CreateFunctions(ctx context.Context, db *gorm.DB, options ...Option) error {
 	d, _, err := open(ctx, db, options)
 	if err != nil {

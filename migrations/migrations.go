@@ -7,11 +7,6 @@
 // the right to create tables. In that case, call Up in a job that has this right, or run the statements with a
 // migration tool.
 //
-// # The statements
-//
-// [Files] contains mysql.sql (also for MariaDB), postgres.sql, sqlite.sql, and mysql_uidgenerator.sql, which
-// extends UidGenerator's WORKER_NODE.
-//
 // # From a SQL prompt
 //
 // [CreateFunctions] creates functions and a view that decode and locate ids in SQL: uid_time, uid_worker, uid_table and
@@ -33,14 +28,13 @@ import (
 	"gorm.io/gorm"
 )
 
-// Files contains mysql.sql, postgres.sql and sqlite.sql, which create the tables, and mysql_uidgenerator.sql, which
-// extends UidGenerator's WORKER_NODE.
+// Files contains mysql.sql (also for MariaDB), postgres.sql and sqlite.sql, which create the tables, and
+// mysql_uidgenerator.sql, which extends UidGenerator's WORKER_NODE.
 //
 //go:embed *.sql
 var Files embed.FS
 
-// essential lists columns that mark a table as ours; for WORKER_NODE, the columns of UidGenerator. A table without
-// these columns belongs to another program.
+// essential lists columns that mark a table as ours; for WORKER_NODE, the columns of UidGenerator.
 var essential = map[string][]string{
 	workernode.NodeTable:     {"ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED"},
 	workernode.SlotTable:     {"ID", "FENCE", "VERSION", "HOLDER"},
@@ -55,7 +49,6 @@ var outdated = map[string]string{
 	workernode.RegistryTable: "FLOOR_SECOND",
 }
 
-// refuseOutdated returns an error for a table of an unreleased version.
 func refuseOutdated(table string, columns []string) error {
 	column := outdated[table]
 	if column == "" || len(missing([]string{column}, columns)) > 0 {
@@ -82,7 +75,8 @@ type table struct {
 type Option func(*sqldb.Place)
 
 // In names the schema of the tables on PostgreSQL, as the option WithSchema does. Without In, the functions of this
-// package refuse PostgreSQL if a schema other than that of [Option] has WORKER_REGISTRY. Other databases ignore In.
+// package fail on PostgreSQL if another schema than that of [Option] has WORKER_REGISTRY. Elsewhere In has no
+// effect.
 func In(schema string) Option { return func(p *sqldb.Place) { p.Schema = schema } }
 
 // open returns a handle for statements about the tables, and the place of the tables.
@@ -111,8 +105,8 @@ func open(ctx context.Context, db *gorm.DB, options []Option) (*sqldb.DB, sqldb.
 // Statements use the pool of db and bypass GORM's callbacks; db must not be a transaction. Each statement may take a
 // minute at most.
 //
-// The error wraps uidplugin.ErrTable if a table of the same name belongs to another program, or if a later major
-// version has upgraded the tables.
+// The error wraps uidplugin.ErrTable if a table cannot be used or created, for example because it belongs to
+// another program, or because a later major version has upgraded it.
 func Up(ctx context.Context, db *gorm.DB, options ...Option) error {
 	d, place, err := open(ctx, db, options)
 	if err != nil {
@@ -218,7 +212,7 @@ func namesOf(columns []sqldb.Column) (names []string) {
 	return names
 }
 
-// fileOf returns the name of a dialect's SQL file, without .sql; for an unknown dialect sqlite, the simplest file.
+// fileOf returns the name of a dialect's SQL file, without .sql. Unknown dialects get the simplest file.
 func fileOf(db *sqldb.DB) string {
 	if _, err := Files.Open(db.Dialect() + ".sql"); err != nil {
 		return "sqlite"
@@ -229,7 +223,7 @@ func fileOf(db *sqldb.DB) string {
 // timeout limits a statement whose context does not end earlier.
 const timeout = time.Minute
 
-// A refusal is the error that [table.before] returns if it does not allow a change.
+// A refusal is an error of [table.before].
 type refusal struct{ error }
 
 // attempts limits how often a failed change is retried. Processes that migrate at once make each other fail, but each
@@ -297,7 +291,7 @@ func (t *table) ensureIndex(ctx context.Context, db *sqldb.DB) error {
 	return t.run(ctx, db, qualified(db, t.index))
 }
 
-// extension returns the statements that add columns and the index: on SQLite one for each column, else one for all.
+// extension returns the statements that add columns and the index. SQLite needs a statement for each column.
 func (t *table) extension(db *sqldb.DB, columns []string) (statements []string) {
 	var adds []string
 	for _, c := range columns {
@@ -318,7 +312,7 @@ func (t *table) extension(db *sqldb.DB, columns []string) (statements []string) 
 	return statements
 }
 
-// qualified adds the schema to the tables in a statement. In SQLite's CREATE INDEX only the index's name gets it.
+// qualified adds the schema to the tables in a statement. SQLite's CREATE INDEX takes it only before the index.
 func qualified(db *sqldb.DB, statement string) string {
 	const index = "CREATE INDEX IF NOT EXISTS "
 	if rest, ok := strings.CutPrefix(statement, index); ok && db.Dialect() == "sqlite" && db.Schema() != "" {
@@ -332,7 +326,7 @@ func qualified(db *sqldb.DB, statement string) string {
 	})
 }
 
-// run executes statements, and skips empty ones.
+// run executes the statements of one change.
 func (t *table) run(ctx context.Context, db *sqldb.DB, statements ...string) error {
 	if err := t.before(ctx); err != nil {
 		return refusal{err}

@@ -16,9 +16,9 @@ import (
 // time of the ids. It only reads. Run the statements in their order and one at a time, outside of a transaction.
 //
 // layout is the layout of the ids, table the name as in the model. The table's primary key must be one column with
-// ids. every is the length of a period: month, week or day, in UTC. The present period gets a partition; ahead is the
-// number of later periods that get one, too. keep is the number of complete periods to keep before the present one; 0
-// drops nothing. The clock is the database's.
+// ids. every is the length of a period: month, week or day, in UTC. The present period gets a partition; ahead is
+// the number of later periods that get one, too, from 1 to 1,000. keep is the number of complete periods to keep
+// before the present one; 0 drops nothing. The clock is the database's.
 //
 // For a table that is not partitioned, the first statements convert it. Read the comments at the beginning of a
 // statement before you run it; see docs/partitions.md.

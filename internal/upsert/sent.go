@@ -37,7 +37,7 @@ func sentRows(stmt *gorm.Statement, s *schema.Schema) []sentRow {
 	return all
 }
 
-// sent returns the value sent for a field. It reports false if none was sent, or NULL, or SQL that computes it.
+// sent returns the value sent for a field, unless it is NULL or computed by SQL.
 func (r sentRow) sent(f *schema.Field) (any, bool) {
 	i, ok := r.columns[f.DBName]
 	if !ok || i >= len(r.values) || isNull(r.values[i]) {
@@ -60,8 +60,8 @@ type lookup struct {
 	fields []*schema.Field // the columns of that key
 }
 
-// lookups returns the lookups of all rows. A row has one for each unique key by which it may have had a conflict.
-// But it has none if a value of such a key was not sent or is computed by SQL, or if the update part may change it.
+// lookups returns a lookup for each row and each unique key by which the row may have had a conflict. A row has
+// none if a value of such a key was not sent or is computed by SQL, or if the update part may change it.
 func (t *Tracker) lookups(ctx context.Context, keys [][]*schema.Field, rows []sentRow) (list []lookup) {
 	for i, r := range rows {
 		before := len(list)

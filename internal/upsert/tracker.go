@@ -4,21 +4,13 @@
 // the struct should not keep it. The struct gets the id of the existing row, or zero if the row is unknown. GORM's own
 // association saves are such statements.
 //
-// The way to detect conflicts depends on the dialect, on the columns that GORM reads back, and on the number of rows.
-// detect.go chooses it. [Rewrite] changes the statement before the INSERT, and [Reconcile] corrects the rows after it.
+// detect.go chooses how to detect conflicts. Without a conflict a statement needs a further round trip only with
+// bySelect, and with byLastInsertID for a batch. [Rewrite] changes the statement before the INSERT, and [Reconcile]
+// corrects the rows after it.
 //
-// Without a conflict a statement needs no further round trip, except where the statement itself cannot report
-// conflicts:
-//
-//   - several rows, if the update part has a WHERE
-//   - maps, but not on MySQL
-//   - a result that the application asked for with gorm.WithResult
-//   - on MySQL, a uid field in a model whose key the database numbers
-//   - on MySQL, a last insert id that the application itself uses
-//
-// After a conflict we look up the existing row by [Tracker.keys], with the values that were sent, and if necessary with
-// the values that the columns store instead. The row is unknown if two keys lead to different rows. If the row is
-// unknown, the struct gets zero, and an error if it has associations.
+// If the statement does not return the existing row, we look it up by [Tracker.keys], with the values that were
+// sent, and then with the values that the columns store instead. The row is unknown if none is found, or if two
+// keys lead to different rows. A new row with associations then gets an error.
 package upsert
 
 import (
@@ -83,8 +75,8 @@ func Conflicts(stmt *gorm.Statement) bool {
 	return ok
 }
 
-// otherConflict returns the handling of existing rows in a statement that has it outside of the clause ON CONFLICT:
-// under another name, or as text. If the handling is unknown, the result is empty.
+// otherConflict reports whether a clause other than ON CONFLICT makes a statement accept existing rows. The
+// OnConflict is empty if only SQL text shows this.
 func otherConflict(stmt *gorm.Statement) (clause.OnConflict, bool) {
 	for _, name := range stmt.BuildClauses {
 		c := stmt.Clauses[name]

@@ -29,14 +29,14 @@ type comparison struct {
 
 // comparisons has a comparison for each column of the keys.
 type comparisons struct {
-	of []map[string]comparison // for each key, the comparisons by column
+	of []map[string]comparison // by index of the key, then by column
 
 	// complete is true if each conflicting row must be found. It is only set on MySQL, whose triggers skip no rows,
 	// and if no other index can have caused the conflict.
 	complete bool
 }
 
-// at returns the comparison of a field in a key. Without comparisons the result compares the value itself.
+// at returns the comparison of a field in a key.
 func (c comparisons) at(key int, f *schema.Field) comparison {
 	if key >= len(c.of) {
 		return comparison{}
@@ -68,7 +68,8 @@ func (t *Tracker) readComparisons(stmt *gorm.Statement, keys [][]*schema.Field) 
 	return c, nil
 }
 
-// each runs a query on the connection of stmt, and passes each row to the function found, as a map by column name.
+// each runs a query on the connection of stmt, and passes each row to the function found, as a map by the column
+// names in lower case.
 func each(stmt *gorm.Statement, found func(map[string]sql.NullString), text string, vars ...any) (err error) {
 	q := newQuery(stmt)
 	clause.Expr{SQL: text, Vars: vars}.Build(q)
@@ -98,13 +99,12 @@ func each(stmt *gorm.Statement, found func(map[string]sql.NullString), text stri
 	return rows.Err()
 }
 
-// An index of a table. A column without a name is an expression.
+// An index is a unique index. An expression in it is a column without a name.
 type index struct {
 	columns []string
 	parts   []comparison
 }
 
-// consistsOf reports whether an index consists of these columns.
 func (x *index) consistsOf(columns []*schema.Field) bool {
 	return len(x.columns) == len(columns) && !slices.ContainsFunc(columns, func(f *schema.Field) bool {
 		return !slices.ContainsFunc(x.columns, func(name string) bool { return strings.EqualFold(name, f.DBName) })
@@ -189,7 +189,6 @@ func (c *comparisons) add(stmt *gorm.Statement, keys [][]*schema.Field, x *index
 	return known
 }
 
-// condition compares a column with the value v.
 func (c comparison) condition(stmt *gorm.Statement, f *schema.Field, v any) clause.Expression {
 	column := clause.Column{Name: f.DBName}
 	if c.column == "" && c.collation == "" {
