@@ -11,11 +11,10 @@ import (
 	"gorm.io/gorm"
 )
 
-// An Option configures the plugin that [New] creates. Options may come in any order, because db.Use checks them
-// together. Its error wraps [ErrOption] for values out of range and for options that exclude each other.
+// An Option configures the plugin that [New] creates. Options may come in any order. db.Use checks them together,
+// and returns an error that wraps [ErrOption] for values out of range and for options that exclude each other.
 type Option func(*config.Config)
 
-// newConfig returns the values of options.
 func newConfig(options []Option) *config.Config {
 	cfg := config.New()
 	addSegments(cfg) // wing: segment
@@ -74,12 +73,13 @@ func WithLead(d time.Duration) Option { return func(cfg *config.Config) { cfg.Le
 // [generator.Layout.BackupWorker], so you should give out only the lower half of the worker ids.
 //
 // Processes without the option may use the same database. Their worker ids begin above
-// [generator.Layout.MaxFixedWorkerID], so with a number up to this limit the plugin needs no table. db.Use only reads
-// WORKER_REGISTRY and WORKER_NODE, if they exist, and fails with [ErrOption] if the number is not free. Next to
-// UidGenerator only 0 is free, because UidGenerator numbers the rows of WORKER_NODE from 1 on. A number above
-// the limit, or any number with the generator "paired", needs the four tables: db.Use takes the number from the
-// registry, which then gives out only higher numbers. It fails with ErrOption if the registry has already given out
-// worker ids. To change to the registry, or back, see docs/layouts.md.
+// [generator.Layout.MaxFixedWorkerID], so with a number up to this limit the plugin needs no table. db.Use only
+// reads WORKER_REGISTRY and WORKER_NODE, if they exist, and fails with [ErrOption] if the number is not free, or
+// with [ErrLayoutMismatch] if the layout is not the registry's. Next to UidGenerator only 0 is free, because
+// UidGenerator numbers the rows of WORKER_NODE from 1 on. A number above the limit, or any number with the
+// generator "paired", needs the four tables: db.Use takes the number from the registry, which then gives out only
+// higher numbers. It fails with ErrOption if the registry has already given out worker ids. To change to the
+// registry, or back, see docs/layouts.md.
 //
 // A process may use the worker id of a previous one immediately, even after a crash, if both have the same clock and
 // the same [WithLead]. Ids are stamped at most [WithLead] ahead, so the new process begins that far ahead. Its
@@ -109,9 +109,9 @@ func WithDisposable() Option { return func(cfg *config.Config) { cfg.Disposable 
 func WithoutMigration() Option { return func(cfg *config.Config) { cfg.NoMigration = true } }
 
 // WithLookupOnly makes a plugin that looks up ids and never makes any, for tools and pages that only read.
-// [Plugin.Decode], [Plugin.Locate], [Plugin.Find], [Plugin.Nodes], [Plugin.Slots] and [Plugin.Sessions] work. By
-// default db.Use takes a slot; with this option it takes none and writes nothing, so the SELECT privilege is enough. A
-// create that needs an id fails with an error that wraps [ErrOption].
+// [Plugin.Decode], [Plugin.Locate], [Plugin.Find], [Plugin.Nodes], [Plugin.Slots] and [Plugin.Sessions] work.
+// db.Use takes no slot and writes nothing, so the SELECT privilege is enough. A create that needs an id fails with
+// an error that wraps [ErrOption].
 //
 // Another process that makes ids must have begun the id space before. The option implies [WithoutMigration], and
 // excludes [WithWorkerID].

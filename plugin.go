@@ -71,7 +71,6 @@ import (
 	"gorm.io/gorm"
 )
 
-// name is the name under which GORM registers the plugin.
 const name = "uidplugin"
 
 // A Plugin sets fields tagged gorm:"uid" when rows are created, and resolves ids to their origin. [New] returns one for
@@ -93,15 +92,15 @@ type shared struct {
 	// Set by each attempt of Initialize, and constant once registered is true.
 	space    *sharedSpace        // nil with a fixed worker id
 	manager  *workernode.Manager // of the id space
-	home     *sqldb.DB           // knows the schemas of names without a schema; nil with a fixed worker id
-	database string              // name in WORKER_NODE of the database with the rows; empty if it has the registry
+	home     *sqldb.DB           // finds the schemas of tables named without one; nil with a fixed worker id
+	database string              // of the rows, as WORKER_NODE names it; may be empty if it is the registry's
 	supply   *supply.Supply
 	catalog  *catalog.Catalog
 	filler   *fill.Filler
 	narrow   *narrow.Guard
 	adopt    *adopt.Numbering
 	tables   *sqldb.DB                      // reads the models' tables; nil with a fixed worker id
-	locator  atomic.Pointer[lookup.Locator] // set from the start, because Decode works before Initialize
+	locator  atomic.Pointer[lookup.Locator] // set by New, because Decode works before Initialize
 	core     *core.Core
 }
 
@@ -192,7 +191,7 @@ func isTransaction(db *gorm.DB) bool {
 }
 
 // abandon releases everything that a failed Initialize has taken. It lets GORM expect keys from the database again,
-// because a program that continues without the plugin would insert rows with the key 0.
+// because otherwise a program that continues without the plugin would insert rows with the key 0.
 func (s *shared) abandon() {
 	if s.adopt != nil {
 		s.adopt.Undo()
@@ -300,8 +299,9 @@ func (p *Plugin) Layout() generator.Layout {
 // need an id, including those already waiting, then fail with [ErrClosed]. Another process can use the slot's worker
 // ids when its clock is about Lead past the last tick that this process was granted.
 //
-// Close waits for background work, but not beyond the end of ctx. An error means that the slot may not be released; it
-// becomes free about a minute after that tick anyway. On a handle without the plugin Close returns nil.
+// Close waits for background work until ctx ends, and for the release 0.1 s longer. An error means that the slot
+// may not be released; it becomes free about a minute after that tick anyway. On a handle without the plugin Close
+// returns nil.
 //
 // Call Close when the program ends, before closing the pool. You may call it twice, or while the plugin is in use.
 func (p *Plugin) Close(ctx context.Context) error {

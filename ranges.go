@@ -37,8 +37,8 @@ func (p *Plugin) Range(from, to time.Time) (first, last ID, err error) {
 // A span that ends in the past misses rows that were created in it and stamped after it. If that matters, end the span
 // Lead later, and add a condition on a column with the creation time.
 //
-// The query's error wraps [ErrNoField], [ErrNotDecodable] for ids that do not have the layout, or [ErrField] for text
-// keys. Otherwise it is the error of Range.
+// The query's error wraps [ErrNoField], [ErrNotDecodable] for ids that do not have the layout, or [ErrField] for
+// text keys. Otherwise it is the error of Range, or GORM's for a query without a model.
 func (p *Plugin) CreatedBetween(from, to time.Time) func(*gorm.DB) *gorm.DB {
 	return func(db *gorm.DB) *gorm.DB {
 		if err := p.between(db, from, to); err != nil {

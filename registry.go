@@ -49,8 +49,7 @@ var sharedSpaces = struct {
 	byPool map[any]*sharedSpace
 }{byPool: map[any]*sharedSpace{}}
 
-// join opens the id space, or joins plugins that share it. It sets the corresponding fields of s and of loc, the next
-// locator. statements must belong to db.
+// join opens the id space, or joins plugins that share it. statements must belong to db.
 func (s *shared) join(db *gorm.DB, statements *sqldb.DB, loc *lookup.Locator) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.Timeout)
 	defer cancel()
@@ -153,8 +152,8 @@ func (sp *sharedSpace) nameDatabase(s *shared, b tablesDatabase) (taken bool) {
 	return false
 }
 
-// leave removes a plugin. After the last plugin it closes the lease manager, which releases the slot. Later plugins
-// open a new manager. If closing fails, call leave again.
+// leave removes a plugin. After the last plugin it closes the lease manager, which releases the slot. If closing
+// fails, call leave again.
 func (sp *sharedSpace) leave(ctx context.Context, s *shared) error {
 	sharedSpaces.mu.Lock()
 	delete(sp.users, s)

@@ -25,7 +25,6 @@ var ErrConfig = errors.New("publicid: configuration")
 // KeySize is the size of a key in bytes.
 const KeySize = 32
 
-// maxPrefix is the maximum length of a prefix.
 const maxPrefix = 32
 
 // blockChars is the length of an encoded block of 128 bits.
@@ -42,7 +41,6 @@ type Keys struct {
 // Format implements [fmt.Formatter]. It never writes the secrets.
 func (k Keys) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "publicid.Keys(%d hidden)", len(k.list())) }
 
-// list returns the secrets, or nil for the zero Keys.
 func (k Keys) list() [][KeySize]byte {
 	if k.secrets == nil {
 		return nil
@@ -75,7 +73,6 @@ func NewKeys(keys ...[]byte) (*Keys, error) {
 	return &Keys{func() [][KeySize]byte { return secrets }}, nil
 }
 
-// equal reports whether both have the same keys in the same order.
 func (k *Keys) equal(other *Keys) bool { return slices.Equal(k.list(), other.list()) }
 
 // Codec returns the codec of one type of ids. The prefix must have 1 to 32 characters from a to z, 0 to 9 and _, start
@@ -118,7 +115,6 @@ func validPrefix(prefix string) bool {
 	return true
 }
 
-// derive derives 32 bytes from a key, a purpose and a text.
 func derive(secret [KeySize]byte, purpose, text string) []byte {
 	h := hmac.New(sha256.New, secret[:])
 	h.Write([]byte(purpose))
@@ -141,7 +137,6 @@ type codecKey struct {
 	check [8]byte // derived from the prefix
 }
 
-// len returns the length of a text in bytes.
 func (c *Codec) len() int { return len(c.prefix) + blockChars }
 
 // Encode returns the text of an id. It uses the newest key.
@@ -149,8 +144,7 @@ func (c *Codec) Encode(id int64) string {
 	return string(c.append(make([]byte, 0, maxPrefix+1+blockChars), id))
 }
 
-// append appends the text of an id to dst and returns the extended slice. It does not allocate if dst has room for
-// c.len() bytes.
+// append appends the text of an id to dst. It does not allocate if dst has room for c.len() bytes.
 func (c *Codec) append(dst []byte, id int64) []byte {
 	k := c.keys()[0]
 	dst = append(dst, c.prefix...)

@@ -12,9 +12,9 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// A textCondition is a clause without SQL. It makes a query, an update or a delete fail if its condition may
-// compare a numeric column with a text. MySQL reads the text as 0, so id > 'text' would be true for every row. The
-// column's type adds the clause, so other models pay nothing.
+// A textCondition is a clause without SQL. It makes a query, an update or a delete fail if a condition may compare
+// a numeric column with a text. MySQL reads the text as 0, so id > 'text' would be true for every row. The column's
+// type adds the clause, so other models pay nothing.
 type textCondition struct {
 	column        *schema.Field
 	remedy        string         // advice for the error
@@ -22,7 +22,6 @@ type textCondition struct {
 	before, after *regexp.Regexp // match column and operator in the SQL before a value, and in the SQL after it
 }
 
-// newTextCondition returns the clause for a column.
 func newTextCondition(f *schema.Field, remedy string) textCondition {
 	const letter, operator = `\pL\pN_$`, `\s*[=<>!]+\s*`
 	column := `(?:([` + letter + `]+)\.)?` + regexp.QuoteMeta(f.DBName) // the first group is the table
@@ -46,8 +45,8 @@ func (textCondition) Build(clause.Builder) {}
 // MergeClause does nothing.
 func (textCondition) MergeClause(*clause.Clause) {}
 
-// ModifyStatement adds an error to a statement with such a condition. Each column has its own clause, but only the
-// first one checks, for all columns of the model and of joined associations, so that each condition is built once.
+// ModifyStatement adds an error to a statement with such a condition. Each column has a clause. Only the first
+// clause checks, for all columns of the model and of joined associations, so that each condition is built once.
 func (c textCondition) ModifyStatement(stmt *gorm.Statement) {
 	all := slices.Clip(c.column.Schema.QueryClauses)
 	for _, j := range stmt.Joins {
@@ -150,7 +149,6 @@ func (c textCondition) refuse(stmt *gorm.Statement, text string) {
 // value is the placeholder that a plainDialector writes.
 const value = "\x00"
 
-// unquoted removes the quotes of names.
 var unquoted = strings.NewReplacer("`", "", `"`, "", "[", "", "]", "")
 
 // A plainDialector renders SQL for inspection and records the values.

@@ -48,7 +48,7 @@ func Find(ctx context.Context, db *gorm.DB, text string, options ...lookup.FindO
 	return row, withoutNumber(text, err)
 }
 
-// find loads the row of id. The prefix identifies the model of an id that does not contain its table.
+// find loads the row of id. The prefix identifies the model if the id does not contain its table.
 func find(ctx context.Context, c *core.Core, f *lookup.Finder, id int64, prefix string) (any, error) {
 	if _, err := c.Decode(id); !errors.Is(err, lookup.ErrNotDecodable) || c.Apart || c.TablesDatabase != "" {
 		return f.Find(ctx, id)
@@ -97,7 +97,7 @@ func withoutNumber(text string, err error) error {
 	return err
 }
 
-// A textError is an error about an id that shows the text instead of the number.
+// A textError shows the text of an id instead of the number.
 type textError struct {
 	text string
 	err  error

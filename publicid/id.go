@@ -104,7 +104,7 @@ func (id *ID[T]) UnmarshalJSON(data []byte) error {
 // Value implements [driver.Valuer].
 func (id ID[T]) Value() (driver.Value, error) { return int64(id), nil }
 
-// Scan implements [database/sql.Scanner]. It reads numbers, because the database stores them. NULL becomes 0.
+// Scan implements [database/sql.Scanner]. NULL becomes 0.
 func (id *ID[T]) Scan(src any) error {
 	n, err := model.ScanID(src)
 	if err == nil {

@@ -32,8 +32,8 @@
 // # Keys
 //
 // Pass the newest key first. Encode uses the first key, and Decode tries all of them, so texts of an older key stay
-// valid as long as you pass it. To rotate, deploy the new key to all processes as the last one, and then as the first.
-// An id has a different text with each key. So a rotation changes new texts, and old ones remain accepted.
+// valid as long as you pass it. To rotate, deploy the new key to all processes as the last one, and then as the
+// first. An id has a different text with each key.
 //
 // # Format
 //
@@ -168,7 +168,6 @@ func ParseAny(text string) (int64, error) {
 // textPrefix returns the prefix of a text, without the underscore.
 func textPrefix(text string) string { return text[:max(strings.LastIndexByte(text, '_'), 0)] }
 
-// isPublicID reports whether a text is a public id.
 func isPublicID(text string) bool {
 	_, err := ParseAny(text)
 	return err == nil
