@@ -81,9 +81,9 @@ func WithLead(d time.Duration) Option { return func(cfg *config.Config) { cfg.Le
 // higher numbers. It fails with ErrOption if the registry has already given out worker ids. To change to the
 // registry, or back, see docs/layouts.md.
 //
-// A process may use the worker id of a previous one immediately, even after a crash, if both have the same clock and
-// the same [WithLead]. Ids are stamped at most [WithLead] ahead, so the new process begins that far ahead. Its
-// first id waits for the next tick. At first the process makes at most the ids of one tick in each tick.
+// A process may use the worker id of a previous one immediately, even after a crash, if both have the same clock
+// and the same [WithLead]. Ids are stamped at most [WithLead] ahead, so the new process begins that far ahead. Its
+// first id waits for the next tick. At first the process makes no bursts: each tick allows the ids of one tick.
 // [WithClock] voids this guarantee. So does a clock that was set ahead and back again; the log reports that.
 //
 // Plugins of one process may have the same number. They share a generator, and must have the same [WithLead],

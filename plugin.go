@@ -329,7 +329,6 @@ func (p *Plugin) Close(ctx context.Context) error {
 	return nil
 }
 
-// initialized returns the shared part if db.Use has initialized it.
 func (p *Plugin) initialized() (*shared, error) {
 	if p == nil || p.shared == nil || !p.shared.registered.Load() {
 		return nil, core.NotRegistered()

@@ -171,7 +171,6 @@ func (sp *sharedSpace) leave(ctx context.Context, s *shared) error {
 	return space.manager.Close(ctx)
 }
 
-// conflict returns an error if two plugins cannot share an id space, because their options differ.
 func conflict(first, cfg *config.Config) error {
 	differ := func(option string, value, own any) error {
 		return fmt.Errorf("%w: %s: another plugin with the same handle of WithRegistry has %v, and this one has %v;"+

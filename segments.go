@@ -17,8 +17,8 @@ import (
 // unless the column is a primary key.
 //
 // This name begins with the schema or database only if that is not the connection's current one. So all processes
-// that insert into a table should connect to the same schema or database. The name is in lower case on SQLite, and
-// on MySQL unless lower_case_table_names is 0, so all spellings share one row.
+// that insert into a table should connect to the same schema or database. The name is in lower case on SQLite and
+// MySQL, except the table on MySQL if lower_case_table_names is 0. So all spellings share one row.
 //
 // Ids are at least Start, and above the largest value that the column has at first. A new tag is refused with
 // [segment.ErrRow] unless Start is above this value; see Config.Used, which the plugin sets. Start should not be an
@@ -27,5 +27,4 @@ func WithSegments(s segment.Config) Option {
 	return func(cfg *config.Config) { cfg.Specs[segments.Name] = segments.Spec("WithSegments", s) }
 }
 
-// addSegments adds the generator "segment" to the built-in generators.
 func addSegments(cfg *config.Config) { WithSegments(segment.Config{})(cfg) }

@@ -73,7 +73,7 @@ func (s TableStats) MarshalJSON() ([]byte, error) {
 	}{plain(s), text})
 }
 
-// Stats returns the state of the plugin, with the tables that have a generator in alphabetical order. Stats sends no
+// Stats returns the state of the plugin. Tables has those with a generator, in alphabetical order. Stats sends no
 // statement. The state is zero before db.Use, and has no slot after Close.
 func (p *Plugin) Stats() Stats {
 	s, err := p.initialized()

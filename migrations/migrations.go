@@ -79,7 +79,6 @@ type Option func(*sqldb.Place)
 // effect.
 func In(schema string) Option { return func(p *sqldb.Place) { p.Schema = schema } }
 
-// open returns a handle for statements about the tables, and the place of the tables.
 func open(ctx context.Context, db *gorm.DB, options []Option) (*sqldb.DB, sqldb.Place, error) {
 	place := sqldb.Place{Option: "migrations.In"}
 	for _, o := range options {
@@ -174,7 +173,6 @@ func Check(ctx context.Context, db *gorm.DB, options ...Option) error {
 		workernode.ErrTable, strings.Join(lack, "; "), strings.Join(append(statements, d.Translate(raiseVersion)), ";\n")), err)
 }
 
-// check returns the columns that the table lacks, or an error if it cannot be read or upgraded.
 func (t *table) check(ctx context.Context, d *sqldb.DB) (lacks []string, err error) {
 	columns, err := d.Columns(ctx, t.name)
 	have := namesOf(columns)
@@ -326,7 +324,6 @@ func qualified(db *sqldb.DB, statement string) string {
 	})
 }
 
-// run executes the statements of one change.
 func (t *table) run(ctx context.Context, db *sqldb.DB, statements ...string) error {
 	if err := t.before(ctx); err != nil {
 		return refusal{err}

@@ -9,7 +9,6 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// selectVersion reads the version of the tables, which is in the only row of WORKER_REGISTRY.
 const selectVersion = `SELECT "SCHEMA_VERSION" FROM "WORKER_REGISTRY" WHERE "NAME" = 'default'`
 
 // raiseVersion is the last statement of an upgrade.
@@ -49,7 +48,7 @@ func versionOf(ctx context.Context, db *sqldb.DB) (v version, err error) {
 	return v, nil
 }
 
-// raise records that the tables have this program's version. The parameter old is the version before the upgrade.
+// raise records this program's version. The parameter old is the version before the upgrade.
 func raise(ctx context.Context, db *sqldb.DB, old version) (err error) {
 	if !old.known { // the column may be new
 		old, err = versionOf(ctx, db)

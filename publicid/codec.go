@@ -199,7 +199,6 @@ func writeBase32(text []byte, hi, lo uint64) {
 	}
 }
 
-// values maps the characters of alphabet to numbers, and all others to 255.
 var values = func() (v [256]byte) {
 	for i := range v {
 		v[i] = 255

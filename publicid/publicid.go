@@ -65,7 +65,6 @@ type Type interface {
 // set has the keys of SetKeys.
 var set atomic.Pointer[codecs]
 
-// codecs holds keys and the codecs of types.
 type codecs struct {
 	keys    *Keys
 	byTypes sync.Map // prefix -> *Codec

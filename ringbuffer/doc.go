@@ -8,8 +8,7 @@
 // ids. A [Computed] stores two of them. The cursor is the next to hand out (UidGenerator's cursor). The tail is
 // the first position that must not be handed out yet (UidGenerator's tail, which its "padding" moves).
 //
-// The size of a Computed does not depend on how many ids it holds, because it stores no ids. Two takers cannot get
-// one position, because each takes its position by one atomic addition to the cursor.
+// Two takers cannot get one position, because each takes its position by one atomic addition to the cursor.
 //
 // # Ids that cannot be computed
 //

@@ -35,8 +35,7 @@ type Stored struct {
 	mask  uint64
 }
 
-// A slot is atomic because takers read it while the producer writes it again. Takers discard such a reading, because
-// their compare-and-swap fails.
+// A slot has atomic fields, because takers read it while the producer writes it again.
 type slot struct {
 	first atomic.Int64
 	n     atomic.Uint64
@@ -87,8 +86,7 @@ type candidate struct {
 	n            int
 }
 
-// look returns the next candidate. While look reads the slot, other takers may take the run, and the slot may be
-// written again. Then claim refuses the result.
+// look returns the next candidate. It may be outdated, and claim then refuses it.
 func (r *Stored) look(want int) (c candidate) {
 	c.cursor = r.cursor.Load()
 	position, offset := c.cursor>>offsetBits, c.cursor&MaxRun

@@ -23,9 +23,9 @@
 // gets a larger max_id, so it does not matter whether the driver counts changed or matched rows. If the answer is
 // lost, nobody uses the range, which leaves a gap.
 //
-// The process then reads max_id again on the same connection, because a trigger or a narrow column may have stored a
-// smaller number. From that number the next process would fetch ids of this range again. So the process discards
-// the range, and the error wraps uidplugin.ErrTable.
+// The process then reads max_id again on the same connection, because a trigger or a narrow column may have stored
+// a smaller number, from which the next process would fetch the same ids. In that case the process discards the
+// range, and the error wraps uidplugin.ErrTable.
 //
 // As in Leaf's code, max_id itself is still free, in spite of its name. So processes with this package and a Leaf
 // service can share one row. Because two rows for one column would make duplicate ids, Open refuses a row whose max_id
@@ -41,7 +41,7 @@
 //   - A process that ends loses at most two ranges, and each lost answer loses one range.
 //   - When Open returns, the first range is in memory.
 //   - A caller that finds no id waits for the fetch (Leaf's callers fail at once), until its context ends, or for
-//     Config.MaxWait if that has no deadline. If the fetch fails, it gets the database's error.
+//     Config.MaxWait if the context has no deadline. If the fetch fails, it gets the database's error.
 //   - A failed fetch is repeated even if no caller waits. Until one succeeds, Health returns the reason and the time of
 //     the first failure.
 //

@@ -8,9 +8,9 @@ var (
 	// ErrConfig reports an invalid setting or tag. [Open] returns it.
 	ErrConfig = errors.New("segment: configuration")
 
-	// ErrRow reports that the row of the tag is missing, exists twice, has a step below 1, or is new or behind although
-	// the column has numbers (see Config.Used). Operators should correct the row; then the generator continues. [Open],
-	// Next, Fill and Health return it.
+	// ErrRow reports that the row of the tag is missing, exists twice, has a step below 1, or has a max_id that is not
+	// above the numbers of the column (see Config.Used). Operators should correct the row; then the generator
+	// continues. [Open], Next, Fill and Health return it.
 	ErrRow = errors.New("segment: row not usable")
 
 	// ErrExhausted reports that max_id has reached the end of the 63 bits of an id. [Open], Next, Fill and Health

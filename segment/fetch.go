@@ -64,13 +64,13 @@ func (g *Generator) source(ctx context.Context, _ int64) (generator.Run, error) 
 	if err != nil {
 		return generator.Run{}, err
 	}
-	// No caller has an id from the new mark on: the buffer does not have the range, and older ids are smaller.
+	// The buffer does not have the range yet, and older ids are smaller, so no caller has an id from the mark on.
 	g.due = false
 	g.mark.Store(run.First + run.N/10)
 	return run, nil
 }
 
-// fetch fetches a range. It retries transient errors until retryLimit has passed.
+// fetch fetches a range. It retries transient errors and lost races.
 func (g *Generator) fetch(ctx context.Context) (generator.Run, error) {
 	var last error
 	for try, begin := 0, time.Now(); ; try++ {
@@ -101,7 +101,6 @@ func (g *Generator) fetch(ctx context.Context) (generator.Run, error) {
 	}
 }
 
-// errConflict reports that another process fetched first.
 var errConflict = errors.New("segment: lost every race against other processes")
 
 // try makes one attempt to fetch a range. The range is empty if another process was faster.
@@ -145,7 +144,7 @@ func (g *Generator) try(ctx context.Context) (run generator.Run, err error) {
 	return generator.Run{First: first, N: n}, nil
 }
 
-// size returns the size of the next range for a row with the step base.
+// size returns the size of the next range. base is the step of the row, or least.
 func (g *Generator) size(base int64) int64 {
 	switch {
 	case base != g.base || g.ranges < 2: // the first two fetches do not know how long a range lasts
@@ -160,7 +159,6 @@ func (g *Generator) size(base int64) int64 {
 	return g.step
 }
 
-// tell logs that fetches fail, or succeed again.
 func (g *Generator) tell(ctx context.Context, err error) {
 	switch {
 	case err != nil && !g.failing && ctx.Err() == nil:

@@ -51,10 +51,10 @@ type Config struct {
 	// Start is the smallest id, at least 1; 0 means 1. If max_id is smaller, the next fetch begins at Start.
 	Start int64
 
-	// Used is the largest number of the column, 0 for an empty one. Ids begin above it. Read it before calling Open. If
-	// max_id is not above Used, another program has made the number Used. It may hold higher numbers in memory, as
-	// a Leaf service with another tag does. So Open refuses the tag with [ErrRow], unless the tag is new and Start
-	// is above Used. A tag is new if its row is missing, or if its max_id is 1 or less, because then nobody has fetched
+	// Used is the largest number of the column, 0 for an empty one. Ids begin above it. Read it before calling Open.
+	// If max_id is not above Used, another program has made the number Used, and may hold higher ones in memory, as a
+	// Leaf service with another tag does. So Open refuses the tag with [ErrRow], unless the tag is new and Start is
+	// above Used. A tag is new if its row is missing, or if its max_id is 1 or less, because then nobody has fetched
 	// from it.
 	Used int64
 
@@ -260,7 +260,6 @@ var ended = func() context.Context {
 	return ctx
 }()
 
-// wait waits for an id on behalf of Next.
 func (g *Generator) wait(ctx context.Context) (int64, error) {
 	bounded, cancel := ctx, context.CancelFunc(func() {})
 	if _, ok := ctx.Deadline(); !ok {

@@ -37,7 +37,6 @@ type table struct {
 	tag          string
 }
 
-// A row is the row of the tag.
 type row struct {
 	maxID, step int64
 }
@@ -87,7 +86,6 @@ func (t *table) refuseSecond(ctx context.Context) error {
 	return nil
 }
 
-// quoted returns the quoted name.
 func (t *table) quoted() string { return t.db.Quoted(sqldb.Name{Schema: t.schema, Table: t.name}) }
 
 // prepare creates the table if it does not exist. With an unknown dialect it does nothing, so the table must exist.
@@ -201,12 +199,10 @@ func (t *table) isBehind(ctx context.Context, maxID, used int64) error {
 		ErrRow, t.tag, t, t.database(ctx), maxID, used, t.lift(used))
 }
 
-// lift returns the statement that raises max_id above used.
 func (t *table) lift(used int64) string {
 	return fmt.Sprintf("UPDATE %s SET max_id = %d WHERE biz_tag = %s", t.quoted(), used+1, t.literal())
 }
 
-// literal returns the tag as an SQL literal.
 func (t *table) literal() string { return "'" + strings.ReplaceAll(t.tag, "'", "''") + "'" }
 
 // database names the table's database for an error.

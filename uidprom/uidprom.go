@@ -96,14 +96,12 @@ func NewCollector(db *gorm.DB, labels prometheus.Labels) prometheus.Collector {
 	return c
 }
 
-// healthy is the metric that always exists.
 const healthy = "healthy"
 
 func describe(name, help string, variable []string, labels prometheus.Labels) *prometheus.Desc {
 	return prometheus.NewDesc("uidplugin_"+name, help, variable, labels)
 }
 
-// A metric reads one number from a T.
 type metric[T any] struct {
 	name, help string
 	kind       prometheus.ValueType
@@ -170,7 +168,6 @@ var (
 	}
 )
 
-// failing returns the seconds since the first of consecutive failures.
 func failing(s *uidplugin.Stats) float64 {
 	if s.Slot.LastError == nil {
 		return 0
@@ -178,7 +175,6 @@ func failing(s *uidplugin.Stats) float64 {
 	return max(s.Time.Sub(s.Slot.Since).Seconds(), 0)
 }
 
-// A collector implements [prometheus.Collector].
 type collector struct {
 	db     *gorm.DB
 	plugin *uidplugin.Plugin

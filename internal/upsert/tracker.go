@@ -53,7 +53,6 @@ func TrackerOf(stmt *gorm.Statement) *Tracker {
 	return t
 }
 
-// trackerIn returns the Tracker of a statement, or nil.
 func trackerIn(stmt *gorm.Statement) *Tracker {
 	note, _ := model.Kept(stmt, trackerKey)
 	t, _ := note.(*Tracker)
@@ -100,7 +99,6 @@ func otherConflict(stmt *gorm.Statement) (clause.OnConflict, bool) {
 	return clause.OnConflict{}, false
 }
 
-// acceptsRows matches the SQL by which a statement accepts existing rows.
 var acceptsRows = regexp.MustCompile(`(?i)\bON\s+(?:CONFLICT|DUPLICATE\s+KEY)\b|\bIGNORE\b`)
 
 // built returns the SQL of an expression. It builds into a [gorm.Statement], because expressions of applications rely

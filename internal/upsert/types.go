@@ -44,7 +44,6 @@ func (c comparisons) at(key int, f *schema.Field) comparison {
 	return c.of[key][f.DBName]
 }
 
-// readComparisons reads how the columns of a table compare.
 func (t *Tracker) readComparisons(stmt *gorm.Statement, keys [][]*schema.Field) (comparisons, error) {
 	c := comparisons{of: make([]map[string]comparison, len(keys))}
 	for k := range keys {
