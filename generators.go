@@ -15,8 +15,8 @@ import (
 // The function newGenerator makes the generator of one table, or of all tables that share a worker id. The
 // generator must stamp only ticks that its leases allow, because uniqueness depends on nothing else. A lease of
 // [WithWorkerID] never ends, but the generator must then stay within MaxBorrow of the clock, because the next
-// process with the worker id begins MaxBorrow ahead. Left in its Usage should count every sequence of a tick;
-// otherwise the generator gets too many worker ids. The function must use no database: other tables wait for it.
+// process with the worker id begins MaxBorrow ahead. A generator whose Usage.Left does not count every sequence of
+// a tick gets too many worker ids. The function must use no database, because other tables wait for it.
 //
 // To configure [generator.Cached], [generator.Snowflake] or [generator.Paired], replace them by name:
 //
@@ -34,14 +34,14 @@ func WithGenerator(name string, newGenerator func(generator.Config) (generator.R
 // WithSource adds your own generator whose ids do not have the layout, so they cannot be decoded or located. The same
 // names are valid as for [WithGenerator].
 //
-// The function open makes the generator of one table. You must ensure that its ids are unique and fit the field. For
-// models of WithModels, db.Use calls open after registering the callbacks, so it may create rows. For other models
-// Register, AutoMigrate or the first create calls it and waits for up to [WithTimeout].
+// The function open makes the generator of one table. You must ensure that its ids are unique and fit the field.
+// For models of WithModels, db.Use calls open after registering the callbacks, so open may create rows. For others
+// Register, AutoMigrate or the first create calls open, and waits up to [WithTimeout].
 //
 // The handle db is not in a transaction, and the generator may keep it. The function may query it with ctx, which ends
 // when the function returns. The table may not exist yet. The plugin's Close closes the generator.
 //
-// After an error, open is called again in the background, with pauses that grow from one to five seconds. Each create
+// After an error, open is called again in the background, with pauses that grow up to five seconds. Each create
 // that needs the generator also calls open. If the generator has a method Health() error, [Plugin.Health] calls it.
 func WithSource(
 	name string, open func(ctx context.Context, db *gorm.DB, table string) (generator.Generator, error),

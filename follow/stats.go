@@ -25,7 +25,7 @@ type TableStats struct {
 // ConsumerStats is the state of a consumer in this process. In JSON, the error is a text.
 type ConsumerStats struct {
 	Consumer  string       `json:"consumer"`
-	Works     bool         `json:"works"`   // this process works; otherwise it stands by
+	Works     bool         `json:"works"`   // this process handles the rows; otherwise it stands by
 	Paused    bool         `json:"paused"`  // by an operator
 	Last      uidplugin.ID `json:"last"`    // every row up to it is known to be handled, skipped or left out
 	Handled   int64        `json:"handled"` // rows that this process has handled

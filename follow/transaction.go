@@ -21,8 +21,8 @@ import (
 //	})
 //
 // fn must return the errors of its statements, and may do only what a rollback undoes. After a rollback the keys
-// that the plugin has set in creates on tx are zero again, so the structs may be made in fn or outside of it. All
-// other fields stay as they are. So do keys that a create on a new session of tx (NewDB) has set.
+// that the plugin has set in creates on tx are zero again, so the structs may be made in fn or outside of it. Other
+// fields keep their values, and so do keys that were set in a create on a new session of tx (NewDB).
 func Transaction(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) error {
 	c, err := core.Of(db)
 	if err != nil {
@@ -33,7 +33,7 @@ func Transaction(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) e
 			uidplugin.ErrOption)
 	}
 	for try := range attempts {
-		var failed error // the error of fn; if only err is not nil, BEGIN or COMMIT failed; COMMIT may have worked
+		var failed error // the error of fn, but not of COMMIT, which may have worked in spite of its error
 		clear := func() {}
 		err = db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 			tx, clear = c.Collect(tx)
@@ -56,5 +56,4 @@ func Transaction(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) e
 	return err
 }
 
-// attempts is how often Transaction tries.
 const attempts = 5

@@ -22,28 +22,27 @@ const (
 	defaultBufferSize  = 65_536 // as UidGenerator's ring has
 	defaultRefillBelow = 50     // percent, as in UidGenerator
 
-	// bufferedRuns is how many runs are held at most.
-	bufferedRuns = 1024
+	bufferedRuns = 1024 // the most runs that are held
 
 	firstBackoff, maxBackoff = 10 * time.Millisecond, time.Second
 )
 
 // BufferedConfig configures [NewBuffered]. The names of these settings in UidGenerator are in brackets.
 type BufferedConfig struct {
-	// Source makes or fetches the next ids: a run of at least one, all larger than the ids of all runs before.
-	// want is how many the buffer has room for; Source may return fewer, or more. Only one goroutine at a time
-	// calls it, and never one that calls Next or Fill. ctx ends with Close. Required. [BufferedUidProvider]
+	// Source makes or fetches the next ids: a run of at least one id. All of its ids must be larger than those of
+	// earlier runs. want is how many the buffer has room for; Source may return fewer, or more. Calls do not
+	// overlap, and come from a goroutine of the generator. ctx ends with Close. Required. [BufferedUidProvider]
 	//
 	// The callers that wait for ids get the error of Source. Later callers begin another attempt, after a pause that
 	// grows from 10 ms to a second. A panic counts as an error.
 	Source func(ctx context.Context, want int64) (Run, error)
 
-	// Size is how many ids are held, from 1 on, in at most 1,024 runs; 0 means
-	// 65,536. [boostPower: (maxSequence+1) << boostPower]
+	// Size is how many ids are held, up to 2^31-1 in at most 1,024 runs; 0 means 65,536. [boostPower:
+	// (maxSequence+1) << boostPower]
 	Size int64
 
-	// RefillBelow is the percentage of Size below which Source is called, from 1 to 100; 0 means 50. UidGenerator calls
-	// it paddingFactor.
+	// RefillBelow is the percentage of Size below which Source is called, from 1 to 100; 0 means 50.
+	// [paddingFactor]
 	RefillBelow int
 
 	// Every is how often the buffer is filled up, even if RefillBelow does not require it, so that a burst of calls
@@ -211,7 +210,6 @@ func (g *Buffered) wait(ctx context.Context, want int) (first int64, n int, err 
 	if err := ctx.Err(); err != nil {
 		return 0, 0, err
 	}
-	// When an attempt fails, all callers that wait get its error.
 	g.mu.Lock()
 	g.waiting++
 	g.waits++
@@ -262,7 +260,7 @@ func (g *Buffered) wait(ctx context.Context, want int) (first int64, n int, err 
 	}
 }
 
-// scheduled fills the buffer, and schedules the next call.
+// scheduled is the function of g.timer.
 func (g *Buffered) scheduled() {
 	g.refill()
 	g.mu.Lock()
@@ -299,7 +297,7 @@ func (g *Buffered) fill() {
 			}
 		}
 		g.mu.Lock()
-		// A caller that begins to wait after this look starts another goroutine, unless this one goes on.
+		// If this goroutine ends here, a caller that begins to wait later starts another one.
 		again := g.waiting > 0 && g.ring.Len() == 0
 		if g.closed.Load() || !again {
 			g.refilling.Store(false)
@@ -317,7 +315,7 @@ func (g *Buffered) fillUp() error {
 		for g.rest.N > 0 {
 			n := min(g.rest.N, ringbuffer.MaxRun)
 			if !g.ring.Put(g.rest.First, int(n)) {
-				return nil // no id is lost, because the next refill continues
+				return nil // g.rest keeps the ids for the next refill
 			}
 			g.rest.First, g.rest.N = g.rest.First+n, g.rest.N-n
 			g.mu.Lock()

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// defaultMaxBorrow is the default of CachedConfig.MaxBorrow: how far a [Cached] generator runs ahead of the clock at
-// most. With the default layout and one lane that is 57.6 million ids at once.
+// defaultMaxBorrow is the time of 57.6 million ids, with the default layout and one lane.
 const defaultMaxBorrow = time.Hour
 
 // CachedConfig configures [NewCached].
@@ -25,12 +24,12 @@ type CachedConfig struct {
 	// lease is used up it returns [ErrLeaseExpired] at once.
 	NoWait bool
 
-	// OnLow is called when the generator needs more lanes: ids are more than [Layout.LaneAhead] ahead of the present,
-	// or of the beginning of the lease if that is later. OnLow is also called to have the lease renewed, unless the
-	// lease lasts up to the last tick of the layout, when one of these is true:
+	// OnLow is called when the generator needs more lanes, because ids are more than [Layout.LaneAhead] ahead of
+	// the clock, or of the beginning of the lease if that is later. It is also called when the lease should be
+	// renewed. That is so if the lease ends before the last tick of the layout, and one of these is true:
 	//
-	//   - more than half of the lease's ids are used up, counted from the present on, or from the beginning of the
-	//     lease if that is later
+	//   - more than half of the lease's ids are used up, counted from the present or, if that is later, from its
+	//     beginning
 	//   - the end of the lease has passed
 	//   - a caller wants more ids than are left
 	//
@@ -59,8 +58,8 @@ type CachedConfig struct {
 // well, but for at most 100 ms for each lease. After that the remaining ids, which are of the past, are handed out.
 //
 // The clock may jump in both directions. When it is set forward, the ids follow it. When it is set back, the ids
-// continue from where they are, as fast as before, because an id never repeats. They are then ahead of the clock by as
-// much as it was set back, and by the ticks that they borrow.
+// continue from where they are, as fast as before, because an id never repeats. They are then as far ahead of the
+// clock as it was set back, plus the ticks that they borrow.
 //
 // Create a Cached with [NewCached].
 type Cached struct {
@@ -72,8 +71,8 @@ type Cached struct {
 
 	queue
 
-	// The borrowing limit is anchor plus elapsed. It never shrinks, and is raised if
-	// it is less than MaxBorrow ahead of the wall clock. anchor is at most scale.top. mu guards all three fields.
+	// The borrowing limit is anchor plus elapsed. It never shrinks, and is raised if it is less than MaxBorrow
+	// ahead of the wall clock. anchor is at most scale.top. mu guards all three fields.
 	anchor  uint64
 	elapsed time.Duration // forward progress of the clock since anchor was set
 	last    time.Duration // latest reading, since clock.base
@@ -110,7 +109,6 @@ func NewCached(c CachedConfig) (*Cached, error) {
 	}
 	s := scale{layout: &g.layout}
 	next := s.start(c.Lease.From)
-	// This window is closed. A caller opens another when callers come fast.
 	g.window.Store(newWindow(newMapping(c.Layout, c.Lease.WorkerID), next, c.Lease.Until))
 	g.anchor = min(s.at(now)+s.count(g.borrow), s.top())
 	return g, nil
@@ -187,14 +185,12 @@ func (g *Cached) Lead() time.Duration {
 	return s.duration(next - now)
 }
 
-// scale returns the scale of the positions of w.
 func (g *Cached) scale(w *window) scale { return scale{&g.layout, w.laneBits} }
 
 // end returns the first position that the lease of w does not allow.
 func (g *Cached) end(w *window) uint64 { return g.scale(w).start(w.until + 1) }
 
-// slow claims up to want positions, and at least one, after the window gave none. It is where callers wait at the
-// borrowing limit and for a lease, where all errors arise, and where the next window is opened.
+// slow claims 1 to want positions, after the window gave none. Only slow waits, returns errors and opens windows.
 func (g *Cached) slow(ctx context.Context, want uint64, expiry onExpiry) (w *window, position, got uint64, err error) {
 	err = g.retry(ctx, func() (o outcome, err error) {
 		if g.closed {
@@ -234,8 +230,8 @@ func (g *Cached) slow(ctx context.Context, want uint64, expiry onExpiry) (w *win
 	return w, position, got, nil
 }
 
-// inputOf returns the input of decide for a caller that wants positions of w. It brings the borrowing limit up to
-// date. Positions of the past count as handed out, unless the clock has passed the lease.
+// inputOf returns the input of decide, and advances the borrowing limit. Positions of the past count as handed out,
+// unless the clock has passed the lease.
 func (g *Cached) inputOf(w *window, want uint64, now time.Time) input {
 	in := input{want: want, next: w.reached(), at: g.scale(w).at(now), limit: g.limit(w, now), end: g.end(w),
 		noWait: g.noWait, mayWait: g.renewable(w), leaseWaitLeft: g.leaseWait > 0}
@@ -245,8 +241,7 @@ func (g *Cached) inputOf(w *window, want uint64, now time.Time) input {
 	return in
 }
 
-// grant takes positions from the closed window w, as many as the input request allows. It reports whether OnLow
-// should be called, and opens the next window if callers come fast.
+// grant hands out positions of the closed window w. It reports whether OnLow should be called.
 func (g *Cached) grant(w *window, request input) (position, got uint64, low bool) {
 	got = min(request.want, request.free())
 	w.raise(request.next + got)

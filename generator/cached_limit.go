@@ -24,26 +24,25 @@ func (l Layout) MaxLanes() int {
 	return most
 }
 
-// isLow reports whether the generator needs more lanes, or a renewal of the lease of w. next is the position of the
-// next id, and present the position of the clock.
+// isLow reports whether OnLow should be called. The next id has the position next, the clock the position present.
 func (g *Cached) isLow(w *window, next, present uint64) bool {
 	s := g.scale(w)
 	lanes := g.onLow != nil && s.tick(next) > max(s.tick(present), g.from)+g.laneAhead
 	return lanes || g.mayFollow(&g.layout, w.until) && scarce(s.start(g.from), g.end(w), next, present)
 }
 
-// reopenAt returns how many positions must be free before a window opens: those of a tick, or half of those that
-// may be borrowed, whichever is less. With fewer no window opens, and callers are served in the order of arrival.
+// reopenAt returns how many positions must be free before a window opens. With fewer, callers stay in the queue,
+// which serves them in the order of their arrival.
 func (g *Cached) reopenAt(s scale) uint64 {
 	return max(min(s.start(1), s.count(g.borrow)/2), 1)
 }
 
-// limit advances the borrowing limit to now, a reading of the clock. It returns the first position of w that must
-// not be handed out yet. The reading must be taken under mu, because readings out of order would count time twice.
+// limit advances the borrowing limit, and returns the first position of w that must not be handed out yet. The
+// clock must be read under mu, because readings out of order would count time twice.
 func (g *Cached) limit(w *window, now time.Time) uint64 {
 	s := g.scale(w)
-	// A monotonic reading, which time.Now has, makes Sub independent of the wall clock. Without it, reading
-	// falls when the clock is set back, which must not count.
+	// The result of time.Now is monotonic, so changes of the wall clock do not affect Sub. Another clock may go
+	// back, which must not count.
 	reading := now.Sub(g.clock.base)
 	if reading < g.last || reading-g.last >= soon {
 		g.quick = 0

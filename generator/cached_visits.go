@@ -2,7 +2,7 @@ package generator
 
 // This file opens and closes the window of a Cached, and has the visits of the Clock.
 
-// openWindow opens a window from the next position of w, which is closed, up to limit.
+// openWindow replaces the closed window w by an open one, which ends at limit.
 func (g *Cached) openWindow(w *window, limit uint64) {
 	next := w.next
 	w = newWindow(w.mapping, next, w.until)
@@ -15,7 +15,6 @@ func (g *Cached) openWindow(w *window, limit uint64) {
 	}
 }
 
-// closeWindow closes the window, if it is open.
 func (g *Cached) closeWindow() {
 	if g.open {
 		g.open = false
@@ -60,11 +59,11 @@ func (g *Cached) Made() int64 {
 // false. It never waits.
 func (g *Cached) visit() bool {
 	if !g.mu.TryLock() {
-		return true // because a caller that holds the lock is mostly in the slow path, which does the same
+		return true // a caller that holds mu is mostly in the slow path, which does the same
 	}
 	low := false
 	g.idle++
-	if g.open { // otherwise callers take the slow path, or nobody calls
+	if g.open {
 		w, now := g.window.Load(), g.clock.now()
 		s, end := g.scale(w), g.end(w)
 		at := s.at(now)

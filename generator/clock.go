@@ -53,7 +53,7 @@ func NewClock(now func() time.Time) *Clock {
 	return &Clock{now: now, base: now()}
 }
 
-// share returns settings equal to s: those of the previous generator if possible, so that both generators share them.
+// share returns s, or the settings of the previous generator if they are equal.
 func (c *Clock) share(s settings) *settings {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,7 +12,7 @@ var (
 	ErrConfig = errors.New("generator: configuration")
 
 	// ErrClockBackwards reports a clock that has gone back by more than the tolerance. Next and Fill of [Snowflake]
-	// return it.
+	// return it, and Health of [Snowflake] and [Cached].
 	ErrClockBackwards = errors.New("generator: clock moved backwards")
 
 	// ErrBorrowLimit reports that a generator that does not wait is as far ahead of the clock as it may be. Next and

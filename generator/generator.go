@@ -38,17 +38,17 @@ type Lease struct {
 type Renewable interface {
 	Generator
 
-	// Renew replaces the generator's leases. Each lease makes a lane. The number of leases is a power of two, and exceeds
-	// neither [MaxLanes] nor the number of worker ids of the layout. A [Snowflake] has one lane, a [Paired] two. The worker ids
-	// differ; From and Until are the same for all. Within a tick the lanes are used up one after the other, in the
-	// order of their worker ids, not of the arguments. Then the next tick begins.
+	// Renew replaces the generator's leases. Each lease makes a lane. The number of leases is a power of two, at
+	// most [MaxLanes], and at most the number of worker ids of the layout. A [Snowflake] has one lane, a [Paired]
+	// two. The worker ids differ; From and Until are the same for all. Within a tick the lanes are used up one
+	// after the other, in the order of their worker ids, not of the arguments. Then the next tick begins.
 	//
 	// After the call, an id carries a tick from From to Until, and is larger than every id that the generator made
 	// before:
 	//
-	//   - With the same worker ids, a generator continues from where it is, or at From if that is later. Neither From
-	//     nor Until goes down. A call with earlier ticks leaves the later ones unchanged, because calls
-	//     may overtake one another.
+	//   - With the same worker ids, a generator continues from where it is, or at From if that is later. Neither
+	//     From nor Until goes down. A call with earlier ticks leaves the later ones unchanged, because calls may
+	//     overtake one another.
 	//   - With other worker ids, or more or fewer of them, the next id begins a tick: the first tick, at From or
 	//     later, that the generator has not begun. Until may be earlier than before. Calls that change worker ids must
 	//     come in order.
@@ -60,8 +60,8 @@ type Renewable interface {
 	// changes nothing.
 	Renew(leases ...Lease) error
 
-	// After Suspend, callers that find no id left fail at once instead of waiting for Renew. Callers that already wait
-	// fail, too. Their error wraps [ErrLeaseExpired] and cause. Ids that are left in the lease are handed out
+	// After Suspend, callers that find no id left fail at once instead of waiting for Renew. Callers that already
+	// wait fail, too. Their error wraps [ErrLeaseExpired] and cause. Ids that are left in the lease are handed out
 	// as before. Renew ends the suspension, and so does Suspend with nil.
 	Suspend(cause error)
 
@@ -77,8 +77,8 @@ type Usage struct {
 	// up, it is the tick after the lease.
 	Tick int64
 
-	// Left is the number of ids left in the lease, 0 when it is used up. It counts every
-	// sequence of a tick in each lane, even if the generator skips some.
+	// Left is the number of ids left in the lease, 0 when it is used up. It counts every sequence of a tick in each
+	// lane, even if the generator skips some.
 	Left uint64
 
 	// Waiting is true while a caller waits for the lease to be renewed.
@@ -110,8 +110,7 @@ func (l Lease) validate(layout Layout) error {
 	return nil
 }
 
-// workers returns the worker ids of leases in ascending order, or an error that wraps [ErrConfig] or [ErrLayout] if one
-// generator cannot hold them all.
+// workers returns the worker ids of leases in ascending order, or an error if one generator cannot hold them all.
 func workers(layout Layout, leases []Lease) ([]int64, error) {
 	n := len(leases)
 	if n == 0 || n&(n-1) != 0 || n > MaxLanes || int64(n) > layout.MaxWorkerID()+1 {
@@ -138,8 +137,8 @@ func workers(layout Layout, leases []Lease) ([]int64, error) {
 	return ids, nil
 }
 
-// exhausted is the error of a generator that has used up its lease. last is the last tick of the lease, and worker the
-// first worker id of the generator. cause is the reason for which no other lease is available, or nil.
+// exhausted is the error of a generator that has used up its lease. worker is its first worker id, and last is the
+// last tick of the lease. If cause is not nil, it is the reason that no other lease came.
 func exhausted(layout *Layout, worker, last int64, cause error) error {
 	if last == layout.MaxTick() {
 		return fmt.Errorf("%w: no id is left: the 2^%d ticks of %v since %s end at %s; new ids need a layout with a later epoch or more time bits",
@@ -152,9 +151,8 @@ func exhausted(layout *Layout, worker, last int64, cause error) error {
 	return err
 }
 
-// scarce reports whether a lease should be renewed. The lease has the positions from begin up to end. next is the next
-// position, and now is the position of the clock. A lease is scarce if fewer than half of its positions from now on are
-// left, if no position is left, or if now is beyond its end.
+// scarce reports whether a lease should be renewed. The lease has the positions from begin up to end. The next id
+// has the position next, and the clock is at the position now. CachedConfig.OnLow has the conditions.
 func scarce(begin, end, next, now uint64) bool {
 	all := end - min(max(begin, now), end)
 	return end-min(next, end) < all-all/2 || now >= end || next >= end

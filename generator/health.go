@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// patience is the longest wait for the clock that Health does not report as an error. If two ticks are longer than
-// patience, the limit is two ticks.
+// patience is the longest wait for the clock that Health does not report as an error.
 const patience = time.Second
 
 // Health returns nil if a caller gets an id now, or has to wait only for a renewal of the lease, or shortly for the

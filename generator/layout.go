@@ -66,8 +66,9 @@ func JSSafeLayout() Layout {
 // ids for one per process and table: 37/13/3 bits and ticks of 10 ms, from 2018-01-01 until 2061-07-21 (UTC).
 //
 // With 50 tables, its 7,680 worker ids are enough for 153 processes at once, or for 76 if all may crash at once,
-// because the worker ids of a crashed process stay held for 70 s. [JSSafeLayout] has too few for one process. Processes
-// reuse worker ids: if each start took new ones, 20 processes that restart 12 times a day would use up all of them in 16 hours.
+// because the worker ids of a crashed process stay held for 70 s. [JSSafeLayout] has too few for one process.
+// Processes reuse worker ids: if each start took new ones, 20 processes that restart 12 times a day would use up
+// all of them within 16 hours.
 //
 // One worker id makes 800 ids a second, and 16 lanes, the maximum, make 12,800.
 func JSSafeTablesLayout() Layout {
@@ -75,8 +76,7 @@ func JSSafeTablesLayout() Layout {
 		Epoch: time.Date(2018, 1, 1, 0, 0, 0, 0, time.UTC)}
 }
 
-// maxSeconds bounds how far from its epoch a layout may reach, 285 million years, because instants further away
-// overflow.
+// maxSeconds bounds how far from its epoch a layout may reach: 285 million years. Later times overflow.
 const maxSeconds = 1 << 53
 
 // Validate returns an error wrapping [ErrLayout] if l cannot hold ids. It reads no clock; see [Layout.ValidAt].
@@ -128,8 +128,8 @@ func (l Layout) MaxWorkerID() int64 { return 1<<l.WorkerBits - 1 }
 // MaxFixedWorkerID returns the largest worker id that registries leave to processes whose worker id is given by hand:
 // 1,024, or MaxWorkerID/16 if that is less.
 func (l Layout) MaxFixedWorkerID() int64 {
-	// 1,024 and not 1,023, because an id of the default layout that was rounded as a float has a multiple of 8 as its
-	// worker id. If the id had one of a registry's first worker ids, that is 1,024, which no registry gives out.
+	// 1,024 and not 1,023, because rounding an id of the default layout as a float makes its worker id a multiple
+	// of 8. So the first worker ids of a registry become 1,024, which no registry gives out.
 	return min(1024, l.MaxWorkerID()/16)
 }
 
@@ -248,7 +248,6 @@ func quotient(hi, lo, y uint64) uint64 {
 	return q
 }
 
-// format writes an instant so that a person can read it.
 func format(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999 MST") }
 
 // exact writes an instant with all the digits that it has.

@@ -104,7 +104,7 @@ func (g *Paired) Fill(ctx context.Context, ids []int64) error {
 	return nil
 }
 
-// fillSome sets some of ids, all from one lane, and returns how many. Callers wait in fillSome.
+// fillSome sets some of ids, all from one lane, and returns how many. It may wait.
 func (g *Paired) fillSome(ctx context.Context, ids []int64) (n int, err error) {
 	n, o, err := g.main.claim(ids)
 	if errors.Is(err, ErrClosed) || n > 0 {
@@ -115,7 +115,7 @@ func (g *Paired) fillSome(ctx context.Context, ids []int64) (n int, err error) {
 	if err != nil || o.lease {
 		return len(ids), g.backup.Fill(ctx, ids)
 	}
-	// Do not wait for a lease of the backup lane, because the main lane has ticks left, and the clock will reach them.
+	// Do not wait for a lease of the backup lane, because the clock will reach later ticks of the main lane.
 	lease := g.backup.fill(ctx, ids, failAtOnce)
 	if !errors.Is(lease, ErrLeaseExpired) && !errors.Is(lease, ErrTimeExhausted) {
 		return len(ids), lease

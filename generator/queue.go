@@ -12,7 +12,7 @@ import (
 // only connection with which the lease can be renewed.
 const leaseWait = 100 * time.Millisecond
 
-// maxSleep is how often a waiting caller checks again.
+// maxSleep is the longest time between two checks of a caller that waits.
 const maxSleep = 20 * time.Millisecond
 
 // A queue is the part of [Cached] and [Snowflake] where callers wait and leases arrive.
@@ -40,13 +40,13 @@ type queue struct {
 	waiting bool  // the caller at the head waits for Renew
 	used    bool  // ids were taken since Usage was called
 	closed  bool  // by Close
-	refills uint8 // how often leaseWait was refilled; shows a caller whether its wait was for an earlier lease
+	refills uint8 // how often leaseWait was refilled
 
-	// These belong to Cached. They are here because they share a word of memory with used.
+	// These belong to Cached. They are here to share a word of memory with the fields above.
 	open    bool  // the window is open
 	visited bool  // the clock visits this generator
 	idle    uint8 // visits in a row that found hardly any id taken
-	quick   uint8 // consecutive readings of the clock, each soon after the one before; at most the constant hurried
+	quick   uint8 // readings of the clock in a row, each soon after the one before; at most hurried
 }
 
 // An outcome is the result of an attempt to take ids. The zero outcome means that the ids were taken.
@@ -146,7 +146,7 @@ func (g *queue) wake() {
 	}
 }
 
-// With mu held, renew calls the function accept, which replaces the lease. renew also lifts a suspension.
+// renew replaces the lease, by calling accept with mu held, and lifts a suspension.
 func (g *queue) renew(accept func()) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -159,7 +159,7 @@ func (g *queue) renew(accept func()) error {
 	return nil
 }
 
-// refillLeaseWait lets callers wait as long as leaseWait again, when the clock passes the lease just accepted.
+// refillLeaseWait lets callers wait for 100 ms again, when the clock passes the lease just accepted.
 func (g *queue) refillLeaseWait() {
 	g.leaseWait = leaseWait
 	g.refills++
@@ -173,9 +173,9 @@ func (g *queue) Suspend(cause error) {
 	g.wake()
 }
 
-// Waits counts, from 0, the calls that have waited for the clock, for a tick, at the borrowing limit, or for a renewal of
-// the lease. A call that queues behind another counts, too. A call counts once, even if its context has ended. The
-// number never goes down, and Waits itself never waits.
+// Waits counts, from 0, the calls that have waited for the clock, for a tick, at the borrowing limit, or for a
+// renewal of the lease. A call that queues behind another counts, too. A call counts once, even if its context has
+// ended. The number never goes down, and Waits itself never waits.
 func (g *queue) Waits() int64 { return g.waits.Load() }
 
 // mayFollow reports whether another lease may follow a lease with this last tick.

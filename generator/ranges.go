@@ -18,9 +18,9 @@ func (l Layout) JSSafe() bool { return l.MaxID() < 1<<53 }
 // timeShift returns how many bits of an id are below its time field.
 func (l Layout) timeShift() uint8 { return l.WorkerBits + l.SequenceBits }
 
-// Range returns the smallest and the largest id that can carry a time t with from <= t < to. Worker id and sequence
-// may be any. The ids from first to last are exactly those whose Time, as [Layout.Decompose] returns it, is in this
-// span. The ranges of adjacent spans do not overlap and leave no id out.
+// Range returns the smallest and the largest id that can carry a time t with from <= t < to. The ids from first to
+// last are exactly those whose Time, as [Layout.Decompose] returns it, is in this span. The ranges of adjacent
+// spans do not overlap and leave no id out.
 //
 // The time that an id carries is the start of its tick. A span that begins within a tick therefore leaves that tick
 // to the span before it. Begin at TimeOf(TickAt(from)) to include that tick. An id was not made exactly at its
@@ -38,7 +38,7 @@ func (l Layout) Range(from, to time.Time) (first, last int64, err error) {
 	if begin >= end {
 		reason := "no tick of the layout begins in this span"
 		switch {
-		case to.Round(0).Compare(from.Round(0)) <= 0: // the wall clock counts
+		case to.Round(0).Compare(from.Round(0)) <= 0: // Round drops monotonic readings, so the wall clock counts
 			reason = "the span is empty"
 		case begin > l.MaxTick():
 			reason = "the layout ends at " + format(l.Expires())

@@ -10,8 +10,7 @@ func (g *Cached) Renew(leases ...Lease) error {
 	return g.renew(func() { g.accept(m, leases[0].From, leases[0].Until) })
 }
 
-// accept replaces the lease. The new lease has the ticks from first to last and the worker ids of m. If accept
-// makes a new window, the window is closed. When callers come fast, one of them opens the next.
+// accept replaces the lease. The new one has the ticks from first to last and the worker ids of m.
 func (g *Cached) accept(m mapping, first, last int64) {
 	w := g.window.Load()
 	s := g.scale(w)

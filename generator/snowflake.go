@@ -17,9 +17,9 @@ type SnowflakeConfig struct {
 	// back further, callers get [ErrClockBackwards] at once. 0 never waits, like UidGenerator; Leaf tolerates 5 ms.
 	MaxClockBackwards time.Duration
 
-	// RandomStart makes the sequence of each tick begin at a random number below RandomStart. So the low bits of ids
-	// vary even if a process makes few ids. Leaf uses 100; 0 and 1 mean a beginning at 0. On average, each tick loses
-	// half of RandomStart ids. RandomStart may not exceed the number of ids in a tick.
+	// RandomStart makes the sequence of each tick begin at a random number below RandomStart. So the low bits of
+	// ids vary even if a process makes few ids. Leaf uses 100; 0 and 1 mean a beginning at 0. On average, each tick
+	// loses RandomStart/2 ids. RandomStart may not exceed the number of ids in a tick.
 	RandomStart int64
 
 	// OnLow is as in [CachedConfig], except that only Next and Fill call it.
@@ -56,9 +56,8 @@ type Snowflake struct {
 	tick     int64 // of the latest id, or the one before the lease; no earlier tick is stamped any more
 	sequence int64 // the next one in this tick; MaxSequence+1 if the tick is used up
 
-	// lead is the number of ticks that ids may be ahead of the clock: as many as the first tick of a lease was ahead
-	// when the lease came. It becomes 0 when the clock reaches the tick of the next id, unless the clock has passed
-	// the lease.
+	// lead is the number of ticks that ids may be ahead of the clock: as many as the first tick of a lease was
+	// ahead when the lease came.
 	lead int64
 }
 
@@ -152,7 +151,6 @@ func (g *Snowflake) Renew(leases ...Lease) error {
 	return g.renew(func() { g.accept(leases[0]) })
 }
 
-// accept makes l the lease.
 func (g *Snowflake) accept(l Lease) {
 	same := l.WorkerID == g.worker
 	if !same {
@@ -193,8 +191,7 @@ func (g *Snowflake) position() uint64 {
 	return scale{layout: &g.layout}.start(g.tick) + uint64(g.sequence)
 }
 
-// claim fills the slice ids from its beginning, as far as the tick that it stamps has ids left, and returns how many it
-// has set. It asks for a renewal of the lease if one is due.
+// claim sets the first elements of ids, all in one tick, and returns how many. It calls OnLow if needed.
 func (g *Snowflake) claim(ids []int64) (n int, o outcome, err error) {
 	g.mu.Lock()
 	n, o, err = g.attempt(ids)
@@ -205,7 +202,7 @@ func (g *Snowflake) claim(ids []int64) (n int, o outcome, err error) {
 	return n, o, err
 }
 
-// attempt is claim for a caller that holds mu. It does not ask for a renewal.
+// attempt is claim for a caller that holds mu. It does not call OnLow.
 func (g *Snowflake) attempt(ids []int64) (n int, o outcome, err error) {
 	if g.closed {
 		return 0, o, ErrClosed

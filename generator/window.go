@@ -5,8 +5,7 @@ import "github.com/uidplugin/uidplugin/ringbuffer"
 // MaxLanes is the largest number of leases that a generator can hold at once.
 const MaxLanes = 16
 
-// A mapping turns positions into ids, in the same order: within a tick, one lane after another in the order of the
-// worker ids.
+// A mapping turns positions into ascending ids: in each tick one lane after another, by ascending worker ids.
 type mapping struct {
 	sequenceMask uint64 // the sequence bits of a position
 	tickMask     uint64 // the tick bits of a position; the bits between are the lane
@@ -21,8 +20,7 @@ type mapping struct {
 	laneBits     uint8
 }
 
-// newMapping returns the mapping for lanes with one of these worker ids each. The worker ids ascend. Their number is a
-// power of two up to MaxLanes.
+// newMapping returns the mapping for lanes with these worker ids, which ascend. Their number is a power of two.
 func newMapping(l Layout, workers ...int64) mapping {
 	m := mapping{sequenceMask: uint64(l.MaxSequence()), base: uint64(workers[0]) << l.SequenceBits, sequenceBits: l.SequenceBits}
 	for 1<<m.laneBits < len(workers) {
@@ -51,7 +49,7 @@ func (m *mapping) idIn(bases *[MaxLanes]uint64, position uint64) int64 {
 	return int64(position&m.tickMask<<(m.shift&63) + bases[position>>(m.sequenceBits&63)%MaxLanes] + low)
 }
 
-// fill writes the ids of consecutive positions, lane by lane: within a lane they are consecutive numbers.
+// fill writes the ids of consecutive positions. Within a tick and a lane they are consecutive numbers.
 func (m *mapping) fill(ids []int64, position uint64) {
 	bases, low := m.bases, m.sequenceMask
 	for len(ids) > 0 {
@@ -86,32 +84,28 @@ func (m *mapping) same(n *mapping) bool {
 	return *m.bases == *n.bases
 }
 
-// window is a ring, the mapping of its positions to ids, and the end of the lease. The mapping also defines how many
-// positions a tick has. All these belong together, so a caller loads one pointer to them. The ring's cursor has a
-// cache line of its own. The rest shares another one, which is hardly ever written while the ring is in use.
+// window is a ring, the mapping of its positions to ids, and the end of the lease. They belong together, so a
+// caller loads one pointer to all of them. The ring's cursor has a cache line of its own. The rest shares another
+// cache line, which is hardly ever written while the ring is in use.
 //
-// queue.open shows whether the window is open. A window is closed at first, and is opened at most once. While it is
-// open, every caller takes positions from the ring. While it is closed, only the slow path takes positions, by raising
-// the field next.
+// queue.open shows whether the window is open. While it is closed, only the slow path takes positions.
 type window struct {
 	ring ringbuffer.Computed
 	mapping
 
-	// next is a position in the scale of this window. Each position below it was handed out or skipped. It only
-	// grows, and is guarded by mu. While the ring is open, next is the ring's cursor as of the last visit of the
-	// Clock (cached_visits.go). Otherwise the next id has this position, or a later one.
+	// Each position below next was handed out or skipped. next only grows, and mu guards it. While the ring is
+	// open, next is behind the ring's cursor until the function note moves it up (cached_visits.go).
 	next uint64
 
-	// until is the last tick of the lease. It only grows, and mu guards it. No id of the window has a later tick.
+	// until is the last tick of the lease. It only grows, and mu guards it.
 	until int64
 }
 
-// newWindow returns a closed window. openWindow opens the ring of such a window.
+// newWindow returns a closed window.
 func newWindow(m mapping, next uint64, last int64) *window {
 	return &window{mapping: m, next: next, until: last}
 }
 
-// raise makes next at least as high as position.
 func (w *window) raise(position uint64) { w.next = max(w.next, position) }
 
 // reached returns the first position that no caller has got.

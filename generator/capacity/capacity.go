@@ -33,8 +33,8 @@ type Demand struct {
 	// need not be whole: 1.0/7 is once a week. 0 means that each process is started once.
 	RestartsPerDay float64
 
-	// Lanes is how many worker ids a slot owns for each table under the leased policy,
-	// from 1 to [generator.MaxLanes]; 0 means 1.
+	// Lanes is how many worker ids a slot owns for each table under the leased policy, from 1 to
+	// [generator.MaxLanes]; 0 means 1.
 	Lanes int
 
 	// Imports is how many of Tables get so many rows at once that their ids run ahead of the clock by more than
@@ -59,8 +59,8 @@ type Demand struct {
 	Grace time.Duration
 }
 
-// DefaultGrace is the default of Demand.Grace: how long the leased policy keeps the slot of a crashed process. It is a
-// minute and the lead of 10 s, by which the process may have stamped ids ahead.
+// DefaultGrace is the default of Demand.Grace: how long the leased policy keeps the slot of a crashed process. It
+// is a minute plus the lead of 10 s, because the process may have stamped ids that far ahead of the clock.
 const DefaultGrace = 70 * time.Second
 
 // A Forecast is the answer of [Plan]. A year has 365.2425 days.
@@ -197,7 +197,7 @@ func (d Demand) ghosts() uint64 {
 	return uint64(math.Ceil(d.CrashesPerDay * d.Grace.Seconds() / secondsPerDay)) // below 2^34
 }
 
-// uncountable is set by arithmetic whose result is above 2^62.
+// uncountable becomes true when a result is above 2^62.
 type uncountable bool
 
 func (u *uncountable) times(a, b uint64) uint64 {
@@ -266,7 +266,7 @@ func (f Forecast) String() string {
 	return out.String()
 }
 
-// advice names a layout with enough worker ids, because the leased policy does not fit.
+// advice names a layout with enough worker ids for the leased policy.
 func (f Forecast) advice() string {
 	l, ok := f.carrier()
 	if !ok {
@@ -276,12 +276,10 @@ func (f Forecast) advice() string {
 		l, number(float64(l.MaxWorkerID()-l.MaxFixedWorkerID())), number(math.Ldexp(1, int(l.SequenceBits))/l.Tick.Seconds()))
 }
 
-// carrier returns the layout that is nearest to f.Layout and has as many worker ids as the leased policy holds:
-// f.Layout itself if f.Leased.Fits. The layout has the epoch of f.Layout, lasts as long, and stays safe for JavaScript
-// if f.Layout is. It gets its additional worker bits from the unused bits of f.Layout, then from the sequence, then
-// from the time, with coarser ticks of up to a second. Each bit from the sequence or the time halves the rate of a
-// worker id. carrier reports false if too few bits are left. Such a layout is for new databases, because a database in
-// use has its layout pinned.
+// carrier returns the layout nearest to f.Layout that has f.Leased.Held worker ids, or false if too few bits are
+// left. The layout lasts as long, and is safe for JavaScript if f.Layout is. Its additional worker bits come from
+// unused bits, then from the sequence, then from the time. It is for new databases, because a database in use has
+// its layout pinned.
 func (f Forecast) carrier() (generator.Layout, bool) {
 	l := f.Layout
 	most := 63
@@ -304,8 +302,7 @@ func (f Forecast) carrier() (generator.Layout, bool) {
 	return l, true
 }
 
-// span writes a number of years in the largest unit that fits at least twice, in the form of the function number.
-// It writes 0 as "too few", because then there are too few worker ids.
+// span writes years in the largest unit that fits at least twice. 0 years mean that worker ids are too few.
 func span(years float64) string {
 	if years == 0 {
 		return "too few"
@@ -332,8 +329,7 @@ func several(n int, singular, plural string) string {
 	return number(float64(n)) + " " + plural
 }
 
-// number writes x, which is not negative. It writes large numbers with commas. If a small number has a fraction, it
-// keeps at most four significant digits.
+// number writes x, which is not negative, for a person to read.
 func number(x float64) string {
 	switch {
 	case x >= 1e15:

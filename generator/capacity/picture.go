@@ -13,8 +13,8 @@ import (
 const pictureWidth = 80
 
 // Picture draws id as the layout l splits it. It returns lines of plain ASCII, each with a newline and at most 80
-// columns wide. They show the bits of each field, and below them its width and its value. The last line, or three
-// lines if it is too long, has the instant that the time field stands for: the start of its tick.
+// columns wide. They show the bits, the width and the value of each field. The last line, which is split in three
+// if it is too long, has the start of the tick in the time field.
 //
 //	id     1113799104921619749
 //	field  sign time                                      worker id          seq

@@ -78,8 +78,7 @@ func Systems() []System {
 	}
 }
 
-// Decode splits an id of the system into its parts. Errors are as in
-// [generator.Layout.Decompose].
+// Decode splits an id of the system into its parts. Errors are as in [generator.Layout.Decompose].
 func (f System) Decode(id int64) (generator.Parts, error) {
 	p, err := f.Layout.Decompose(id)
 	if err == nil && f.SequenceFirst {
