@@ -76,7 +76,7 @@ func JSSafeTablesLayout() Layout {
 		Epoch: time.Date(2018, 1, 1, 0, 0, 0, 0, time.UTC)}
 }
 
-// maxSeconds bounds how far from its epoch a layout may reach: 285 million years. Later times overflow.
+// maxSeconds bounds how far from its epoch a layout may reach: 285 million years. Times beyond that overflow.
 const maxSeconds = 1 << 53
 
 // Validate returns an error wrapping [ErrLayout] if l cannot hold ids. It reads no clock; see [Layout.ValidAt].

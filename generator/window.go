@@ -94,7 +94,7 @@ type window struct {
 	mapping
 
 	// Each position below next was handed out or skipped. next only grows, and mu guards it. While the ring is
-	// open, next is behind the ring's cursor until the function note moves it up (cached_visits.go).
+	// open, next may be behind the ring's cursor until the function note moves it up (cached_visits.go).
 	next uint64
 
 	// until is the last tick of the lease. It only grows, and mu guards it.

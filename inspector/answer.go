@@ -9,7 +9,7 @@ import (
 
 // An answer is the content of a page, before it becomes HTML or JSON.
 type answer struct {
-	template string // name of the template, without .html; empty for a page with only a problem
+	template string // name of the template, without .html; empty if there is only a problem
 	title    string // of the page
 	typed    string // content of the id form
 	data     any
@@ -33,7 +33,6 @@ func newProblem(status int, message string, err error) *problem {
 	return p
 }
 
-// refused returns a page with only a problem.
 func refused(status int, message string) answer {
 	return answer{title: http.StatusText(status), problem: newProblem(status, message, nil)}
 }

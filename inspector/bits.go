@@ -46,7 +46,6 @@ func fieldsOf(l generator.Layout) []field {
 	return fields
 }
 
-// fieldsWith returns the fields of a layout with the bits of an id.
 func fieldsWith(l generator.Layout, id int64) []field {
 	fields := fieldsOf(l)
 	for i, f := range fields {

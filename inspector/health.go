@@ -37,7 +37,7 @@ type health struct {
 	Class   string `json:"-"` // CSS class of Summary
 }
 
-// healthOf describes the plugin's state. unreadable reports whether this page could not read the database.
+// healthOf describes the plugin's state. unreadable is true if this page could not read the database.
 func healthOf(stats uidplugin.Stats, err error, unreadable bool, now time.Time) health {
 	makes := stats.Slot.ID != 0 || stats.Space == "" // no Space means a fixed worker id, without a slot
 	switch {

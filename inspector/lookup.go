@@ -34,7 +34,7 @@ type parts struct {
 	Sequence int64     `json:"sequence"`
 }
 
-// MarshalJSON also writes years after 9999, because some layouts reach them.
+// MarshalJSON also writes years after 9999, which some layouts reach and time.Time refuses.
 func (p parts) MarshalJSON() ([]byte, error) {
 	type plain parts
 	return json.Marshal(struct {
@@ -81,8 +81,7 @@ func (h *handler) lookup(ctx context.Context, query url.Values) answer {
 	return a
 }
 
-// parse reads an id as people paste it: with its name, quotes, spaces, brackets or a comma around it. For a public id
-// it also returns the text.
+// parse reads an id as people paste it, such as with quotes or a comma. For a public id it also returns the text.
 func parse(typed string) (id uidplugin.ID, public string, p *problem) {
 	text := admin.TrimID(typed)
 	if text == "" {
@@ -107,7 +106,6 @@ func parse(typed string) (id uidplugin.ID, public string, p *problem) {
 	return uidplugin.ID(n), text, nil
 }
 
-// statusOf returns the HTTP status for a number that is not an id.
 func statusOf(err error) int {
 	if errors.Is(err, uidplugin.ErrNegativeID) {
 		return http.StatusBadRequest

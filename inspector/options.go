@@ -11,7 +11,6 @@ import (
 // An Option of [New] comes from [WithPrefix], [WithModels], [WithMask], [WithPageSize] or [WithLogger].
 type Option func(*config) error
 
-// A config holds the options.
 type config struct {
 	prefix   string
 	models   []any
@@ -47,9 +46,9 @@ func WithModels(models ...any) Option {
 	}
 }
 
-// WithMask sets a function that masks values. Several goroutines call it at once, for each value shown. The
-// function gets the value of the field, or of the column if the field has a serializer. It should return the value,
-// a part of the value, or a replacement. By default values are shown unchanged.
+// WithMask sets a function that masks values. It is called for each value that is shown, by several goroutines at
+// once. The function gets the value of the field, or of the column if the field has a serializer. It should return
+// the value, a part of the value, or a replacement. By default values are shown unchanged.
 func WithMask(mask func(table, column string, value any) any) Option {
 	return func(c *config) error {
 		if mask == nil {

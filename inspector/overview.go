@@ -53,7 +53,6 @@ func (h *handler) fleet(ctx context.Context) (*fleet, error) {
 	return f, nil
 }
 
-// A space describes the id space and its layout.
 type space struct {
 	Name      string    `json:"id_space,omitempty"` // empty with WithWorkerID
 	Layout    string    `json:"layout"`

@@ -14,7 +14,6 @@ type table struct {
 	Since time.Duration // age of that page
 }
 
-// A rate is the number of ids per second of a table in this process.
 type rate struct {
 	Table     string  `json:"table"`
 	Generator string  `json:"generator"`
@@ -22,7 +21,6 @@ type rate struct {
 	Seconds   float64 `json:"of_seconds"`
 }
 
-// ratesOf returns the known rates.
 func ratesOf(tables []table) []rate {
 	rates := []rate{}
 	for _, t := range tables {
@@ -39,7 +37,7 @@ type meter struct {
 	earlier, later counts
 }
 
-// The type counts has the number of ids that each source had made at a time.
+// The type counts has how many ids each source had made at one time.
 type counts struct {
 	at   time.Time
 	made map[source]int64
@@ -51,7 +49,7 @@ type source struct{ table, generator string }
 // apart is the minimum time between the two counts from which a rate is calculated.
 const apart = 10 * time.Second
 
-// The method tables returns the tables in stats, with their rates if these are known.
+// The method tables adds the rates that are known to the tables in stats.
 func (m *meter) tables(stats uidplugin.Stats) []table {
 	now := counts{at: stats.Time, made: map[source]int64{}}
 	for _, t := range stats.Tables {

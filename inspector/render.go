@@ -19,7 +19,6 @@ var templateFiles embed.FS
 //go:embed static/style.css static/icon.svg
 var staticFiles embed.FS
 
-// assets are static files with their types.
 var assets = map[string]string{"/style.css": "text/css; charset=utf-8", "/icon.svg": "image/svg+xml"}
 
 func isAsset(path string) bool { return assets[path] != "" }
@@ -37,7 +36,7 @@ func parseTemplates() map[string]*template.Template {
 	return all
 }
 
-// A frame is the data of all pages.
+// A frame is the data of a page for its template.
 type frame struct {
 	Title   string
 	Page    string // for the navigation
@@ -96,8 +95,7 @@ func (h *handler) write(w http.ResponseWriter, r *http.Request, a answer) {
 	send(w, status, kind, body.Bytes())
 }
 
-// refresh is the interval of reloads in seconds.
-const refresh = 10
+const refresh = 10 // seconds between reloads
 
 // writeJSON writes indented JSON, for people with curl.
 func writeJSON(body *bytes.Buffer, value any) error {
@@ -124,7 +122,7 @@ func writeAsset(w http.ResponseWriter, _ *http.Request, path string) {
 	send(w, http.StatusOK, assets[path], body)
 }
 
-// wantsJSON reports whether a request is for JSON. Browsers accept text/html, and a request for */* gets HTML, too.
+// wantsJSON reports whether a request is for JSON. A browser accepts text/html, so it gets HTML.
 func wantsJSON(r *http.Request) bool {
 	if format := r.URL.Query().Get("format"); format != "" {
 		return format == "json"

@@ -28,7 +28,6 @@ type row struct {
 	Columns []column `json:"columns,omitempty"`
 }
 
-// A column is a value of a row.
 type column struct {
 	Name   string  `json:"name"`
 	Value  *string `json:"value"` // nil for NULL and for hidden values
@@ -36,7 +35,7 @@ type column struct {
 	IsID   bool    `json:"is_id,omitempty"` // the value looks like an id
 }
 
-// row reads the row of an id. For a public id, the parameter public is its text. row returns only database errors.
+// row reads the row of an id. It returns only database errors.
 func (h *handler) row(ctx context.Context, l uidplugin.Location, public string) (*row, error) {
 	loaded, err := h.find(ctx, l.ID, public)
 	if err != nil {
@@ -84,7 +83,7 @@ func (h *handler) rounded(ctx context.Context, id uidplugin.ID) string {
 	for _, n := range rounded.Originals(int64(id)) {
 		near = append(near, uidplugin.ID(n))
 	}
-	found, _ := h.plugin.FindAll(ctx, near, uidplugin.OnlyModels(h.models...)) // no error: most numbers are not ids
+	found, _ := h.plugin.FindAll(ctx, near, uidplugin.OnlyModels(h.models...)) // most of these are not ids
 	if len(found) == 0 {
 		return " JavaScript or a spreadsheet may have rounded the number."
 	}

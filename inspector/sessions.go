@@ -30,7 +30,6 @@ type holding struct {
 	More     string    `json:"next,omitempty"`    // relative address of older sessions
 }
 
-// A session is a time in which one process held a slot.
 type session struct {
 	workernode.Session
 	State string `json:"state,omitempty"` // of the slot; set only in its latest session
@@ -43,8 +42,7 @@ const (
 	maxEarlier  = 50 // older sessions of a slot that are counted exactly
 )
 
-// sessions reads the sessions of one slot, or the latest sessions of several slots. It uses only the primary key, so a
-// million sessions take no longer than a hundred.
+// sessions uses only the primary key of WORKER_SESSION, so a million sessions take no longer than a hundred.
 func (h *handler) sessions(ctx context.Context, query url.Values) answer {
 	a := answer{template: "sessions", title: "Sessions"}
 	p, problem := h.sessionsOf(query)
@@ -75,7 +73,6 @@ func (h *handler) sessions(ctx context.Context, query url.Values) answer {
 	return a
 }
 
-// sessionsOf parses the query.
 func (h *handler) sessionsOf(query url.Values) (p sessionsPage, failed *problem) {
 	p.Slots = []holding{}
 	for name, n := range map[string]*int64{"slot": &p.Slot, "after": &p.After} {
@@ -150,7 +147,6 @@ func holdingOf(row workernode.Slot, list []workernode.Session, limit int, query 
 	return v
 }
 
-// sameProcess reports whether two sessions belong to one process.
 func sameProcess(a, b workernode.Session) bool {
 	return !a.Pruned() && a.Application == b.Application && a.Host == b.Host && a.Port == b.Port &&
 		a.Launched.Equal(b.Launched)

@@ -10,7 +10,6 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// A slotsPage is one page of slots.
 type slotsPage struct {
 	Slots []slot `json:"slots"`
 	Own   int64  `json:"own,omitempty"` // slot of this process
@@ -33,14 +32,12 @@ type slot struct {
 	Reusable    bool          `json:"reusable"`
 }
 
-// A slotList is the data of a table of slots.
 type slotList struct {
 	Slots []slot
 	Own   int64 // slot of this process
 	Now   time.Time
 }
 
-// slots reads a page of slots.
 func (h *handler) slots(ctx context.Context, query url.Values) answer {
 	a := answer{template: "slots", title: "Slots"}
 	after, problem := number(query, "after")
@@ -84,7 +81,7 @@ func slotAt(s workernode.Slot, now time.Time) slot {
 
 func slotID(s workernode.Slot) int64 { return s.ID }
 
-// firstPage returns up to size rows, and if there are more, the relative address of the page after them.
+// firstPage returns the first size rows, and the relative address of the next page if there are more rows.
 func firstPage[T any](
 	rows []T, size int, page string, query url.Values, id func(T) int64,
 ) (first []T, following string) {
@@ -108,7 +105,7 @@ func number(query url.Values, name string) (int64, *problem) {
 }
 
 // next returns the relative address of a page with one value of the query changed, or removed if it is "". If page
-// is empty, the address leads to the present page. Overlong and other values are dropped.
+// is empty, the address leads to the present page.
 func next(page string, query url.Values, name, value string) string {
 	changed := url.Values{}
 	for _, keep := range []string{"id", "slot", "after", "before", "span", "format"} {
@@ -125,7 +122,7 @@ func next(page string, query url.Values, name, value string) string {
 	return page + "?" + changed.Encode()
 }
 
-// A link leads to a page. A link to the present page has no address.
+// A link to the present page has no address.
 type link struct{ Address, Text string }
 
 // Pager returns the links to other pages.

@@ -34,7 +34,6 @@ type worker struct {
 	Layout   string    `json:"layout,omitempty"`
 }
 
-// tables answers with a tablesPage.
 func (h *handler) tables(ctx context.Context, query url.Values) answer {
 	a := answer{template: "tables", title: "Tables"}
 	after, problem := number(query, "after")
