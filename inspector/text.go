@@ -53,16 +53,13 @@ func grouped(n any) string {
 	return sign + digits
 }
 
-// clock formats a time in UTC, with milliseconds.
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000") }
 
-// minute formats a time in UTC, without seconds.
 func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }
 
 // iso formats a time for programs.
 func iso(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// since describes a time relative to now.
 func since(t, now time.Time) string {
 	switch d := now.Sub(t); {
 	case d < 0:
@@ -79,7 +76,7 @@ const (
 	year = 8766 * time.Hour // 365.25 days
 )
 
-// span formats a duration with its two largest units, or in seconds or milliseconds if it is less than a minute.
+// span formats a duration with its two largest units.
 func span(d time.Duration) string {
 	two := func(large, small time.Duration, names string) string {
 		return fmt.Sprintf(names, d/large, d%large/small)

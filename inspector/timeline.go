@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// A timeline is the picture of sessions. It has one row, a lane, for each slot. Time goes from left to right.
-// Positions are percentages of the width.
+// A timeline is the picture of sessions. Positions are percentages of its width.
 type timeline struct {
 	From, To time.Time
 	Marks    []mark
@@ -28,15 +27,14 @@ type lane struct {
 	Bars        []bar
 }
 
-// A bar is a time in which a process could make ids. A thin bar shows that the process lived but made no ids.
+// A bar is a time in which a process could make ids. In the time of a thin bar the process lived, but made none.
 type bar struct {
 	X, Width string
 	Class    string // good, late, ended, pruned or thin
 	Label    string
 }
 
-// draw returns the timeline of sessions, or nil without sessions. It ends at the parameter end, or now if end is
-// zero. It is as long as the parameter span, or begins before all sessions if span is zero.
+// draw returns the timeline of sessions. A zero end means now. A zero span means all sessions.
 func draw(slots []holding, end time.Time, span time.Duration, now time.Time) *timeline {
 	if len(slots) == 0 {
 		return nil
@@ -94,7 +92,7 @@ func (t *timeline) bars(s session, following time.Time, livesOn bool) (bars []ba
 		if to.Before(t.From) || from.After(t.To) && from != s.From {
 			return
 		}
-		const minWidth = 0.3 // so that the bar is visible
+		const minWidth = 0.3
 		x, end := t.percent(from), t.percent(to)
 		if end-x < minWidth {
 			x = min(x, 100-minWidth)

@@ -1,5 +1,5 @@
 // Package admin reads the tables of an id space for people: slots, sessions, tables, rows, and findings about its
-// health. It returns plain values, which the command uid renders. Package inspector shows some of them, too.
+// health. It returns plain values, which the command uid renders.
 package admin
 
 import (
@@ -50,7 +50,6 @@ func Connect(db *gorm.DB, timeout time.Duration, now func() time.Time) (*DB, err
 	return &DB{SQL: statements, Nodes: workernode.New(statements), Now: now, gorm: db, timeout: timeout}, nil
 }
 
-// noTable matches errors about missing tables.
 var noTable = regexp.MustCompile(`Error 1146 |SQLSTATE 42P01|no such table`)
 
 var errNoSpace = errors.New("this database has no id space")
@@ -80,8 +79,7 @@ func (d *DB) ReadRegistry(ctx context.Context) (err error) {
 	return err
 }
 
-// explainVersion returns the error failed, which came from reading the registry. It adds advice if an earlier
-// version of uidplugin created the tables.
+// explainVersion adds advice to an error from reading the registry, if the tables are of an earlier version.
 func (d *DB) explainVersion(ctx context.Context, failed error) error {
 	columns, err := d.columns(ctx, d.schema(), workernode.RegistryTable)
 	isLatest := func(c column) bool { return c.Name == "FIRST_ID" }
@@ -142,8 +140,8 @@ func (d *DB) clock(ctx context.Context) (time.Time, error) {
 // timeOf returns the start of a tick, limited to times that JSON can express.
 func (d *DB) timeOf(tick int64) time.Time { return workernode.TimeOf(d.Layout, tick) }
 
-// tickFrom returns the lowest possible START_TICK of a session that begins at the time t or later. A session begins
-// one tick after its START_TICK.
+// tickFrom returns the lowest START_TICK of a session that begins at t or later. A session begins one tick after
+// its START_TICK.
 func (d *DB) tickFrom(t time.Time) int64 {
 	tick := d.Layout.TickAt(t)
 	if tick >= 0 && !d.timeOf(tick).Before(t) {

@@ -12,7 +12,6 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// A column is a column of a table of the application.
 type column struct{ inspect.Column }
 
 var (
@@ -29,7 +28,6 @@ func (c column) isNarrow(dialect string) bool {
 	return dialect != sqlite && c.isInteger() && !wideType.MatchString(c.Type)
 }
 
-// A table is a table of the application.
 type table struct {
 	name    string // unquoted, as in WORKER_NODE
 	quoted  string // for statements
@@ -38,8 +36,8 @@ type table struct {
 	schema, bare string // the parts of name; schema is empty for the current schema
 }
 
-// table returns a table with its columns in order, or without columns if it does not exist or this user may not see it.
-// A dot in name is a part of the table's name, or follows a schema or database. WORKER_NODE does not say which.
+// table returns a table, without columns if it does not exist or this user may not see it. WORKER_NODE does not say
+// whether a dot in a name follows a schema or database, or is a part of the table's name.
 func (d *DB) table(ctx context.Context, name string) (t table, err error) {
 	t = table{name: name, quoted: d.identifier(name), bare: name}
 	if t.columns, err = d.columns(ctx, "", name); err != nil || len(t.columns) > 0 {
@@ -58,7 +56,6 @@ func (d *DB) table(ctx context.Context, name string) (t table, err error) {
 	return t, nil
 }
 
-// identifier quotes one name.
 func (d *DB) identifier(name string) string { return sqldb.QuotePart(d.SQL.Dialect(), name) }
 
 // columns returns the columns of a table. An empty schema means the current schema.
@@ -105,8 +102,8 @@ func (d *DB) TableNames(ctx context.Context) (list []workernode.Table, err error
 	return list, nil
 }
 
-// tableOf returns the table of an entry, and the DB to read it with: one of --database, or else d, whose server may
-// also have the entry's database. The table has no columns if it does not exist or this user may not see it.
+// tableOf returns the table of an entry of WORKER_NODE, and the DB to read it with: one of --database, or else d,
+// because d's server may also have the entry's database.
 func (d *DB) tableOf(ctx context.Context, entry workernode.Table) (home *DB, t table, err error) {
 	if other := d.Others[entry.Database]; other != nil {
 		t, err = other.table(ctx, entry.Name)

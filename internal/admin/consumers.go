@@ -137,7 +137,6 @@ func consumersOf(database string, layout generator.Layout, found []follow.Cursor
 	return list
 }
 
-// findings returns what is wrong with a consumer.
 func (c Consumer) findings() (list []Finding) {
 	command := fmt.Sprintf("%s --table %s", c.Name, c.TableName())
 	behind := time.Duration(c.Behind) * time.Millisecond
@@ -175,7 +174,6 @@ func (c Consumer) cure() string {
 	return "Correct the reason. Then the consumer goes on within a minute, or at once if you restart its processes."
 }
 
-// checkConsumers looks for consumers that do not go on.
 func (d *DB) checkConsumers(ctx context.Context) (list []Finding, err error) {
 	consumers, err := d.Consumers(ctx)
 	for _, c := range consumers {
@@ -189,7 +187,7 @@ func (d *DB) Consumer(ctx context.Context, name, table string) (c Consumer, err 
 	all, err := d.Consumers(ctx)
 	var tables []string
 	for _, one := range all {
-		// Errors of consumers do not know the database's name here.
+		// Errors of consumers name the table as one.key().TableName() does, without the database.
 		if one.Name == name && slices.Contains([]string{"", one.Table, one.key().TableName(), one.TableName()}, table) {
 			c, tables = one, append(tables, one.TableName())
 		}
@@ -245,8 +243,7 @@ func (d *DB) PauseConsumer(ctx context.Context, c Consumer, paused bool) error {
 	})
 }
 
-// CursorAt returns the cursor with which a consumer next handles the rows from the time t on. The layout of the ids
-// must be known.
+// CursorAt returns the cursor with which a consumer next handles the rows from the time t on.
 func (d *DB) CursorAt(t time.Time) (int64, error) {
 	if !d.hasSpace() {
 		return 0, errors.New("this database has no id space, so the layout of the ids is not known; pass an id instead of a time")
@@ -298,8 +295,7 @@ func (d *DB) consumerNotes(ctx context.Context, r Renaming, notes []string) ([]s
 	return notes, err
 }
 
-// renameConsumers writes the new name of a renamed table into the cursors of its consumers. It adds a note about
-// each cursor that keeps the old name.
+// renameConsumers renames the table in the cursors of its consumers, and notes each cursor that keeps the old name.
 func (d *DB) renameConsumers(ctx context.Context, r *Renaming) error {
 	_, home := d.databases()
 	_, left, err := follow.RenameConsumers(ctx, home[r.Database].SQL, r.From, r.To)
@@ -311,8 +307,7 @@ func (d *DB) renameConsumers(ctx context.Context, r *Renaming) error {
 	return err
 }
 
-// cursorNotes returns a step for each consumer: people should note how far the consumer has come, because the removal
-// drops its cursor.
+// cursorNotes returns a step for each consumer, so that people note how far it has come.
 func (d *DB) cursorNotes(ctx context.Context) (steps []RemovalStep, err error) {
 	list, err := d.Consumers(ctx)
 	for _, c := range list {
@@ -323,7 +318,7 @@ func (d *DB) cursorNotes(ctx context.Context) (steps []RemovalStep, err error) {
 	return steps, err
 }
 
-// unhandled returns a refusal if rows wait for consumers, because without the plugin no consumer handles them.
+// unhandled returns a refusal if rows wait for consumers.
 func (d *DB) unhandled(ctx context.Context) (refusal, err error) {
 	list, err := d.Consumers(ctx)
 	var errs []error

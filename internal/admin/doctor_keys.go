@@ -135,8 +135,8 @@ func (d *DB) checkReferences(ctx context.Context, t table, key column) (list []F
 	return list, nil
 }
 
-// strays describes how many of the newest rows have a key that looks like an id, but comes from the database: the
-// worker id in such a key does not belong to the table. It returns "" if no row has such a key.
+// strays describes how many of the newest rows the database has numbered. The worker id in such a key does not
+// belong to the table.
 func (d *DB) strays(ctx context.Context, entry workernode.Table, t table, key column) (text string, err error) {
 	const newest = 10_000
 	k := d.identifier(key.Name)
@@ -174,8 +174,8 @@ func (d *DB) largest(ctx context.Context, t table, key column) (largest sql.Null
 	return largest, nil
 }
 
-// idsElsewhere reports whether a column that is not the key has the table's ids. It returns true if the largest key
-// is too small for an id, and another column of the row with this key contains an id of the table.
+// idsElsewhere reports whether a column that is not the key has the table's ids. It looks at the row with the
+// largest key.
 func (d *DB) idsElsewhere(
 	ctx context.Context,
 	entry workernode.Table,

@@ -114,9 +114,9 @@ type numbersAhead struct {
 func (a numbersAhead) any() bool { return len(a.workers)+len(a.slots) > 0 }
 
 // findAhead returns the worker ids and slots in d's tables that the registry of the database original has not given
-// out yet. It reads the counters after the rows, because a process raises a counter before it inserts a row. Rows
-// that are replicated from another region cause no false alarm: that region gave out numbers of original's region
-// only before a division, and original's counters began above these numbers.
+// out yet. It reads the counters after the rows, because a process raises a counter before it inserts a row. A
+// replicated row of another region causes no false alarm. That region gave out such a number only before a
+// division, and original's counters began above it.
 func (d *DB) findAhead(ctx context.Context, original *DB) (a numbersAhead, err error) {
 	r := original.Registry.Region
 	gives := fmt.Sprintf(`("REGION" = %d OR %s = %d)`, r.N, d.SQL.Mod(`"N"."ID"`, r.Of), r.N)
@@ -202,7 +202,7 @@ func (o owner) isOther(p owner) bool {
 		o.table != p.table && o.table.Name != "" && p.table.Name != ""
 }
 
-// sharedNodes counts the worker ids with another slot or table in the other database. first is the smallest of them.
+// sharedNodes counts the worker ids with another slot or table in the other database, and returns the smallest.
 func (d *DB) sharedNodes(ctx context.Context, other *DB) (n, first int64, err error) {
 	here, err := d.owners(ctx)
 	if err != nil {

@@ -10,12 +10,10 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// sample is a number of keys: that many of a table's oldest keys, and that many of its newest ones, are searched
-// for worker ids of another table.
+// sample is how many of a table's oldest and newest keys are searched for worker ids of another table.
 const sample = 1000
 
-// checkRenamed reports tables that were renamed. The parameter missing has the tables that do not exist any more.
-// Such a table was renamed if its rows are in another table now; otherwise it was dropped.
+// checkRenamed reports which of the missing tables were renamed: their rows are in another table now.
 func (d *DB) checkRenamed(ctx context.Context, missing []workernode.Table) (list []Finding, err error) {
 	for _, entry := range missing {
 		home := d
@@ -44,7 +42,6 @@ func (d *DB) checkRenamed(ctx context.Context, missing []workernode.Table) (list
 	return list, err
 }
 
-// workersOf returns the worker ids of a table.
 func (d *DB) workersOf(ctx context.Context, entry workernode.Table) (workers map[int64]bool, err error) {
 	workers = map[int64]bool{}
 	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
@@ -59,8 +56,8 @@ func (d *DB) workersOf(ctx context.Context, entry workernode.Table) (workers map
 	return workers, err
 }
 
-// tablesNextTo takes the name of a table, which need not exist, and returns all tables of its schema. The names are as
-// in WORKER_NODE.
+// tablesNextTo returns all tables in the schema of a table, which need not exist. Their names are as in
+// WORKER_NODE.
 func (d *DB) tablesNextTo(ctx context.Context, name string) (names []string, err error) {
 	prefix, schema := "", ""
 	if i := strings.LastIndexByte(name, '.'); i >= 0 && d.SQL.Dialect() != sqlite {

@@ -18,7 +18,6 @@ import (
 // because the database's clock is read in whole seconds.
 const maxDifference = 2 * time.Second
 
-// checkClock compares this machine's clock with the database's.
 func (d *DB) checkClock(ctx context.Context) ([]Finding, error) {
 	err := d.Nodes.CheckClock(ctx, d.Now, maxDifference)
 	if !errors.Is(err, workernode.ErrClock) {
@@ -44,7 +43,7 @@ var writable = map[string]string{
 		UNION ALL SELECT 'hot standby', CASE WHEN pg_is_in_recovery() THEN 'on' ELSE 'off' END`,
 }
 
-// checkWrites looks for read-only settings. With such a setting processes cannot renew slots, and creates fail.
+// checkWrites looks for read-only settings.
 func (d *DB) checkWrites(ctx context.Context) (list []Finding, err error) {
 	query := writable[d.SQL.Dialect()]
 	if query == "" {
@@ -109,7 +108,6 @@ func (d *DB) checkDurability(ctx context.Context) ([]Finding, error) {
 	return durabilityFindings(s), nil
 }
 
-// durabilityFindings returns the findings for settings.
 func durabilityFindings(s settings) (list []Finding) {
 	const lost = ": if a lost commit granted ids to a process, two rows could get the same id"
 	flush := s["innodb_flush_log_at_trx_commit"]
@@ -139,8 +137,7 @@ func durabilityFindings(s settings) (list []Finding) {
 	return list
 }
 
-// synchronousCommitFix returns the statement that turns synchronous_commit on, depending on where it was turned off; ""
-// if no statement can do that.
+// synchronousCommitFix returns the statement that turns synchronous_commit on where it was turned off.
 func synchronousCommitFix(s settings) (fix, advice string) {
 	const open = " Open connections keep it off, so restart the processes."
 	switch s["source"] {
@@ -190,7 +187,6 @@ func (d *DB) checkReplication(ctx context.Context) ([]Finding, error) {
 	return found, err
 }
 
-// findings returns the findings for the replication. lead is the Lead in the registry.
 func (r replication) findings(lead time.Duration, dialect string) (list []Finding) {
 	if r.replicas > 0 && r.waiting == 0 {
 		f := Finding{Code: CodeAsyncReplicas,

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// The doctor reports a layout if less time than endSoon remains.
+	// endSoon is the time left below which the doctor reports a layout.
 	endSoon = 365 * 24 * time.Hour
 
-	// The doctor reports an application if no process has held any of its slots for the time unheld.
+	// unheld is how long no process has held any slot of an application that the doctor reports.
 	unheld = 7 * 24 * time.Hour
 )
 
@@ -53,7 +53,7 @@ func (d *DB) checkLayout(context.Context) (list []Finding, err error) {
 	return list, nil
 }
 
-// standstill returns a finding if all held slots are overdue or expired. The map counts slots by state.
+// standstill returns a finding if all held slots are overdue or expired.
 func standstill(states map[string]int64) []Finding {
 	late := states["overdue"] + states["expired"]
 	if late == 0 || states["live"]+states["idle"] > 0 {
@@ -68,8 +68,7 @@ func standstill(states map[string]int64) []Finding {
 	}}
 }
 
-// checkSlots looks for a standstill of all processes. It also looks for applications whose slots have all had no holder
-// for a long time.
+// checkSlots looks for a standstill of all processes, and for applications whose slots nobody has held for long.
 func (d *DB) checkSlots(ctx context.Context) (list []Finding, err error) {
 	now, err := d.clock(ctx)
 	if err != nil {
@@ -109,7 +108,7 @@ func (d *DB) checkSlots(ctx context.Context) (list []Finding, err error) {
 	return list, err
 }
 
-// checkSessions looks for held slots of this region without sessions. Those of other regions may arrive later.
+// checkSessions looks for held slots of this region without sessions. Other regions may send their sessions later.
 func (d *DB) checkSessions(ctx context.Context) (list []Finding, err error) {
 	err = d.SQL.Query(ctx, func(rows *sql.Rows) error {
 		var slot int64

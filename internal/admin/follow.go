@@ -48,7 +48,7 @@ func (f Followed) Name() string {
 }
 
 // Followed returns the followed tables of this database and of the others. With a name in the argument only, it
-// returns the table of this name, or nothing if that table is not followed.
+// returns just that table.
 func (d *DB) Followed(ctx context.Context, only string) (list []Followed, err error) {
 	if only != "" {
 		name, home, table := d.named(ctx, only)
@@ -119,7 +119,7 @@ func followedOf(database string, regional bool, found ...follow.Status) (list []
 }
 
 // EnableFollow lets a table be followed. An empty key means the primary key. EnableFollow gives up if a transaction
-// uses the table for longer than the time limit of statements. It returns a warning if the database numbers the key.
+// uses the table for longer than the time limit of statements.
 func (d *DB) EnableFollow(ctx context.Context, name, key string, slack time.Duration) (warning string, err error) {
 	_, home, table := d.named(ctx, name)
 	t, err := home.table(ctx, table)
@@ -168,7 +168,6 @@ func (d *DB) checkFollowable(ctx context.Context, t table, key string) error {
 		"database, the table would refuse all new rows", key, t.name, largest.Int64)
 }
 
-// errNotFollowed reports a table without a row in UID_FOLLOW.
 var errNotFollowed = errors.New(`the table is not followed; "uid follow status" lists those that are`)
 
 // DisableFollow makes a table an ordinary one again. The tables of the plugin may be gone.
@@ -214,12 +213,10 @@ func (d *DB) checkFollowed(ctx context.Context) (list []Finding, err error) {
 
 func (f Followed) behind() time.Duration { return time.Duration(f.Behind) * time.Millisecond }
 
-// isLate reports whether the mark lags for too long.
 func (f Followed) isLate() bool {
 	return f.behind()-time.Duration(f.Slack)*time.Millisecond > standstillAfter
 }
 
-// findings returns what is wrong with a followed table.
 func (f Followed) findings() (list []Finding) {
 	switch f.Trigger {
 	case follow.TriggerGone:
@@ -305,7 +302,7 @@ func (f Followed) blocking() (list []follow.Holder) {
 	return list
 }
 
-// planFollow plans to end following. The triggers go first, because without the tables UID_* they refuse all rows.
+// planFollow plans to end following.
 func (d *DB) planFollow(ctx context.Context, known []workernode.Table) (steps []RemovalStep, err error) {
 	if steps, err = d.cursorNotes(ctx); err != nil {
 		return nil, err

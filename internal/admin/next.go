@@ -27,9 +27,8 @@ func (d *DB) TableNamed(ctx context.Context, name string) (t workernode.Table, e
 	return t, nil
 }
 
-// CheckNext returns an error if people should not make ids for a table: it does not exist in its database, or its
-// keys are not ids. On MySQL and MariaDB CheckNext returns a warning if the database numbers the key. For a table
-// that it cannot see in another database, a row in WORKER_NODE is enough.
+// CheckNext returns an error if people should not make ids for a table: it does not exist, or its keys are not ids.
+// A table of another database need only be in WORKER_NODE if CheckNext cannot see it.
 func (d *DB) CheckNext(ctx context.Context, entry workernode.Table) (warning string, err error) {
 	known, err := d.databasesOf(ctx, entry.Name)
 	if err != nil {

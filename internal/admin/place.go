@@ -22,7 +22,7 @@ type Place struct {
 
 	Prefix string `json:"prefix,omitempty"` // of the given public id
 
-	// MayBeRounded reports whether a program may have rounded another id to the number. It is false if Row is set.
+	// MayBeRounded reports whether a program may have rounded another id to the number.
 	MayBeRounded bool `json:"may_be_rounded,omitempty"`
 }
 
@@ -52,8 +52,8 @@ func (f *Finder) Find(ctx context.Context, id int64) (p Place, err error) {
 	return p, f.checkRounded(ctx, id, err)
 }
 
-// numbered returns the row of a number that the database assigned to a row of another program. The row is in the
-// table of the id that the number follows, as in [uidplugin.Plugin.Find].
+// numbered returns the row of a number that the database gave to a row of another program. It looks in the table of
+// the id that the number follows.
 func (f *Finder) numbered(ctx context.Context, id int64) (p Place, err error) {
 	before, ok := adopt.Before(f.Plugin.Layout(), id)
 	if !ok || f.SQL.Dialect() == sqlite {
@@ -67,7 +67,6 @@ func (f *Finder) numbered(ctx context.Context, id int64) (p Place, err error) {
 	return p, err
 }
 
-// codes has the names that errors about ids have in JSON.
 var codes = []struct {
 	err  error
 	name string

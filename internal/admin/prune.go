@@ -17,15 +17,14 @@ type Pruning struct {
 	Sessions int64 // sessions whose process will be unknown
 }
 
-// A span is the range of sessions to prune in one slot: those with first <= START_TICK < keep. The session that
-// begins the span stays, but without a process, in place of all these sessions.
+// A span has the sessions to prune in one slot: those with first <= START_TICK < keep. The first of them stays in
+// place of all, but without its process.
 type span struct{ slot, first, keep, sessions int64 }
 
 // prunedLaunch is the value of LAUNCHED in a pruned session, because the column cannot be NULL.
 const prunedLaunch = "1970-01-01 00:00:00.000"
 
-// The query spans finds the prunable sessions of each slot. Of the sessions that began before a tick, the latest
-// stays, because it may have made later ids. One more row stays, without a process. Regions prune only their own.
+// spans finds the spans of all slots of this region. Other regions prune their own.
 const (
 	spans = `SELECT "SLOT", MIN("START_TICK") AS "FIRST_TICK", MAX("START_TICK") AS "LAST_TICK", ` +
 		sessionsWithHolder + ` - 1 AS "SESSIONS"` +
@@ -49,8 +48,8 @@ func (d *DB) Prunable(ctx context.Context, before time.Time) (p Pruning, err err
 // slot at the time in the number.
 //
 // Prune looks at the sessions that began before a time. The latest of each slot stays, because it may have made ids
-// after that time. One row without a process replaces the others, and its [workernode.Session.Pruned] is true. So
-// ids of a pruned session never resolve to another process, even in versions that do not know of pruning.
+// after that time. One row without a process replaces the others. So ids of a pruned session never resolve to
+// another process, even in versions that do not know of pruning.
 //
 // Each slot is pruned in its own transaction. Processes may run meanwhile. Prune may be repeated, interrupted,
 // and run several times at once. It needs the DELETE privilege. With an error it returns the counts up to then.
@@ -98,8 +97,8 @@ func (d *DB) pruneUndisturbed(ctx context.Context, s span) error {
 	}
 }
 
-// prune removes the process from the first session of a span, and then deletes the other sessions. Before it
-// deletes them, it checks that the process was removed, so that no id ever resolves to a wrong process.
+// prune removes the process from the first session of a span, and deletes the others. Before that it reads the
+// first session again, so that no id ever resolves to a wrong process.
 func (d *DB) prune(ctx context.Context, s span) error {
 	return d.SQL.Transact(ctx, func(ctx context.Context, tx *sqldb.DB) error {
 		_, err := tx.Exec(ctx, `UPDATE "WORKER_SESSION" SET "APPLICATION" = '', "HOST_NAME" = '', "PORT" = '',`+

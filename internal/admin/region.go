@@ -51,20 +51,20 @@ func (d *DB) workerIDs(r workernode.Region, low int64) int64 {
 	return (last-first)/r.Of + 1
 }
 
-// given counts the worker ids of the region: used counts those below NEXT_ID, which are given out, and total counts
-// all. Neither includes the worker ids below FIRST_ID, which people give out by hand, or the worker ids of other
-// regions, even if this registry gave them out before it was divided.
+// given counts the worker ids of the region: those that are given out, and all. It leaves out the worker ids below
+// FIRST_ID, which people give out by hand. It also leaves out those of other regions that this registry gave out
+// before it was divided.
 func (d *DB) given() (used, total int64) {
 	r := d.Registry
 	total = d.workerIDs(r.Region, r.FirstID)
 	return total - d.workerIDs(r.Region, max(r.NextID, r.FirstID)), total
 }
 
-// Split divides the registry. count is the number of regions afterwards. It returns the region of this registry and
-// the new regions, with the statements that create their registries. If there are count regions already, Split
-// changes nothing, and returns the regions of the last division again. Then previous must be the number of regions
-// before that division. Split leaves out the regions of earlier divisions, because this registry does not know
-// which numbers they have given out. In a first call previous may be 0.
+// Split divides the registry, so that there are count regions in all. It returns the region of this registry, and
+// the new regions with the statements that create their registries. A repeated call changes nothing, and returns
+// the same regions, if previous is the number of regions before the first call. The regions of earlier divisions
+// are left out, because this registry does not know which numbers they have given out. In a first call previous may
+// be 0.
 func (d *DB) Split(ctx context.Context, count, previous int64) (own Region, created []Region, err error) {
 	before := d.Registry.Region
 	if before.Of == count && previous != 0 {
@@ -96,11 +96,9 @@ func (d *DB) Split(ctx context.Context, count, previous int64) (own Region, crea
 	return d.Region(), created, nil
 }
 
-// divide divides the registry and returns it. old is the region that the registry must still have. count is the
-// number of regions afterwards, and must be a multiple of the number before. The registry keeps its N, and all
-// worker ids and slots that it has given out. [workernode.Registry.Other] makes the registries of the new regions.
-// Processes may run meanwhile. The error wraps [workernode.ErrRegion] if the registry cannot be divided like this,
-// or if somebody else has divided it, because the new regions of both divisions would have numbers in common.
+// divide divides the registry, which must still have the region old, and returns it. The registry keeps all worker
+// ids and slots that it has given out. Processes may run meanwhile. If somebody else has divided the registry, the
+// error wraps [workernode.ErrRegion], because the new regions of both divisions would have numbers in common.
 func (d *DB) divide(ctx context.Context, old workernode.Region, count int64) (workernode.Registry, error) {
 	for try := 0; ; try++ {
 		r, err := d.Nodes.Registry(ctx)
@@ -131,8 +129,7 @@ func (d *DB) divide(ctx context.Context, old workernode.Region, count int64) (wo
 	}
 }
 
-// divisible returns an error if the registry r no longer has the region old, which it had when it was read, or if r
-// cannot get the region new. If old and new are equal, it does not check how many worker ids are left.
+// divisible returns an error unless the registry r still has the region old, and can get the region new.
 func divisible(r workernode.Registry, old, new workernode.Region) error {
 	layout, err := generator.ParseLayout(r.Layout)
 	switch {

@@ -28,13 +28,12 @@ type RemovalStep struct {
 type Removal struct {
 	Steps []RemovalStep
 
-	// Refused is nil, or the reason why Run does nothing: processes hold slots, rows wait for consumers, or no
-	// --database names a database that has tables of the id space.
+	// Refused is nil, or the reason why Run does nothing, such as processes that hold slots.
 	Refused error
 }
 
-// Removal plans the removal of the plugin, and changes nothing. After the removal the database numbers the keys of the
-// tables in WORKER_NODE and of the named tables. The registry need not exist.
+// Removal plans the removal of the plugin, and changes nothing. Afterwards the database numbers the keys of the
+// named tables, too. The registry need not exist.
 func (d *DB) Removal(ctx context.Context, named []string) (r Removal, err error) {
 	known, unseen, err := d.knownTables(ctx)
 	if err != nil {
@@ -132,7 +131,7 @@ func (d *DB) knownTables(ctx context.Context) (known []workernode.Table, unseen 
 	return known, unseen, err
 }
 
-// tablesOf returns the names of the tables of a database. The names may contain schemas.
+// tablesOf returns the names of the tables of a database. These may contain schemas.
 func tablesOf(known []workernode.Table, database string) (names []string) {
 	for _, t := range known {
 		if t.Database == database {
@@ -142,7 +141,6 @@ func tablesOf(known []workernode.Table, database string) (names []string) {
 	return names
 }
 
-// held returns a refusal if processes hold slots.
 func (d *DB) held(ctx context.Context) (refusal, err error) {
 	if !d.hasSpace() {
 		return nil, nil
@@ -171,8 +169,7 @@ func (d *DB) held(ctx context.Context) (refusal, err error) {
 		`on SQLite for 11 minutes; "uid slots" lists all`, strings.Join(holders[:min(len(holders), 3)], ", "), more), nil
 }
 
-// functionsOf has the queries, by dialect, that find the view and the functions of migrations.CreateFunctions in a
-// schema. They return the kind, name and arguments for a DROP statement.
+// functionsOf has the queries, by dialect, that find the view and the functions of migrations.CreateFunctions.
 var functionsOf = map[string]string{
 	mysql: `SELECT 'VIEW', table_name, '' FROM information_schema.views
 		WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = 'uid_origin'
@@ -202,8 +199,7 @@ func (d *DB) planFunctions(ctx context.Context, _ []workernode.Table) ([]Removal
 	return []RemovalStep{s}, nil
 }
 
-// planTables plans to drop the four tables. WORKER_NODE stays if UidGenerator uses it, but its rows lose their
-// slots, which are gone. WORKER_REGISTRY is dropped last, because a run after an error reads it.
+// planTables plans to drop the four tables. WORKER_REGISTRY is the last, because a run after an error reads it.
 func (d *DB) planTables(ctx context.Context, _ []workernode.Table) (steps []RemovalStep, err error) {
 	var statements []string
 	tables := []string{workernode.SessionTable, workernode.SlotTable, workernode.NodeTable, workernode.RegistryTable}

@@ -64,13 +64,12 @@ func (d *DB) Renaming(ctx context.Context, from, to string) (r Renaming, err err
 	return r, nil
 }
 
-// ofRenamed is the condition for the worker ids of a table.
 const ofRenamed = `"DATABASE_NAME" = ? AND "TABLE_NAME" = ? AND "SLOT" IS NOT NULL`
 
-// Rename executes a renaming, also in the cursors of consumers, and returns it with the number of changed worker
-// ids. Earlier ids then resolve to the new name. Rename may be repeated, and processes may run meanwhile: each slot
-// keeps its worker ids, so no two processes share one. A process with the old model goes on, and within ten minutes
-// gets other worker ids, which have the old name. Rename again after the last such process has ended.
+// Rename executes a renaming, also in the cursors of consumers. Rename may be repeated, and processes may run
+// meanwhile: each slot keeps its worker ids, so no two processes share one. A process with the old model goes on,
+// and within ten minutes gets other worker ids, which have the old name. Rename again after the last such process
+// has ended.
 //
 // Both names must be of the same table: ids of two tables cannot be told apart afterwards.
 func (d *DB) Rename(ctx context.Context, r Renaming) (_ Renaming, err error) {
@@ -133,7 +132,6 @@ func (d *DB) isGone(ctx context.Context, t table) bool {
 	return len(t.columns) == 0 || err == nil && view
 }
 
-// renameNotes returns notes about other things that have the old name.
 func (d *DB) renameNotes(ctx context.Context, r Renaming, home *DB) (notes []string, err error) {
 	notes = []string{}
 	notes, err = d.followNotes(ctx, r, notes) // wing: follow

@@ -17,7 +17,6 @@ import (
 )
 
 var (
-	// errNoRow reports an id without a row.
 	errNoRow = errors.New("no row")
 
 	// ErrRow reports an unreadable row.
@@ -76,7 +75,6 @@ func (f *Finder) Row(ctx context.Context, l uidplugin.Location) (*Row, error) {
 	return found[0], nil
 }
 
-// keyed returns a table with the column of its ids.
 func (f *Finder) keyed(ctx context.Context, name workernode.Table) (t keyed, err error) {
 	if known, ok := f.known[name]; ok {
 		return known, nil

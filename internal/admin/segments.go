@@ -19,7 +19,7 @@ type tag struct {
 	next                  int64
 }
 
-// The method tags returns the tags of each database. They are in leaf_alloc, in the schema of the plugin's tables.
+// The method tags returns the tags of each database.
 func (d *DB) tags(ctx context.Context) (list []tag, err error) {
 	names, byName := d.databases()
 	for _, database := range names {
@@ -48,8 +48,7 @@ func (d *DB) tags(ctx context.Context) (list []tag, err error) {
 	return list, nil
 }
 
-// tableOfTag returns the table whose keys come from a tag with the name TABLE or TABLE.COLUMN. It reports false if
-// there is no such table, or if its key is another column or not an integer.
+// tableOfTag returns the table whose keys come from a tag. The tag has the name TABLE or TABLE.COLUMN.
 func (d *DB) tableOfTag(ctx context.Context, source tag) (workernode.Table, bool, error) {
 	_, byName := d.databases()
 	name, column, _ := strings.Cut(source.name, ".")

@@ -59,8 +59,7 @@ func (d *DB) Sessions(
 	return list[:end], more || end < len(list), nil
 }
 
-// sessionsBefore returns up to limit sessions that began before an instant, and whether there are more. It returns more
-// than limit if too many began at the same instant, because such sessions stay together.
+// sessionsBefore returns up to limit sessions, or more if too many of them began at the same instant.
 func (d *DB) sessionsBefore(
 	ctx context.Context, slot int64, before time.Time, limit int,
 ) (list []workernode.Session, more bool, err error) {

@@ -70,8 +70,7 @@ func (d *DB) Slots(ctx context.Context, state string, f Filter, last int64, limi
 // its last statement and the end of its lease are longer ago than that.
 const recently = 25 * time.Hour
 
-// maybe returns a condition that is true for all slots in a state, and may be true for others. The caller decides
-// with [workernode.Slot.State] which of the slots found are in the state.
+// maybe returns a condition that is true for all slots in a state, and may be true for others.
 func (d *DB) maybe(state string, now time.Time) (condition string, args []any) {
 	own := fmt.Sprintf(`"REGION" = %d AND `, d.Registry.Region.N)
 	switch state {
@@ -90,7 +89,6 @@ func (d *DB) maybe(state string, now time.Time) (condition string, args []any) {
 	return own + `"HOLDER" <> '' AND ("FENCE" > ? OR "SEEN_TICK" > ?)`, []any{tick, tick}
 }
 
-// eachSlot calls f for each slot that meets the condition where.
 func (d *DB) eachSlot(ctx context.Context, f func(s workernode.Slot), where string, args ...any) error {
 	err := d.SQL.Query(ctx, func(rows *sql.Rows) error {
 		var s workernode.Slot

@@ -43,8 +43,7 @@ func Escape(text, keep string) string {
 	return out.String()
 }
 
-// EscapeJSON escapes the characters that are not printable in a text of JSON, because it may go to a terminal. It keeps
-// ends of lines.
+// EscapeJSON escapes the characters of a JSON text that are not printable, because it may go to a terminal.
 func EscapeJSON(text []byte) string {
 	var out strings.Builder
 	for _, r := range string(text) {

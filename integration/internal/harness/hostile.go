@@ -19,7 +19,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// "make test" sets UID_TEST_HOSTILE_FOR. From 20 s on, in the long form, tests start and kill their own servers.
+// "make test" sets UID_TEST_HOSTILE_FOR. Tests of 20 s or more start and kill their own servers.
 var hostileFor = flag.Duration("hostile.for", hostileDefault(), "how long writers of hostile tests write; 20s or more is their long form")
 
 func hostileDefault() time.Duration {
@@ -33,7 +33,7 @@ var Unreachable = regexp.MustCompile(`bad connection|invalid connection|connecti
 	`commands out of sync|failed to connect|no answer within|deadline exceeded|timeout: context already done|` +
 	`the connection was lost|XAER_NOTA|prepared transaction with identifier`)
 
-// Options of servers in the long form: MySQL and MariaDB write a binary log, PostgreSQL can prepare transactions.
+// hostileOptions has, by engine, the options of servers that tests start.
 var hostileOptions = map[string][]string{
 	"mysql":    {"--log-bin=binlog", "--server-id=1", "--sync-binlog=1", "--innodb-lock-wait-timeout=5"},
 	"mariadb":  {"--log-bin=binlog", "--server-id=1", "--sync-binlog=1", "--innodb-lock-wait-timeout=5"},
@@ -77,7 +77,7 @@ func RunHostile(t *testing.T, run func(h *Hostile, database testkit.Database)) {
 	group.Wait()
 }
 
-// Note counts an event n times. If the text of the event begins with "error:", Note fails the test instead.
+// Note counts an event n times, or fails the test if the event begins with "error:".
 func (h *Hostile) Note(event string, n int) {
 	if strings.HasPrefix(event, "error:") {
 		h.Error(event)
@@ -112,7 +112,7 @@ func (h *Hostile) LogCounts() {
 	}
 }
 
-// Last waits for h.Length. A busy machine gets more time, while lacking() names an event that has not happened yet.
+// Last waits for h.Length. It waits longer while lacking names an event, because the machine may be busy.
 func (h *Hostile) Last(lacking func() string) {
 	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		if took := time.Since(begun); took > h.Length && (took > 3*h.Length+2*time.Minute || lacking() == "") {
@@ -121,8 +121,8 @@ func (h *Hostile) Last(lacking func() string) {
 	}
 }
 
-// Keep runs processes of a role, one after the other, until the context ends. Again and again it calls life(),
-// waits for the returned duration, and calls disturb(). If disturb() ended the process, Keep starts the next one.
+// Keep runs processes of a role, one after the other, until the context ends. Each time that life() has passed, it
+// calls disturb, which may end the process.
 func (h *Hostile) Keep(ctx context.Context, role string, task func() any, line func(string),
 	life func() time.Duration, disturb func(*testkit.Process) (ended bool)) {
 	for ctx.Err() == nil {
@@ -148,8 +148,8 @@ func (h *Hostile) Keep(ctx context.Context, role string, task func() any, line f
 	}
 }
 
-// Disturb slows connections until the context ends. About every second it calls other(), and resets connections if
-// other() returns false. At times it kills and restarts h.Server, unless this is nil, and then calls killed().
+// Disturb slows and resets connections until the context ends. It also kills and restarts h.Server, unless that is
+// nil. About every second it calls other, which returns true if it has disturbed something instead.
 func (h *Hostile) Disturb(ctx context.Context, slow time.Duration, other func() (instead bool), killed func()) {
 	every := min(h.Length/2, time.Minute)
 	for restart := time.Now().Add(every); Sleep(ctx, 500*time.Millisecond+rand.N(time.Second)); {
@@ -183,7 +183,7 @@ func Sleep(ctx context.Context, length time.Duration) bool {
 }
 
 // Child waits until the server is reachable. It returns a handle, and a context that ends with the input of this
-// child process. If the input ends while Child waits, the test is over, so Child ends the process.
+// child process.
 func Child(connect func() (*gorm.DB, error)) (context.Context, *gorm.DB, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := testkit.InputEnded()

@@ -1,8 +1,8 @@
 // Package harness has the helpers shared by the tests in integration's folders: plugins, their tables, models, servers
 // and lease managers. Put helpers that do not need a plugin into [testkit].
 //
-// Each folder tests one subject on real databases: SQLite in the process, and MariaDB, Oracle MySQL and PostgreSQL
-// as environment variables say. make test runs integration/servers.sh, which starts servers and sets the variables.
+// Each folder tests one subject on real databases: SQLite, and the servers that environment variables name. make
+// test runs integration/servers.sh, which starts servers and sets the variables.
 package harness
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/testkit"
 )
 
-// Main runs the tests of a folder, or in a child process its role. It reports the engines that the tests leave out.
+// Main runs the tests of a folder, or the role of a child process. It reports the engines without a server.
 func Main(m *testing.M, roles testkit.Roles) {
 	testkit.RunRole(roles)
 	var absent []string

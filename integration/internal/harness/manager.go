@@ -15,7 +15,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// SmallLayout returns a layout with ticks of a second. With few sequence bits, the ids of a tick run out soon.
+// SmallLayout returns a layout with ticks of a second.
 func SmallLayout(sequenceBits uint8) generator.Layout {
 	return generator.Layout{TimeBits: 32, WorkerBits: 18, SequenceBits: sequenceBits, Tick: time.Second,
 		Epoch: generator.DefaultLayout().Epoch}
@@ -23,8 +23,7 @@ func SmallLayout(sequenceBits uint8) generator.Layout {
 
 var hosts atomic.Int64
 
-// NewManager returns a lease manager without a plugin, like a new process on a machine of its own. Its layout is
-// SmallLayout(4). The function change, if it is not nil, modifies the configuration.
+// NewManager returns a lease manager without a plugin, like a new process on a machine of its own.
 func NewManager(t *testing.T, db *gorm.DB, c *testkit.Clock, change func(*workernode.Config)) *workernode.Manager {
 	t.Helper()
 	d, err := workernode.Open(db, time.Minute) // long, because the machine may be busy

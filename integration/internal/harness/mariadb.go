@@ -124,7 +124,7 @@ func (m *MariaDB) Start(extra ...string) error {
 	cmd := exec.Command(command[0], slices.Concat(command[1:], args, m.args, extra)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = m.Data(), log, log
 	cmd.Env = append(append(os.Environ(), "TMPDIR="+filepath.Join(m.Dir, "tmp"), "LC_ALL=C"), m.Env...)
-	// The server and its scripts get their own process group. The kernel kills the server when this process ends.
+	// The group lets Kill reach the server's scripts. The kernel kills the server when this process ends.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return err
@@ -150,7 +150,7 @@ func (m *MariaDB) command() []string {
 	return []string{path, "--no-defaults", "--performance-schema=OFF", "--innodb-log-file-size=32M", "--skip-log-error"}
 }
 
-// Wait repeats a query until its value is the text want. It returns an error after limit, or if the server ends.
+// Wait repeats a query until it returns want. It fails after the limit, or when the server ends.
 func (m *MariaDB) Wait(limit time.Duration, query, want string) error {
 	begin := time.Now()
 	for {

@@ -19,7 +19,7 @@ func NewMySQL(t *testing.T, parent, name string, args ...string) *MariaDB {
 	return m
 }
 
-// MySQLCommand returns the beginning of a command line of mysqld. It skips the test if MySQLRoot does.
+// MySQLCommand returns the beginning of a command line of mysqld. It skips the test as MySQLRoot does.
 func MySQLCommand(t *testing.T) []string {
 	t.Helper()
 	root := MySQLRoot(t)

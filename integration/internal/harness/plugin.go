@@ -12,8 +12,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// Quiet discards the plugin's log, and sets the plugin's timeout to a minute, so that no test fails on a busy
-// machine. A later option may set another timeout.
+// Quiet discards the plugin's log. It sets a timeout of a minute, because the machine may be busy.
 var Quiet uidplugin.Option = func(c *config.Config) {
 	uidplugin.WithLogger(slog.New(slog.DiscardHandler))(c)
 	uidplugin.WithTimeout(time.Minute)(c)
@@ -38,7 +37,7 @@ func Close(t *testing.T, p interface {
 	testkit.MustClose(t, p)
 }
 
-// NextID returns an id for T1. It waits for the id for at most a minute.
+// NextID returns an id for T1. It waits for at most a minute.
 func NextID(p *uidplugin.Plugin) (int64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -57,8 +56,7 @@ func MustID(t *testing.T, p *uidplugin.Plugin) (id int64) {
 	return id
 }
 
-// Refused calls take(), which makes an id, until take() returns an error for which wanted() is true, and returns
-// this error. The first calls use up the ids that are left.
+// Refused makes ids by calling take, until take returns an error that is wanted. It returns this error.
 func Refused(t *testing.T, what string, take func() error, wanted func(err error) bool) (err error) {
 	t.Helper()
 	testkit.Eventually(t, what, time.Minute, func() bool {

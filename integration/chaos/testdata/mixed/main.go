@@ -109,8 +109,8 @@ func create[T any](db *gorm.DB) error {
 	return nil
 }
 
-// locate locates the latest rows, most of which other processes have created. It leaves out mixed_c, because the
-// worker ids of rows in mixed_c may have no table yet.
+// locate locates the latest rows, most of which other processes have created. It leaves out mixed_c, whose worker
+// ids may have no table yet.
 func locate(ctx context.Context, db *gorm.DB, p *uidplugin.Plugin) error {
 	for _, table := range []string{"mixed_a", "mixed_b"} {
 		var ids []uidplugin.ID
