@@ -11,7 +11,6 @@ import (
 	"github.com/uidplugin/uidplugin/internal/admin"
 )
 
-// functions are the template functions.
 var functions = template.FuncMap{
 	"state": stateOf, "states": states,
 	"slotList": func(slots []slot, own int64, now time.Time) slotList { return slotList{slots, own, now} },

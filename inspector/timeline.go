@@ -27,7 +27,7 @@ type lane struct {
 	Bars        []bar
 }
 
-// A bar is a time in which a process could make ids. In the time of a thin bar the process lived, but made none.
+// A bar is a time in which a process could make ids. During a thin bar it lived, but made no ids.
 type bar struct {
 	X, Width string
 	Class    string // good, late, ended, pruned or thin

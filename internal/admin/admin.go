@@ -1,5 +1,5 @@
-// Package admin reads the tables of an id space for people: slots, sessions, tables, rows, and findings about its
-// health. It returns plain values, which the command uid renders.
+// Package admin examines and changes an id space for operators. It returns plain values, which the command uid
+// renders.
 package admin
 
 import (
@@ -140,8 +140,7 @@ func (d *DB) clock(ctx context.Context) (time.Time, error) {
 // timeOf returns the start of a tick, limited to times that JSON can express.
 func (d *DB) timeOf(tick int64) time.Time { return workernode.TimeOf(d.Layout, tick) }
 
-// tickFrom returns the lowest START_TICK of a session that begins at t or later. A session begins one tick after
-// its START_TICK.
+// tickFrom returns the lowest START_TICK of sessions from t on. A session begins one tick after its START_TICK.
 func (d *DB) tickFrom(t time.Time) int64 {
 	tick := d.Layout.TickAt(t)
 	if tick >= 0 && !d.timeOf(tick).Before(t) {

@@ -135,8 +135,7 @@ func (d *DB) checkReferences(ctx context.Context, t table, key column) (list []F
 	return list, nil
 }
 
-// strays describes how many of the newest rows the database has numbered. The worker id in such a key does not
-// belong to the table.
+// strays tells how many of the newest keys are from the database: their worker ids are not those of the table.
 func (d *DB) strays(ctx context.Context, entry workernode.Table, t table, key column) (text string, err error) {
 	const newest = 10_000
 	k := d.identifier(key.Name)
@@ -174,8 +173,7 @@ func (d *DB) largest(ctx context.Context, t table, key column) (largest sql.Null
 	return largest, nil
 }
 
-// idsElsewhere reports whether a column that is not the key has the table's ids. It looks at the row with the
-// largest key.
+// idsElsewhere reports whether a column beside the key has the table's ids. It reads the row with the largest key.
 func (d *DB) idsElsewhere(
 	ctx context.Context,
 	entry workernode.Table,

@@ -43,7 +43,6 @@ func (d *DB) registryName() string {
 	return d.Registry.Region.String() + ", id space " + d.Registry.Space
 }
 
-// compare looks for worker ids and slots that both this registry and the one of another database give out.
 func (d *DB) compare(ctx context.Context, other *DB) (list []Finding, err error) {
 	a, b, name := d.Registry, other.Registry, other.registryName()
 	found := func(advice, format string, args ...any) {
@@ -163,7 +162,6 @@ func (a numbersAhead) String() string {
 	return strings.Join(texts, " and ")
 }
 
-// counters returns a text such as "NEXT_ID is 3 and NEXT_SLOT is 2", with the counters that are too low.
 func (a numbersAhead) counters() string {
 	var texts []string
 	if len(a.workers) > 0 {
@@ -175,7 +173,6 @@ func (a numbersAhead) counters() string {
 	return strings.Join(texts, " and ")
 }
 
-// raise returns the statement that moves the counters above the numbers.
 func (a numbersAhead) raise() string {
 	var set []string
 	add := func(counter string, list []int64) {
@@ -219,7 +216,6 @@ func (d *DB) sharedNodes(ctx context.Context, other *DB) (n, first int64, err er
 	return n, first, err
 }
 
-// owners returns the owners of all worker ids that have a slot.
 func (d *DB) owners(ctx context.Context) (map[int64]owner, error) {
 	all := map[int64]owner{}
 	err := d.SQL.Query(ctx, func(rows *sql.Rows) error {

@@ -56,8 +56,7 @@ func (d *DB) workersOf(ctx context.Context, entry workernode.Table) (workers map
 	return workers, err
 }
 
-// tablesNextTo returns all tables in the schema of a table, which need not exist. Their names are as in
-// WORKER_NODE.
+// tablesNextTo returns the tables, named as in WORKER_NODE, in the schema of a table that need not exist.
 func (d *DB) tablesNextTo(ctx context.Context, name string) (names []string, err error) {
 	prefix, schema := "", ""
 	if i := strings.LastIndexByte(name, '.'); i >= 0 && d.SQL.Dialect() != sqlite {

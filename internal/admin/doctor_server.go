@@ -43,7 +43,6 @@ var writable = map[string]string{
 		UNION ALL SELECT 'hot standby', CASE WHEN pg_is_in_recovery() THEN 'on' ELSE 'off' END`,
 }
 
-// checkWrites looks for read-only settings.
 func (d *DB) checkWrites(ctx context.Context) (list []Finding, err error) {
 	query := writable[d.SQL.Dialect()]
 	if query == "" {
@@ -95,7 +94,6 @@ func (d *DB) read(ctx context.Context, query string) (settings, error) {
 	return s, err
 }
 
-// checkDurability looks for settings with which a crash loses commits.
 func (d *DB) checkDurability(ctx context.Context) ([]Finding, error) {
 	query := durability[d.SQL.Dialect()]
 	if query == "" {

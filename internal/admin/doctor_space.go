@@ -15,7 +15,7 @@ const (
 	// endSoon is the time left below which the doctor reports a layout.
 	endSoon = 365 * 24 * time.Hour
 
-	// unheld is how long no process has held any slot of an application that the doctor reports.
+	// unheld is the time without a holder of any slot, after which the doctor reports an application.
 	unheld = 7 * 24 * time.Hour
 )
 

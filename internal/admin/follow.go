@@ -302,7 +302,6 @@ func (f Followed) blocking() (list []follow.Holder) {
 	return list
 }
 
-// planFollow plans to end following.
 func (d *DB) planFollow(ctx context.Context, known []workernode.Table) (steps []RemovalStep, err error) {
 	if steps, err = d.cursorNotes(ctx); err != nil {
 		return nil, err

@@ -51,9 +51,8 @@ func (d *DB) workerIDs(r workernode.Region, low int64) int64 {
 	return (last-first)/r.Of + 1
 }
 
-// given counts the worker ids of the region: those that are given out, and all. It leaves out the worker ids below
-// FIRST_ID, which people give out by hand. It also leaves out those of other regions that this registry gave out
-// before it was divided.
+// given counts the worker ids of the region: those that are given out, and all. It leaves out those below FIRST_ID,
+// which people give out by hand, and those that belong to other regions since a division.
 func (d *DB) given() (used, total int64) {
 	r := d.Registry
 	total = d.workerIDs(r.Region, r.FirstID)

@@ -20,9 +20,8 @@ type Renaming struct {
 	Notes     []string `json:"notes"` // what else has the old name
 }
 
-// Renaming plans a renaming. Write tables of other databases as "uid tables" does. It returns an error unless the
-// database has a table of the new name and no table of the old name, because otherwise ids would resolve to a table
-// that does not have their rows.
+// Renaming plans a renaming. It returns an error unless the database has a table of the new name and no table of
+// the old name, because otherwise ids would resolve to a table that does not have their rows.
 func (d *DB) Renaming(ctx context.Context, from, to string) (r Renaming, err error) {
 	entry, home, err := d.renamedTable(ctx, from)
 	if err != nil {

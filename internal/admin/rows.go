@@ -109,7 +109,6 @@ func (f *Finder) keyed(ctx context.Context, name workernode.Table) (t keyed, err
 	return t, nil
 }
 
-// rows returns up to two rows with an id.
 func (d *DB) rows(ctx context.Context, id uidplugin.ID, t table, key column) (list []*Row, err error) {
 	var sent any = int64(id)
 	if key.isText() {

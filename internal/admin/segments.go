@@ -19,7 +19,6 @@ type tag struct {
 	next                  int64
 }
 
-// The method tags returns the tags of each database.
 func (d *DB) tags(ctx context.Context) (list []tag, err error) {
 	names, byName := d.databases()
 	for _, database := range names {

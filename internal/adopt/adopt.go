@@ -1,7 +1,5 @@
 // Package adopt is for tables whose keys the database numbers: by AUTO_INCREMENT, a sequence or IDENTITY. It
 // reports such keys, leaves gaps after ids for rows of other programs, and keeps GORM from creating such keys.
-//
-// The root package makes a Numbering, and calls it when models are listed. internal/admin locates rows in gaps.
 package adopt
 
 import (
@@ -28,12 +26,12 @@ type Numbering struct {
 
 	logged sync.Map // what was logged, by kind, table and column
 
-	// Until db.Use sets started, nothing else uses these two fields.
+	// db.Use writes these two fields before goroutines share the handle.
 	started bool     // db.Use has succeeded
 	undo    []func() // restores GORM's schemas if db.Use fails
 }
 
-// New returns the Numbering of a handle, to which models reports new plans. sql is nil with a fixed worker id.
+// New returns the Numbering of a handle.
 func New(
 	cfg *config.Config,
 	db *gorm.DB,
@@ -57,8 +55,7 @@ func (n *Numbering) Undo() {
 	}
 }
 
-// plan logs a key that GORM treats as AUTO_INCREMENT although its tag does not ask for that. If the tag asks for
-// AUTO_INCREMENT, the ids get gaps on MySQL and MariaDB.
+// plan logs a key that GORM numbers unasked. It lets ids leave gaps if the tag asks for AUTO_INCREMENT.
 func (n *Numbering) plan(p *catalog.Plan) {
 	switch {
 	case !p.AutoIncrement, p.Err == nil && p.KeyField().Source.Foreign:
@@ -82,19 +79,19 @@ func (n *Numbering) MakePlain(db *gorm.DB, models []any) {
 	}
 }
 
-// makePlain makes the uid keys of s and its associations plain BIGINT columns, because GORM treats every single integer
-// key as AUTO_INCREMENT. All users of a model share its schema, so a schema in use stays unchanged.
+// makePlain makes the uid keys of s and its associations plain BIGINT columns, because GORM treats every single
+// integer key as AUTO_INCREMENT. A schema in use stays unchanged, because others share it.
 func (n *Numbering) makePlain(db *gorm.DB, s *schema.Schema) {
 	model.Walk(db, s, func(s *schema.Schema) {
 		key := s.PrioritizedPrimaryField
 		if n.catalog.Planned(s) {
-			return // in use, so it stays unchanged; plan logs such a key
+			return // plan logs such a key
 		}
 		if key == nil || !key.AutoIncrement || len(model.UIDFields(s)) == 0 || !model.HasTag(key) {
 			return
 		}
 		if model.WantsAutoIncrement(key) {
-			return // the tag asks for AUTO_INCREMENT
+			return
 		}
 		before := *key
 		defaults := s.FieldsWithDefaultDBValue
@@ -123,5 +120,4 @@ func (n *Numbering) once(kind, table, column string) bool {
 	return !before
 }
 
-// quote quotes a name for the dialect.
 func (n *Numbering) quote(name string) string { return sqldb.Quoted(n.db.Dialector, name) }

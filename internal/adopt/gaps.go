@@ -9,14 +9,13 @@ import (
 	"github.com/uidplugin/uidplugin/internal/supply"
 )
 
-// MySQL and MariaDB give a row without a key the largest key plus one. So does a sequence of PostgreSQL that was set
-// to the largest key. While other programs insert such rows, we should leave them the numbers after each id: a gap.
+// MySQL and MariaDB give a row without a key the largest key plus one, as does a sequence of PostgreSQL that was
+// set to the largest key. While other programs insert such rows, the numbers after each id are left to them: a gap.
 //
 // If a gap has all sequences of a tick, a worker id makes one id in each tick. The numbers after that gap belong to
-// the next worker id, which may serve another table and stamp the same tick. So for a larger gap, consecutive worker
-// ids take turns: each stamps only one of up to [neighbours] ticks. Then an id is followed by the free numbers of up
-// to [neighbours] worker ids, and [Before] finds the id before a number. The next id of the same worker id is at
-// least a tick later, so it is never in the gap.
+// the next worker id, which may serve another table and stamp the same tick. So for a larger gap, consecutive
+// worker ids take turns: each stamps only one of up to [neighbours] ticks. Then an id is followed by the free
+// numbers of up to [neighbours] worker ids.
 
 const (
 	leastWithGaps = 100                    // ids a second for each worker id; slow layouts get a smaller gap, or none
@@ -73,7 +72,6 @@ func Before(l generator.Layout, number int64) (id int64, ok bool) {
 	return id, id>>worker != number>>worker && id>>tick == number>>tick
 }
 
-// gapNow returns the gap for the next ids.
 func (f *filter) gapNow() int64 {
 	if all := f.layout.MaxSequence() + 1; f.gap > all && time.Now().UnixNano() < f.hurry.Load() {
 		return all // creates are waiting, so use smaller gaps
@@ -84,8 +82,8 @@ func (f *filter) gapNow() int64 {
 // Made implements [supply.Filter].
 func (f *filter) Made() int64 { return f.passed.Load() }
 
-// Fill implements [supply.Filter]. A generator hands out consecutive sequences, so some of its ids begin a gap. If
-// a generator of the application makes no such id in [gapTries] fills, Fill accepts every id.
+// Fill implements [supply.Filter]. A generator hands out consecutive sequences, so some of its ids begin a gap. Ids
+// of an application's own generator may never do so.
 func (f *filter) Fill(ctx context.Context, g generator.Generator, ids []int64) error {
 	buffer := make([]int64, min(int64(len(ids))*f.gapNow(), largestGap))
 	n, fruitless := 0, 0

@@ -22,9 +22,8 @@ func columnNamed(table, column string) columnName {
 	return columnName{strings.ToLower(table), strings.ToLower(column)}
 }
 
-// Inspect looks in existing tables for columns that the database numbers, because models do not show this. It
-// checks the tables of the models and of their associations; the argument columns has the columns of these tables.
-// If the database numbers the next row of a table with the largest key plus one, the column's ids get gaps.
+// Inspect looks for columns that the database numbers, because models do not show this. The argument columns has
+// the columns of the models and of their associations.
 func (n *Numbering) Inspect(ctx context.Context, db *gorm.DB, models []any, columns []inspect.Column) {
 	fields := map[columnName]*catalog.Field{}
 	n.catalog.Visit(db, models, func(table string, s *schema.Schema) {
@@ -61,8 +60,8 @@ func (n *Numbering) Inspect(ctx context.Context, db *gorm.DB, models []any, colu
 }
 
 // countsAmongIDs reports whether the database's next number for a column may be an id. On MySQL and MariaDB it
-// follows the largest key. A sequence of PostgreSQL counts on its own unless a program sets it, as to the largest
-// key. If it has passed a thousandth of a present id, we assume it was set, because no sequence counts that far.
+// follows the largest key. A sequence of PostgreSQL counts on its own unless a program sets it. If it has passed a
+// thousandth of a present id, we assume it was set, because no sequence counts that far.
 func (n *Numbering) countsAmongIDs(ctx context.Context, column inspect.Column) bool {
 	if n.db.Dialector.Name() != "postgres" {
 		return true
@@ -89,8 +88,8 @@ func (n *Numbering) tell(columns []string) {
 	n.Log.Info("uidplugin: the database numbers keys too; see docs/from-auto-increment.md", "columns", names)
 }
 
-// warnNumbered warns once for each column that the database gives rows numbers among the ids of the column. On
-// MySQL and MariaDB it first looks for such a row. On PostgreSQL countsAmongIDs has looked at the sequence already.
+// warnNumbered warns once for each column that the database gives rows numbers among the column's ids. On
+// PostgreSQL it does not look for such rows, because countsAmongIDs has looked at the sequence.
 func (n *Numbering) warnNumbered(ctx context.Context, db *gorm.DB, column inspect.Column) {
 	if n.db.Dialector.Name() != "postgres" {
 		number, err := n.findNumber(ctx, db, column)

@@ -86,7 +86,6 @@ func (c *Catalog) list(p *Plan) error {
 	return nil
 }
 
-// warnedTexts identifies the warning about texts of keys.
 var warnedTexts = [3]string{"texts"}
 
 // ListedFor returns the plan of the model listed for a table, or nil.
@@ -96,8 +95,8 @@ func (c *Catalog) ListedFor(table string) *Plan {
 	return c.listed[table]
 }
 
-// NameFor returns the name of the model of a table: the name of a model that this process has used, or else the
-// name from which GORM would make the name of the table.
+// NameFor returns the name of the model of a table. If this process has used no such model, NameFor makes the name
+// from the table's.
 func (c *Catalog) NameFor(table string) string {
 	for s := range *c.plans.Load() {
 		if s.Table == table && s.Name != "" {

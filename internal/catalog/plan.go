@@ -47,8 +47,7 @@ func New(cfg *config.Config, db *gorm.DB, ids *supply.Supply) *Catalog {
 	return cat
 }
 
-// A Plan describes how the ids of one model are filled. Each schema that GORM parses gets a plan of its own, at its
-// first use. Only the atomic fields of a plan change later.
+// A Plan describes how the ids of one model are filled. Only its atomic fields change later.
 type Plan struct {
 	*model.Model
 	Fields []*Field // the uid fields with the sources of their ids
@@ -97,7 +96,6 @@ func (c *Catalog) Plan(s *schema.Schema) *Plan {
 // Planned reports whether a schema has a plan.
 func (c *Catalog) Planned(s *schema.Schema) bool { return (*c.plans.Load())[s] != nil }
 
-// addPlan creates a plan. It copies the map of plans, so that creates can read the map without a lock.
 func (c *Catalog) addPlan(s *schema.Schema) *Plan {
 	p := c.newPlan(s) // without the lock, because it calls the application's code
 	c.mu.Lock()

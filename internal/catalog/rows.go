@@ -10,8 +10,6 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// This file serves lookups: keys of models, rows to load into, and kinds of keys.
-
 // RowKey returns the uid field that lookups use, if it belongs to the primary key, or nil.
 func (p *Plan) RowKey() *Field {
 	if f := p.KeyField(); f != nil && f.PrimaryKey {
@@ -40,8 +38,8 @@ func (p *Plan) kindOf() (key *Field, kind model.KeyKind) {
 	return key, kind
 }
 
-// checkKind returns an error if the type of a model's keys cannot have texts, or if a listed model has keys of
-// another type whose texts begin with the same prefix. The caller holds c.mu.
+// checkKind returns an error if keys of the model cannot have texts, or if a listed model has keys of another type
+// with the same prefix. The caller holds c.mu.
 func (c *Catalog) checkKind(p *Plan) error {
 	key, kind := p.kindOf()
 	if kind.Err != nil {

@@ -97,9 +97,9 @@ func (c *Config) Skew() time.Duration {
 // workerIDLead is the default lead of a process with a fixed worker id.
 const workerIDLead = time.Second
 
-// FixedLead returns how far a process with a fixed worker id may stamp ahead of the clock. After a start the process
-// skips as much time, because an earlier process may have stamped it. FixedLead is at least a tick. It is 0 for worker
-// ids from the database. It is also 0 with a clock of the application, which may never get past the skipped time.
+// FixedLead returns how far a process with a fixed worker id may stamp ahead of the clock. After a start the
+// process skips as much time, because an earlier process may have stamped it. FixedLead is 0 with a clock of the
+// application, which may never get past that time.
 func (c *Config) FixedLead() time.Duration {
 	if !c.Fixed || c.Injected {
 		return 0
@@ -157,8 +157,8 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// validateGenerators returns the errors of the layout and of the generators. It checks the options of built-in
-// generators by making one of each; functions of the application are called at the first use.
+// validateGenerators returns the errors of the layout and of the generators. It makes one of each built-in
+// generator to check its options; functions of the application are called at the first use.
 func (c *Config) validateGenerators() (errs []error) {
 	layout := c.Layout.ValidAt(c.Now())
 	if layout != nil {
@@ -223,7 +223,7 @@ func (c *Config) LargestFixed() (id int64, ok bool) {
 	return c.WorkerID, true
 }
 
-// DetectHost returns the host. It detects the parts that the options do not set.
+// DetectHost returns the host. Options take precedence over what it detects.
 func (c *Config) DetectHost() workernode.Host {
 	h := workernode.DetectHost()
 	if c.Host.Name != "" {

@@ -1,6 +1,5 @@
-// Package core has what packages above the root, such as follow, need from a database handle: its models with their
-// keys, the caller's conditions, the clock and the statements of the plugin. These packages find a [Core] in the
-// handle, so the type Plugin does not need exported methods for them.
+// Package core has what packages above the root, such as follow, need from a database handle. They find a [Core] in
+// the handle, so the type Plugin does not need exported methods for them.
 package core
 
 import (
@@ -31,9 +30,8 @@ func NotRegistered() error {
 type Core struct {
 	*lookup.Locator
 
-	// OnInsertError gets the error of each create, update and Exec. It returns the error for the caller, and reports
-	// whether the database has refused the id of a row; then the keys that the create has set are cleared. If
-	// OnInsertError is nil, errors stay as they are. Set it before the handle is used.
+	// OnInsertError gets the error of each create, update and Exec. It returns the error for the caller, and
+	// reports whether the database has refused the id of a row. Set it before the handle is used.
 	OnInsertError func(stmt *gorm.Statement, err error) (_ error, refused bool)
 
 	// Collect returns a handle that records which rows its creates give ids to. Calling clear sets these ids to 0.
@@ -61,7 +59,7 @@ func Of(db *gorm.DB) (*Core, error) {
 // Name implements [gorm.Plugin].
 func (c *Core) Name() string { return Name }
 
-// Initialize implements [gorm.Plugin]. GORM calls it for copies of the configuration, which share the Core.
+// Initialize implements [gorm.Plugin]. GORM calls it for copies of the configuration.
 func (c *Core) Initialize(*gorm.DB) error { return nil }
 
 // Value returns the T that a package keeps for a handle. Each call returns the same T, which is zero at first.

@@ -38,7 +38,6 @@ func (f *Filler) Refill(db *gorm.DB) {
 	}
 }
 
-// fillZeros sets the uid fields that are zero.
 func (f *Filler) fillZeros(db *gorm.DB) {
 	stmt := db.Statement
 	if db.Error != nil || stmt.Schema == nil {
@@ -79,9 +78,8 @@ func (f *Filler) fillZeros(db *gorm.DB) {
 }
 
 // ensure gets the worker ids that a create may need. The slice needed has the sources of the create's own rows.
-// Outside a transaction ensure gets the worker ids of all tables reachable from the model, because GORM creates
-// associated rows in its own transaction, where a second connection may not be available. Tables whose last attempt
-// failed are left to the background, unless they are in needed. Inside a transaction it gets only those for needed.
+// Outside a transaction ensure also gets those of associated tables, because GORM saves these in a transaction,
+// where a second connection may be missing. It leaves failing associated tables to the background.
 func (f *Filler) ensure(db *gorm.DB, p *catalog.Plan, needed []*supply.Source) error {
 	inTransaction := sqldb.HoldsConnection(db.Statement.ConnPool)
 	ready := true
@@ -114,7 +112,6 @@ func needed(p *catalog.Plan, stmt *gorm.Statement) (sources []*supply.Source) {
 	return sources
 }
 
-// anyZero reports whether the field is zero in any row of a statement.
 func anyZero(f *catalog.Field, stmt *gorm.Statement) bool {
 	zero := func(row reflect.Value) bool {
 		for row.Kind() == reflect.Pointer {

@@ -32,15 +32,14 @@ func (f *Filler) BeforeInsert(db *gorm.DB) {
 	}
 }
 
-// AfterInsert takes back the changes of BeforeInsert, and sets the ids of rows that had conflicts in an upsert. It
-// explains the error of a batch that is too large.
+// AfterInsert takes back the changes of BeforeInsert, and sets the ids of rows that had conflicts in an upsert.
 func (f *Filler) AfterInsert(db *gorm.DB) {
 	upsert.Reconcile(db, func(s *schema.Schema) *model.Model { return f.catalog.Plan(s).Model })
 	f.explainSize(db)
 }
 
-// selectedFields returns the fields to set in a create with Select or Omit. These include zero uid fields that Select
-// leaves out; see insertUnselected. Omitted fields stay unchanged.
+// selectedFields returns the fields to set in a create with Select or Omit. These include zero uid fields that
+// Select leaves out; see insertUnselected.
 func selectedFields(stmt *gorm.Statement, fields []*catalog.Field) []*catalog.Field {
 	columns, restricted := stmt.SelectAndOmitColumns(true, false)
 	kept := make([]*catalog.Field, 0, len(fields))
@@ -75,9 +74,9 @@ func unselected(p *catalog.Plan, stmt *gorm.Statement) (fields []*catalog.Field)
 	return fields
 }
 
-// insertUnselected adds to the INSERT the ids that Select leaves out. Otherwise the database would assign a key, and
-// the struct would keep the plugin's. Call it when GORM begins to write the INSERT. It does not change
-// stmt.Selects, because other plugins send statements on copies of this statement.
+// insertUnselected adds to the INSERT the ids that Select leaves out. Otherwise the database would assign a key,
+// and the struct would keep the plugin's. It does not change stmt.Selects, because other plugins send statements on
+// copies of this statement.
 func insertUnselected(p *catalog.Plan, stmt *gorm.Statement) {
 	values, ok := stmt.Clauses["VALUES"].Expression.(clause.Values)
 	rows := model.RowsOf(stmt.ReflectValue, p.Schema.ModelType)
@@ -127,7 +126,6 @@ func nothingToUpdate(stmt *gorm.Statement) {
 // mostValues is how many values a database takes in one statement, by dialect.
 var mostValues = map[string]int{"mysql": 65535, "postgres": 65535, "sqlite": 32766}
 
-// tooMany matches the errors of databases and drivers about too many values.
 var tooMany = regexp.MustCompile(`too many (?:placeholders|SQL variables)|limited to 65535 parameters`)
 
 // explainSize explains the error of an INSERT that has too many values because of its ids. Without the plugin GORM does

@@ -35,7 +35,6 @@ type filledRows struct {
 	associated bool // set by the create of associated rows, not by this create
 }
 
-// clear sets the field to zero.
 func (r filledRows) clear(ctx context.Context) {
 	if r.value.Kind() != reflect.Slice && r.value.Kind() != reflect.Array {
 		r.clearRow(ctx, r.value)
@@ -70,7 +69,6 @@ func (*notes) Build(clause.Builder) {}
 // notesPool has notes without a statement. Only the statement that used them may return them.
 var notesPool = sync.Pool{New: func() any { return new(notes) }}
 
-// notesIn returns the notes of a create, or nil.
 func notesIn(stmt *gorm.Statement) *notes {
 	note, _ := model.Kept(stmt, notesKey)
 	n, _ := note.(*notes)
@@ -108,7 +106,6 @@ func (n *notes) has(f *catalog.Field) bool {
 	return slices.ContainsFunc(n.rows, func(r filledRows) bool { return r.field.Field.Field == f.Field.Field && !r.associated })
 }
 
-// end returns the rows, and forgets them.
 func (n *notes) end() []filledRows {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -154,8 +151,8 @@ func (f *Filler) Collect(tx *gorm.DB) (_ *gorm.DB, clear func()) {
 }
 
 // Settle ends the notes of a create. If the database has refused the rows, Settle clears the keys that the create
-// has set, also in associated rows, which are rolled back, too. The application then creates the same structs
-// again, and they must not keep the ids that were refused.
+// has set, because the application may create the same structs again. It also clears the keys of associated rows,
+// which are rolled back.
 func (f *Filler) Settle(db *gorm.DB, refused bool) {
 	stmt := db.Statement
 	n := notesIn(stmt)

@@ -22,7 +22,6 @@ type filling struct {
 	notReady error           // returned if a row needs an id and the source does not have a generator
 }
 
-// rows sets the field in rows, which are of the schema s.
 func (f *filling) rows(rows reflect.Value, s *schema.Schema) error {
 	switch rows.Kind() {
 	case reflect.Struct:
@@ -69,7 +68,6 @@ func (f *filling) next(row reflect.Value) (int64, error) {
 	return id, nil
 }
 
-// row sets the field of a struct.
 func (f *filling) row(row reflect.Value) error {
 	place, zero := f.field.Look(f.ctx, row)
 	if !zero {
@@ -106,8 +104,7 @@ const reserve = 256
 
 var buffers = sync.Pool{New: func() any { return new([reserve]int64) }}
 
-// The method slice sets the field of the structs in a slice. It reserves ids for the remaining rows, up to 256 at
-// once. So some ids stay unused if rows already have one.
+// slice sets the field of the structs in a slice. Reserved ids stay unused if rows have ids already.
 func (f *filling) slice(rows reflect.Value) error {
 	buffer := buffers.Get().(*[reserve]int64)
 	defer buffers.Put(buffer)

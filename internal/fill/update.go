@@ -84,7 +84,7 @@ func savesAssociated(p *catalog.Plan, stmt *gorm.Statement) bool {
 	})
 }
 
-// anyAssociated reports whether v has rows of an association. v is a row of the plan's model, or holds such rows.
+// anyAssociated reports whether v, a row of the plan's model or a slice of rows, has rows of an association.
 func anyAssociated(p *catalog.Plan, v reflect.Value, r *schema.Relationship) bool {
 	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
 		v = v.Elem()

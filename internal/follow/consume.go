@@ -83,7 +83,7 @@ type consuming[T any] struct {
 	news     *news     // the news of the mark before the present step
 	joined   *news     // the news when this consumer began to follow the mark; an error in them may be out of date
 	looked   *news     // the news before the last fetch; nil if there was no fetch after joined
-	losses   int       // how many entries of news.recovered lowest covers
+	losses   int       // how many entries of news.recovered are part of lowest
 	lowest   int64     // lowest mark after a loss of commits since a fetch; math.MaxInt64 without a loss
 	lowestOf int64     // the Mark in UID_CURSOR that lowest belongs to
 	emptyAt  time.Time // when a fetch last found fewer rows than Limit; for Poll
@@ -149,9 +149,8 @@ var steps = map[consumer.Kind]string{
 	consumer.Handle: "handle rows", consumer.Move: "move the cursor", consumer.Fail: "store the failure",
 }
 
-// note notes the result of the step that has this name in the log. It returns an error if the consumer should end. If
-// the consumer should try again, note logs the error and waits for a second. It logs no further errors of the step
-// until the step succeeds, or until nothingFails is called.
+// note notes the result of the step that has this name in the log. It returns an error if the consumer should end.
+// If the consumer should try again, note logs the error and waits for a second.
 func (c *consuming[T]) note(ctx context.Context, name string, err error) error {
 	switch {
 	case err == nil:
@@ -222,7 +221,7 @@ func (c *consuming[T]) read(ctx context.Context) error {
 	return nil
 }
 
-// begin begins a cursor.
+// begin inserts the cursor of a new consumer.
 func (c *consuming[T]) begin(ctx context.Context) error {
 	defer c.process.Forget()
 	last, err := c.Start(ctx)
@@ -305,8 +304,7 @@ func (c *consuming[T]) wait(ctx context.Context, end int64) error {
 	return nil
 }
 
-// noteMark records an error that keeps the mark from advancing. The mark tries again by itself. noteMark returns an
-// error if the consumer should end.
+// noteMark records an error that keeps the mark from advancing. The mark tries again by itself.
 func (c *consuming[T]) noteMark(err error) error {
 	if errors.Is(err, ErrNotEnabled) {
 		return fmt.Errorf("uidplugin: follow: the consumer %s: %w", c.Key, err)
@@ -331,8 +329,8 @@ func (c *consuming[T]) nothingFails() {
 // advance is the name in the log for the work of the mark's own goroutine.
 const advance = "advance the mark"
 
-// fail records an error of a step. It logs the error unless the step was failing already. After errSlow it also
-// logs the first error that is not errSlow, because that error tells the reason.
+// fail records an error of a step. It logs the first one. The first after errSlow it logs as well: it has the
+// reason.
 func (c *consuming[T]) fail(name string, err error) {
 	c.state.set(func(s *ConsumerState) { s.Err = err })
 	if was := c.failing[name]; was == nil || was == errSlow && err != errSlow {

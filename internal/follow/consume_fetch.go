@@ -76,8 +76,8 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 	return nil
 }
 
-// keepOwn keeps the rows of this region for the handler, and returns their ids. last is the id of the last row of any
-// region, or the cursor if there are no rows.
+// keepOwn keeps the rows of this region for the handler, and returns their ids. The result last is the id of the
+// last row of any region, or the cursor without rows.
 func (c *consuming[T]) keepOwn(rows []T, cursor int64) (ids []int64, last int64) {
 	last, c.rows = cursor, nil
 	for _, row := range rows {
@@ -88,9 +88,8 @@ func (c *consuming[T]) keepOwn(rows []T, cursor int64) (ids []int64, last int64)
 	return ids, last
 }
 
-// keep extends the time for which this process holds the cursor (HOLDER_UNTIL) while it reads rows from another
-// database, because the cursor is not locked then. After each change of the cursor it sets step.Change to the
-// change that may follow. It also records errSlow if the read takes long. Call end before you use step.
+// keep extends the term of this process while it reads rows from another database, because the cursor is not locked
+// then. It also records errSlow if the read takes long. It changes step, so call end before you use step.
 func (c *consuming[T]) keep(ctx context.Context, step *consumer.Step) (end func()) {
 	reading, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})

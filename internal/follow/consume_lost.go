@@ -26,8 +26,8 @@ func (c *consuming[T]) noticeLoss() {
 	}
 }
 
-// recovered returns the mark that the database had after it lost commits. It returns 0 if no commits were lost, or if
-// the mark is above the cursor, because then no row is missed. published is the mark with which rows were read.
+// recovered returns the mark that the database had after it lost commits. It returns 0 if no commits were lost, or
+// if the mark is above the cursor, because then no row is missed.
 func (c *consuming[T]) recovered(ctx context.Context, last, published int64) (int64, error) {
 	if c.Poll {
 		return 0, nil
@@ -69,8 +69,8 @@ func (c *consuming[T]) goBack(mark int64) error {
 }
 
 // setAhead reports whether a cursor is above the mark because an operator or the application has set it to about
-// now. The mark will pass this cursor soon, and until then there is nothing to handle. Lost commits leave no such
-// cursor: in the same database it goes back with the mark, and in another one its Mark is not 0.
+// now. Lost commits leave no such cursor: in the same database it goes back with the mark, and in another one its
+// Mark is not 0.
 func (c *consuming[T]) setAhead(last int64) bool {
 	latest, err := MarkAt(c.mark.layout, time.UnixMilli(c.now()).Add(10*time.Second))
 	return (c.Space == nil || c.process.Row().Mark == 0) && err == nil && last < latest

@@ -121,8 +121,8 @@ func (f Flavor) cursorsIn(ctx context.Context, db *sqldb.DB, t Table) (list []Cu
 	return list, err
 }
 
-// isLocked reports whether a transaction has locked a cursor in t. A running handler has such a transaction.
-// isLocked reports false where it cannot find out: on SQLite, and without the privilege UPDATE.
+// isLocked reports whether a transaction, such as that of a handler, has locked a cursor in t. It reports false
+// where it cannot find out: on SQLite, and without the privilege UPDATE.
 func (f Flavor) isLocked(ctx context.Context, db *sqldb.DB, t Table, k ConsumerKey) bool {
 	if f == SQLite {
 		return false
@@ -151,7 +151,7 @@ func CountRows(ctx context.Context, db *sqldb.DB, k ConsumerKey, above, upTo int
 	return n, err
 }
 
-// countRows does what CountRows does, and also returns the id of the first of the rows. After an error n is -1.
+// countRows is CountRows, and also returns the id of the first row. After an error n is -1.
 func (f Flavor) countRows(ctx context.Context, db *sqldb.DB, k ConsumerKey, above, upTo int64) (n, first int64, err error) {
 	least := sql.NullInt64{}
 	t, err := f.tableOf(ctx, db, k)
@@ -176,7 +176,6 @@ func SlackOf(ctx context.Context, db *sqldb.DB, k ConsumerKey) (time.Duration, e
 	return t.Slack, cmp.Or(err, CheckSlack(t.Slack))
 }
 
-// tableOf returns the table of a consumer.
 func (f Flavor) tableOf(ctx context.Context, db *sqldb.DB, k ConsumerKey) (t Table, err error) {
 	if k.Space != "" {
 		return t, errElsewhere

@@ -113,7 +113,7 @@ const (
 // A Process is what a process knows about its consumer. The caller executes the step that Next returns, reports the
 // result by Seen, Wrote, Fetched or Ended, and calls Next again. If the result is unknown, it calls Forget instead.
 type Process struct {
-	Me   string // a name that no other process has; take changes it after the clock was set back
+	Me   string // a name that no other process has; p.take changes it after the clock was set back
 	Size int    // the most rows in a transaction
 
 	row   Row
@@ -124,8 +124,8 @@ type Process struct {
 	ids     []int64 // the rows in hand: all rows above the cursor, up to the id in the next field
 	through int64
 
-	names   int   // how many new names take has made for this process
-	begun   int64 // the RetryAt that this process began with; ignored, because its handler may be a new version
+	names   int   // how many new names p.take has made
+	begun   int64 // the RetryAt when this process became the holder; not waited for, as its handler may be new
 	single  int64 // handle one row at a time up to this id
 	again   int   // number of consecutive outcomes Again
 	pending Kind  // Move: set the cursor to target. Fail: the row with the id target has failed. Read: neither
@@ -168,9 +168,8 @@ func (p *Process) Next(now int64, more bool) Step {
 	return Step{Kind: Wait, At: p.row.Now + Interval}
 }
 
-// pauses reports whether the next row has failed, and may not be tried again yet. It ignores a RetryAt beyond twice the
-// longest pause, because somebody may have written any number. A RetryAt may be a little beyond the longest pause,
-// because the caller estimates the time.
+// pauses reports whether the next row has failed, and may not be tried again yet. It ignores a RetryAt beyond twice
+// the longest pause: somebody may have written any number. Up to twice, because the caller estimates the time.
 func (p *Process) pauses(now int64) bool {
 	return now < p.row.RetryAt && p.row.RetryAt-now <= 2*longest && p.row.RetryAt != p.begun
 }
@@ -243,7 +242,7 @@ func (p *Process) Forget() {
 	p.known, p.ids, p.pending = false, nil, Read
 }
 
-// Seen reports the row that was read. The rows in hand are dropped if another process has changed the cursor.
+// Seen reports the row that was read. It drops the rows in hand if somebody else has changed the cursor.
 func (p *Process) Seen(row Row, found bool) {
 	same := p.known && p.found && found && p.row.Last == row.Last && p.row.Holder == row.Holder && p.row.Until == row.Until
 	if !same {
