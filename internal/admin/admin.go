@@ -1,5 +1,4 @@
-// Package admin examines and changes an id space for operators. It returns plain values, which the command uid
-// renders.
+// Package admin examines and changes an id space for operators. It returns plain values, without formatting.
 package admin
 
 import (

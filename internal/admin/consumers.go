@@ -94,7 +94,7 @@ func (d *DB) Consumers(ctx context.Context) (list []Consumer, err error) {
 	return list, nil
 }
 
-// ConsumersOn returns the consumers whose cursors are in a database. It also looks in the schemas of the known tables.
+// ConsumersOn returns the consumers whose cursors are in a database, also in the schemas of the known tables.
 func ConsumersOn(
 	ctx context.Context, db *gorm.DB, layout generator.Layout, timeout time.Duration, known []string,
 ) ([]Consumer, error) {

@@ -173,7 +173,8 @@ func (d *DB) largest(ctx context.Context, t table, key column) (largest sql.Null
 	return largest, nil
 }
 
-// idsElsewhere reports whether a column beside the key has the table's ids. It reads the row with the largest key.
+// idsElsewhere reports whether a column other than the key has the table's ids. It reads the row with the largest
+// key.
 func (d *DB) idsElsewhere(
 	ctx context.Context,
 	entry workernode.Table,

@@ -14,7 +14,7 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// maxDifference limits the difference of clocks: the protocol assumes at most a second, and another second is allowed
+// maxDifference limits the difference of clocks: the protocol assumes at most a second, and one more is allowed
 // because the database's clock is read in whole seconds.
 const maxDifference = 2 * time.Second
 
@@ -155,8 +155,8 @@ func synchronousCommitFix(s settings) (fix, advice string) {
 		reload + " It may also be set for the user of the application (ALTER ROLE ... RESET), or in its data source name."
 }
 
-// reload is advice for ALTER SYSTEM. It is not part of the fix, because PostgreSQL rejects ALTER SYSTEM if it is sent
-// together with another statement.
+// reload is advice for ALTER SYSTEM. It is not part of the fix, because PostgreSQL rejects ALTER SYSTEM together
+// with another statement.
 const reload = "It takes effect with SELECT pg_reload_conf()."
 
 func isOn(value string) bool {

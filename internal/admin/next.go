@@ -64,8 +64,8 @@ func (d *DB) CheckNext(ctx context.Context, entry workernode.Table) (warning str
 	return warning, nil
 }
 
-// checkSmall returns an error if the largest key of a table is too small for an id, and the table has a segment.
-// Where no process has made ids for the table, the small key alone is enough, because a segment may have any name.
+// checkSmall returns an error if the largest key of a table is too small for an id, and the table has a segment. If
+// no process has made ids for the table, a small key alone is an error, because a segment may have any name.
 func (d *DB) checkSmall(ctx context.Context, home *DB, entry workernode.Table, t table, key column, hasIDs bool) error {
 	const advice = "ids from uid next would be far above the present keys; pass --force to make ids anyway"
 	if !key.isInteger() {

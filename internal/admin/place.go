@@ -16,8 +16,7 @@ type Place struct {
 	uidplugin.Location
 	Row *Row `json:"row,omitempty"` // nil unless requested
 
-	// Follows is the id that the number follows, if the database has assigned the number. Location has the
-	// origin of that id.
+	// If the database has assigned the number, Follows is the id before it, and Location has the origin of that id.
 	Follows uidplugin.ID `json:"follows,omitempty"`
 
 	Prefix string `json:"prefix,omitempty"` // of the given public id

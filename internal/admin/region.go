@@ -60,10 +60,9 @@ func (d *DB) given() (used, total int64) {
 }
 
 // Split divides the registry, so that there are count regions in all. It returns the region of this registry, and
-// the new regions with the statements that create their registries. A repeated call changes nothing, and returns
-// the same regions, if previous is the number of regions before the first call. The regions of earlier divisions
-// are left out, because this registry does not know which numbers they have given out. In a first call previous may
-// be 0.
+// the new regions with the statements that create their registries. A repeated call changes nothing and returns the
+// same, if previous is the number of regions before the first call. The regions of earlier divisions are left out,
+// because this registry does not know which numbers they have given out. In a first call previous may be 0.
 func (d *DB) Split(ctx context.Context, count, previous int64) (own Region, created []Region, err error) {
 	before := d.Registry.Region
 	if before.Of == count && previous != 0 {
@@ -108,8 +107,8 @@ func (d *DB) divide(ctx context.Context, old workernode.Region, count int64) (wo
 		if err := divisible(r, old, divided); err != nil || old.Of == count {
 			return r, err
 		}
-		// The counters are read after this UPDATE, and the other regions begin above them. From now on no process takes
-		// a number by the old STRIDE, because each UPDATE of a counter compares STRIDE.
+		// The counters are read after this UPDATE, and the other regions begin above them. From now on no process
+		// uses the old STRIDE, because each UPDATE of a counter compares STRIDE.
 		n, err := d.SQL.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "STRIDE" = ?`+
 			` WHERE "NAME" = 'default' AND "ID_SPACE" = ? AND "STRIDE" = ? AND "REMAINDER" = ?`, count, r.Space, r.Region.Of, r.Region.N)
 		switch {

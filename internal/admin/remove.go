@@ -32,7 +32,7 @@ type Removal struct {
 	Refused error
 }
 
-// Removal plans the removal of the plugin, and changes nothing. Afterwards the database numbers the keys of the
+// Removal plans the removal of the plugin, and changes nothing. The plan makes the database number the keys of the
 // named tables, too. The registry need not exist.
 func (d *DB) Removal(ctx context.Context, named []string) (r Removal, err error) {
 	known, unseen, err := d.knownTables(ctx)
@@ -111,7 +111,7 @@ func (d *DB) databases() (names []string, byName map[string]*DB) {
 	return slices.Sorted(maps.Keys(byName)), byName
 }
 
-// knownTables returns the tables in WORKER_NODE. It only counts those in databases without a connection.
+// knownTables returns the tables in WORKER_NODE. In databases without a connection it only counts them.
 func (d *DB) knownTables(ctx context.Context) (known []workernode.Table, unseen map[string]int, err error) {
 	if !d.hasSpace() {
 		return nil, nil, nil
@@ -131,7 +131,7 @@ func (d *DB) knownTables(ctx context.Context) (known []workernode.Table, unseen 
 	return known, unseen, err
 }
 
-// tablesOf returns the names of the tables of a database. These may contain schemas.
+// tablesOf returns the names of a database's tables, perhaps with schemas.
 func tablesOf(known []workernode.Table, database string) (names []string) {
 	for _, t := range known {
 		if t.Database == database {

@@ -65,7 +65,7 @@ func (d *DB) firstFree(ctx context.Context) (int64, error) {
 	return (fence + 1) << (d.Layout.WorkerBits + d.Layout.SequenceBits), nil
 }
 
-// planKey plans the numbering of a key. Numbers begin with free, or above the largest key if that is higher.
+// planKey plans the numbering of a key. It begins at free, or above the largest key if that is higher.
 func (d *DB) planKey(ctx context.Context, entry workernode.Table, free int64) (s RemovalStep, err error) {
 	home := d
 	if entry.Database != "" {
@@ -124,7 +124,7 @@ func numberMySQL(s *RemovalStep, t table, key column, free int64) {
 	if free > 0 {
 		alter += fmt.Sprintf(", AUTO_INCREMENT = %d", free)
 	}
-	// Foreign keys that refer to the column would forbid the change. They stay valid, because the type stays the same.
+	// Foreign keys to the column would forbid the change. They stay valid, because the type stays the same.
 	s.SQL = []string{"SET FOREIGN_KEY_CHECKS = 0", alter, "SET FOREIGN_KEY_CHECKS = 1"}
 }
 
@@ -205,7 +205,7 @@ func isOwnTable(name string) bool {
 	return strings.HasPrefix(name, "WORKER_") || strings.HasPrefix(name, "UID_FOLLOW") || name == "UID_CURSOR"
 }
 
-// planUnknown names the tables that the map planned lacks but whose keys the plugin may set, such as empty tables.
+// planUnknown names further tables whose keys the plugin may set, such as tables without rows.
 func (d *DB) planUnknown(ctx context.Context, planned map[workernode.Table]bool) (steps []RemovalStep, err error) {
 	names, home := d.databases()
 	for _, database := range names {

@@ -31,7 +31,7 @@ func (f *Finder) checkRounded(ctx context.Context, id int64, err error) error {
 	return err
 }
 
-// original returns the smallest key of a row that programs round to the number id, and how many such keys exist.
+// original returns the smallest key that programs round to id, and how many such keys have rows.
 func (f *Finder) original(ctx context.Context, id int64) (smallest int64, n int, err error) {
 	var workers []int64
 	for _, k := range rounded.Originals(id) {

@@ -66,8 +66,8 @@ func (d *DB) Slots(ctx context.Context, state string, f Filter, last int64, limi
 	return list, d.complete(ctx, list)
 }
 
-// recently is longer than Lead, and than any pause between two statements of a process. So a held slot is expired if
-// its last statement and the end of its lease are longer ago than that.
+// recently is longer than Lead and any pause between two statements of a process. So a held slot is expired if its
+// last statement and the end of its lease are longer ago than that.
 const recently = 25 * time.Hour
 
 // maybe returns a condition that is true for all slots in a state, and may be true for others.

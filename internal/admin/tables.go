@@ -86,7 +86,7 @@ func compareTables(a, b workernode.Table) int {
 	return cmp.Or(strings.Compare(a.Database, b.Database), strings.Compare(a.Name, b.Name))
 }
 
-// ForeignNodes returns one TableUse that counts the rows of other programs, which name no table, or nil.
+// ForeignNodes counts the rows of other programs in one TableUse. It returns nil if there are none.
 func (d *DB) ForeignNodes(ctx context.Context) ([]TableUse, error) {
 	t := TableUse{Foreign: true}
 	err := d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&t.WorkerIDs) },

@@ -25,8 +25,8 @@ const (
 	gapTries      = 1_000                  // after this many fills without an id that begins a gap, accept all ids
 )
 
-// gapOf returns the gap of a layout: the distance from an id to the next possible id. It is a power of two from 1 to
-// 4,096, and 1 means no gap.
+// gapOf returns the gap of a layout: the distance from an id to the next possible id. It is a power of two from 1
+// to 4,096, and 1 means no gap.
 func gapOf(l generator.Layout) int64 {
 	all := l.MaxSequence() + 1
 	gap := min(all, largestGap)
@@ -64,8 +64,8 @@ func after(l generator.Layout, id, gap int64) int64 {
 }
 
 // Before returns the id that begins the gap of number, which the database gave to the row of another program. It
-// reports false if both have the same worker id, because the number then decodes as an id of the table anyway, or if
-// their ticks differ.
+// reports false if both have the same worker id, because the number then decodes as an id of the table, or if the
+// ticks differ.
 func Before(l generator.Layout, number int64) (id int64, ok bool) {
 	id = number - after(l, number, gapOf(l))
 	worker, tick := l.SequenceBits, l.SequenceBits+l.WorkerBits

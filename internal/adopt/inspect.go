@@ -74,7 +74,7 @@ func (n *Numbering) countsAmongIDs(ctx context.Context, column inspect.Column) b
 	return last > n.Layout.TickAt(n.Now())<<(n.Layout.WorkerBits+n.Layout.SequenceBits)/1000
 }
 
-// tell logs once that the database numbers keys. This does no harm while all programs that insert rows use the plugin.
+// tell logs once that the database numbers keys. This does no harm if all programs that insert use the plugin.
 func (n *Numbering) tell(columns []string) {
 	const shown = 3
 	if len(columns) == 0 || !n.once("told", "", "") {

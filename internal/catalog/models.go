@@ -132,8 +132,8 @@ func (c *Catalog) once(kind, table, column string) bool {
 	return !before
 }
 
-// Visit calls f for the schema and the table of each model and of its associations. If the handle names another table,
-// Visit calls f for that table, too.
+// Visit calls f for the schema and the table of each model and of its associations. If the handle names another
+// table, it calls f for that table, too.
 func (c *Catalog) Visit(db *gorm.DB, models []any, f func(table string, s *schema.Schema)) {
 	for _, m := range models {
 		s, err := model.Parse(db, m)

@@ -172,7 +172,7 @@ func (p *Plan) KeyField() *Field {
 	return nil
 }
 
-// KeyOf returns the plan and the key field of a model, which is the type of the argument value.
+// KeyOf takes a value of a model, and returns the plan and the key field of the model.
 func (c *Catalog) KeyOf(db *gorm.DB, value any) (*Plan, *Field, error) {
 	s, err := model.Parse(db, value)
 	if err != nil {

@@ -51,8 +51,8 @@ type Config struct {
 
 	Test *Test // set by package uidtest
 
-	// MaxSkew limits the difference between the clocks of this process and the database. Negative means the default,
-	// and 0 skips the comparison.
+	// MaxSkew limits the difference between the clocks of this process and the database. Negative means the
+	// default, and 0 skips the comparison.
 	MaxSkew time.Duration
 }
 
@@ -210,8 +210,8 @@ func (c *Config) validateFixed(bad func(format string, args ...any)) {
 	}
 }
 
-// LargestFixed returns the largest worker id that WithWorkerID gives to this process. It reports false if the process
-// makes no id with such a worker id.
+// LargestFixed returns the largest worker id that WithWorkerID gives to this process. It reports false if the
+// process makes no id with it.
 func (c *Config) LargestFixed() (id int64, ok bool) {
 	spec := c.Specs[c.Generator]
 	if !c.Fixed || c.Test != nil || spec.Make == nil {

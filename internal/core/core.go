@@ -72,8 +72,8 @@ func Value[T any](c *Core) *T {
 	return v.(*T)
 }
 
-// Statements returns a DB whose statements take at most the larger of the plugin's timeout and minimum. The DB
-// looks for a table that is named without a schema where the plugin looks. Statements fails if db is a transaction.
+// Statements returns a DB whose statements take at most the larger of the plugin's timeout and minimum. It looks
+// for a table without a schema where the plugin looks. Statements fails if db is a transaction.
 func (c *Core) Statements(db *gorm.DB, minimum time.Duration) (*sqldb.DB, error) {
 	statements, err := sqldb.Open(db, max(c.Timeout, minimum))
 	if err == nil && c.home != nil {

@@ -1,4 +1,4 @@
-// Package fill sets the uid fields of rows that are created, and takes the keys back if the database refuses the rows.
+// Package fill sets the uid fields of created rows, and takes the keys back if the database refuses the rows.
 package fill
 
 import (

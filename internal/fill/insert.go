@@ -12,9 +12,8 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// BeforeInsert adds the ids that Select leaves out, prepares an upsert, and keeps GORM from overwriting keys of maps.
-// It changes the statement as late as possible, so hooks and most callbacks of other plugins copy it as the application
-// has made it.
+// BeforeInsert adds the ids that Select leaves out, prepares an upsert, and keeps GORM from overwriting keys of
+// maps. It changes the statement late, so hooks and most callbacks of other plugins copy it unchanged.
 func (f *Filler) BeforeInsert(db *gorm.DB) {
 	stmt := db.Statement
 	if db.Error != nil || stmt.Schema == nil {
@@ -128,8 +127,8 @@ var mostValues = map[string]int{"mysql": 65535, "postgres": 65535, "sqlite": 327
 
 var tooMany = regexp.MustCompile(`too many (?:placeholders|SQL variables)|limited to 65535 parameters`)
 
-// explainSize explains the error of an INSERT that has too many values because of its ids. Without the plugin GORM does
-// not send an AUTO_INCREMENT key, so a batch size that worked then may be too large.
+// explainSize explains the error of an INSERT that has too many values because of its ids. Without the plugin GORM
+// sends no AUTO_INCREMENT key, so a batch size that worked then may be too large.
 func (f *Filler) explainSize(db *gorm.DB) {
 	stmt := db.Statement
 	most, sent := mostValues[stmt.Dialector.Name()], len(stmt.Vars)

@@ -114,8 +114,8 @@ func (n *notes) end() []filledRows {
 	return rows
 }
 
-// sharedKey is the key of a create's notes in its settings. GORM copies the settings to the creates of associated rows,
-// but not the clauses. A copy of the statement has both, so the function forget can remove the notes from the copy.
+// sharedKey is the key of a create's notes in its settings. GORM copies the settings to creates of associated rows,
+// but not the clauses. A copy of the statement has both, so the function forget can remove the notes from it.
 type sharedKey struct{}
 
 // share makes the notes known to the creates of associated rows.
@@ -124,8 +124,8 @@ func (n *notes) share(stmt *gorm.Statement) {
 	stmt.Settings.Store(sharedKey{}, n)
 }
 
-// forget removes what the plugin keeps in a statement. Call it before the statement's other callbacks. Notes that are
-// there by then belong to a statement of which stmt is a copy, or to a create that panicked.
+// forget removes what the plugin keeps in a statement. Call it before the statement's other callbacks. Notes that
+// it finds belong to the statement that stmt is a copy of, or to a create that panicked.
 func forget(stmt *gorm.Statement) {
 	if len(stmt.Clauses) == 0 {
 		return

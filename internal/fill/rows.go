@@ -104,7 +104,7 @@ const reserve = 256
 
 var buffers = sync.Pool{New: func() any { return new([reserve]int64) }}
 
-// slice sets the field of the structs in a slice. Reserved ids stay unused if rows have ids already.
+// The method slice sets the field of the structs in a slice. Some reserved ids stay unused if rows have ids.
 func (f *filling) slice(rows reflect.Value) error {
 	buffer := buffers.Get().(*[reserve]int64)
 	defer buffers.Put(buffer)

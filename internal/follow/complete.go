@@ -48,8 +48,8 @@ func (s *statements) complete(ctx context.Context, db *sqldb.DB) error {
 	return ctx.Err()
 }
 
-// checkFunction checks the function of the trigger on PostgreSQL. The function names the schema, which may have been
-// renamed, and runs with the rights of its owner, who may have changed.
+// checkFunction checks the function of the trigger on PostgreSQL. The function names the schema, which may have
+// been renamed, and runs with the rights of its owner, who may have changed.
 func (s *statements) checkFunction(ctx context.Context, db *sqldb.DB) error {
 	sequence := s.flavor.in(s.table, s.names.mark)
 	named, readable, owner := true, true, ""
@@ -67,7 +67,7 @@ func (s *statements) checkFunction(ctx context.Context, db *sqldb.DB) error {
 	return nil
 }
 
-// checkDefiner checks on MySQL and MariaDB that the definer of the trigger exists. It skips roles, which have no host.
+// checkDefiner checks on MySQL and MariaDB that the trigger's definer exists. It skips roles, which have no host.
 func (s *statements) checkDefiner(ctx context.Context, db *sqldb.DB) error {
 	missing := ""
 	err := db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&missing) },

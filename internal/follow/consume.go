@@ -46,8 +46,7 @@ type ConsumerSettings[T any] struct {
 	Fatal  func(error) bool // reports whether no retry can cure the error
 }
 
-// Consume handles the rows until the context ends. It returns the cause of the context, or an error that no retry can
-// cure.
+// Consume handles rows until the context ends. It returns the context's cause, or an error that no retry can cure.
 func Consume[T any](ctx context.Context, h *Followed, m *Mark, s ConsumerSettings[T]) error {
 	log := logqueue.New(nil).Logger(s.Log)
 	c := &consuming[T]{ConsumerSettings: s, mark: m, log: log.With("consumer", s.Key.Consumer, "table", s.Key.TableName()),
@@ -329,8 +328,8 @@ func (c *consuming[T]) nothingFails() {
 // advance is the name in the log for the work of the mark's own goroutine.
 const advance = "advance the mark"
 
-// fail records an error of a step. It logs the first one. The first after errSlow it logs as well: it has the
-// reason.
+// fail records an error of a step. It logs only the first one, and the first one after errSlow, because this one
+// has the reason.
 func (c *consuming[T]) fail(name string, err error) {
 	c.state.set(func(s *ConsumerState) { s.Err = err })
 	if was := c.failing[name]; was == nil || was == errSlow && err != errSlow {

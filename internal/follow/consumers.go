@@ -132,8 +132,8 @@ func (f Flavor) isLocked(ctx context.Context, db *sqldb.DB, t Table, k ConsumerK
 	return err != nil && isLockTimeout(err)
 }
 
-// timeOf returns the time of a column with milliseconds; zero for 0. It limits times to the years that JSON can have,
-// because somebody may have written any number.
+// timeOf returns the time of a column with milliseconds; zero for 0. It limits times to the years that JSON can
+// have, because somebody may have written any number.
 func timeOf(ms int64) (t time.Time) {
 	const year1, year9999 = -62_135_596_800_000, 253_402_300_799_999
 	if ms != 0 {
@@ -197,15 +197,15 @@ func (f Flavor) tableOf(ctx context.Context, db *sqldb.DB, k ConsumerKey) (t Tab
 }
 
 // ResetConsumer sets a cursor to an id, so that the rows above are handled next. A row that failed may be tried at
-// once. Processes may run meanwhile: each of their transactions begins with an UPDATE that compares the cursor. MARK
-// becomes 0, so that no process moves the cursor back because of lost commits: the id alone says what comes next.
+// once. Processes may run meanwhile: each of their transactions begins with an UPDATE that compares the cursor.
+// MARK becomes 0, so that no process moves the cursor back because of lost commits.
 func ResetConsumer(ctx context.Context, db *sqldb.DB, k ConsumerKey, id int64) error {
 	return change(ctx, db, k, "LAST_ID = "+strconv.FormatInt(id, 10)+
 		", MARK = 0, ATTEMPTS = 0, RETRY_AT = 0, STUCK_ID = 0, STUCK_SINCE = 0, ERROR = ''")
 }
 
-// PauseConsumer pauses a consumer, or resumes it. A paused consumer has no holder, so that the next holder does not log
-// that the former one was killed.
+// PauseConsumer pauses a consumer, or resumes it. A paused consumer has no holder, so that the next holder does not
+// log that the former one was killed.
 func PauseConsumer(ctx context.Context, db *sqldb.DB, k ConsumerKey, paused bool) error {
 	set := map[bool]string{false: "PAUSED = 0", true: "PAUSED = 1, HOLDER = ''"}[paused]
 	return change(ctx, db, k, set)
@@ -292,7 +292,7 @@ func RenameConsumers(ctx context.Context, db *sqldb.DB, from, to string) (rename
 	return renamed, unchanged, nil
 }
 
-// ConsumersOf returns the consumers of a table whose cursors are in the schema of the table. The table need not exist.
+// ConsumersOf returns the consumers of a table whose cursors are in its schema. The table need not exist.
 func ConsumersOf(ctx context.Context, db *sqldb.DB, table string) (keys []ConsumerKey, err error) {
 	f, at, err := cursorTable(ctx, db, ConsumerKey{Table: table})
 	var found []CursorStatus
@@ -314,7 +314,7 @@ func ConsumersOf(ctx context.Context, db *sqldb.DB, table string) (keys []Consum
 func (f Flavor) prefixes(known []string) []string {
 	prefixes := []string{""}
 	for _, name := range known {
-		// On SQLite other schemas are files that the application has attached. A name with several dots has no schema.
+		// On SQLite other schemas are files that the application attaches. A name with several dots has no schema.
 		if f != SQLite && strings.Count(name, ".") == 1 {
 			prefixes = append(prefixes, name[:len(name)-len(bare(name))])
 		}

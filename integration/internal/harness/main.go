@@ -1,5 +1,5 @@
-// Package harness has the helpers shared by the tests in integration's folders: plugins, their tables, models, servers
-// and lease managers. Put helpers that do not need a plugin into [testkit].
+// Package harness has what the tests in integration's folders share: plugins, their tables, models, servers and
+// lease managers. Put helpers that do not need a plugin into [testkit].
 //
 // Each folder tests one subject on real databases: SQLite, and the servers that environment variables name. make
 // test runs integration/servers.sh, which starts servers and sets the variables.

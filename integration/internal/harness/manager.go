@@ -81,8 +81,8 @@ func (g *Tenant) Drain(t *testing.T) (ids []int64) {
 	}
 }
 
-// Renewed waits until a tenant has ids again. It advances the clock, because a statement with an unknown outcome may
-// have used up the present ticks.
+// Renewed waits until a tenant has ids again. It advances the clock, because a statement with an unknown outcome
+// may have used up the present ticks.
 func (g *Tenant) Renewed(t *testing.T, m *workernode.Manager, c *testkit.Clock) {
 	t.Helper()
 	begin := time.Now()

@@ -35,8 +35,8 @@ type MariaDB struct {
 	ended chan struct{} // closed after the process has ended
 }
 
-// MariaDBFolder makes a folder for servers, in memory if there is room. It removes the folder at the end of the test,
-// after the servers were killed.
+// MariaDBFolder makes a folder for servers, in memory if there is room. It removes the folder after the test, when
+// the servers were killed.
 func MariaDBFolder(t *testing.T, name string) string {
 	t.Helper()
 	base := "/dev/shm"

@@ -45,7 +45,7 @@ func NextID(p *uidplugin.Plugin) (int64, error) {
 	return int64(id), err
 }
 
-// MustID returns an id for T1. It tries again for a minute, because a short lease may end while a busy machine stalls.
+// MustID returns an id for T1. It tries for a minute, because a short lease may end while a busy machine stalls.
 func MustID(t *testing.T, p *uidplugin.Plugin) (id int64) {
 	t.Helper()
 	testkit.Eventually(t, "an id", time.Minute, func() bool {

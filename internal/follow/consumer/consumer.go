@@ -1,5 +1,5 @@
 // Package consumer decides what a process of a consumer does next. A consumer handles each row of a followed table
-// once: the effects of a row and the cursor, a row of UID_CURSOR, are written in one transaction.
+// once, because one transaction writes the effects of a row and the cursor, which is a row of UID_CURSOR.
 //
 // # The protocol
 //
@@ -9,9 +9,9 @@
 // the UPDATE changes no row, another process was faster, or an operator has set the cursor, and the transaction is
 // rolled back. Otherwise the transaction has locked the cursor, so nobody else handles the rows until it ends.
 //
-// The name of the holder only decides who works. Because of the comparison each row is handled once, whatever clocks,
-// pauses and lost answers do. A process that does not know whether its COMMIT succeeded reads the cursor again, and
-// goes on from there.
+// The name of the holder only decides who works. Because of the comparison each row is handled once, whatever
+// clocks, pauses and lost answers do. A process that does not know whether its COMMIT succeeded reads the cursor
+// again, and goes on from there.
 //
 // # Lost commits
 //
@@ -53,8 +53,8 @@ type Row struct {
 	Now        int64  // when this was read
 }
 
-// A Change is an UPDATE of the row by the process Me. It changes the row only if Last, Holder and Until still have the
-// values that the process knows, and nobody has paused the consumer.
+// A Change is an UPDATE of the row by the process Me. It changes the row only if Last, Holder and Until still have
+// the values that the process knows, and nobody has paused the consumer.
 type Change struct {
 	Last   int64
 	Holder string
@@ -125,7 +125,7 @@ type Process struct {
 	through int64
 
 	names   int   // how many new names p.take has made
-	begun   int64 // the RetryAt when this process became the holder; not waited for, as its handler may be new
+	begun   int64 // the RetryAt when this process became the holder; ignored, because its handler may be new
 	single  int64 // handle one row at a time up to this id
 	again   int   // number of consecutive outcomes Again
 	pending Kind  // Move: set the cursor to target. Fail: the row with the id target has failed. Read: neither
@@ -169,7 +169,8 @@ func (p *Process) Next(now int64, more bool) Step {
 }
 
 // pauses reports whether the next row has failed, and may not be tried again yet. It ignores a RetryAt beyond twice
-// the longest pause: somebody may have written any number. Up to twice, because the caller estimates the time.
+// the longest pause, because somebody may have written any number. The caller estimates the time, so RetryAt may be
+// a little beyond the longest pause.
 func (p *Process) pauses(now int64) bool {
 	return now < p.row.RetryAt && p.row.RetryAt-now <= 2*longest && p.row.RetryAt != p.begun
 }
@@ -199,9 +200,9 @@ func (p *Process) Passed() int64 {
 // setBack reports whether the database's clock was set back since the present term began.
 func (p *Process) setBack(now int64) bool { return p.row.Until > now && p.row.Until-now > 2*validity }
 
-// take returns the change of a process that becomes the holder. A term usually ends later than the term before. After
-// the clock was set back it must end earlier: otherwise each process would take the cursor from the others until the
-// clock has caught up. The process then gets a new name, so that its terms differ from its earlier ones.
+// take returns the change of a process that becomes the holder. A term usually ends later than the term before.
+// After the clock was set back it must end earlier: otherwise each process would take the cursor from the others
+// until the clock has caught up. The process then gets a new name, so that its terms differ from its earlier ones.
 func (p *Process) take(now int64) Change {
 	change := p.change(p.row.Last, now)
 	if p.setBack(now) {
@@ -214,7 +215,7 @@ func (p *Process) take(now int64) Change {
 // IsOwn reports whether a holder is this process, perhaps by an earlier name.
 func (p *Process) IsOwn(holder string) bool { return plain(holder) == plain(p.Me) }
 
-// plain returns a name of a process without what take has added to it.
+// plain returns the name of a process without the suffix that p.take adds.
 func plain(name string) string {
 	name, _, _ = strings.Cut(name, "+")
 	return name
@@ -276,7 +277,7 @@ func (p *Process) Wrote(s Step, changed bool) {
 	}
 }
 
-// Fetched reports the rows that a Fetch has found, in ascending order, and whether its change has changed the cursor.
+// Fetched reports the rows that a Fetch has found, in ascending order, and whether its change has changed the row.
 // There are no other rows up to the id in the argument through.
 func (p *Process) Fetched(s Step, changed bool, ids []int64, through int64) {
 	if p.Wrote(s, changed); changed {
@@ -284,7 +285,7 @@ func (p *Process) Fetched(s Step, changed bool, ids []int64, through int64) {
 	}
 }
 
-// Ended reports how the transaction of a Handle ended. It returns the outcome, which is Failed if Again came too often.
+// Ended reports how the transaction of a Handle ended. The outcome becomes Failed if Again came too often.
 func (p *Process) Ended(s Step, o Outcome) Outcome {
 	if p.again++; o != Again {
 		p.again = 0
@@ -309,6 +310,6 @@ func (p *Process) Ended(s Step, o Outcome) Outcome {
 	return o
 }
 
-// Rewind makes the process set the cursor back to the last id below a mark before it handles more rows, because other
-// rows may have come with ids from this mark on.
+// Rewind makes the process set the cursor back to the last id below a mark before it handles more rows, because
+// other rows may have come with ids from this mark on.
 func (p *Process) Rewind(mark int64) { p.pending, p.target, p.mark = Move, mark-1, mark }
