@@ -26,11 +26,10 @@ type Limit struct {
 	Lenient bool // the database changes values that do not fit instead of refusing them
 }
 
-// Limits are the limited columns of a table by name in lower case.
+// Limits has the limits of a table by the names of columns, in lower case.
 type Limits map[string]Limit
 
-// Check returns an error that wraps [model.ErrField] if the statement is about to write a value that does not fit into
-// its column.
+// Check returns an error that wraps [model.ErrField] if a value of the statement does not fit into its column.
 func (m Limits) Check(stmt *gorm.Statement) error {
 	for column, value := range written(stmt) {
 		if l, ok := m[column]; ok {
@@ -73,9 +72,8 @@ type numberColumn struct {
 	Plain bool   // nothing shows that the column has ids, so we refuse only texts of public ids, such as ord_7bh...
 }
 
-// refuseTexts returns an error that wraps [model.ErrField] if the statement is about to write a non-numeric text into a
-// column of ids. We refuse it because MySQL without strict mode would store 0. The map has columns by their names in
-// lower case. In expressions we refuse only texts of public ids.
+// refuseTexts returns an error that wraps [model.ErrField] if the statement writes a non-numeric text into one of
+// the columns, because MySQL without strict mode would store 0. The keys of the map are in lower case.
 func refuseTexts(stmt *gorm.Statement, columns map[string]numberColumn) error {
 	for column, value := range written(stmt) {
 		c, ok := columns[column]
@@ -100,13 +98,13 @@ func render(stmt *gorm.Statement, value any) (out *gorm.Statement, computed bool
 	return out, strings.Trim(out.SQL.String(), "()?$1") != ""
 }
 
-// check returns an error if the value does not fit into the column. If the database is lenient, check also refuses
-// expressions that may not fit; for a Small column, only those that are a bare number, such as (5000000000).
+// check returns an error if the value does not fit into the column. If the database is lenient, expressions that
+// may not fit are refused, too. For a Small column, these are only bare numbers, such as (5000000000).
 func (l Limit) check(stmt *gorm.Statement, value any) error {
 	switch v := reflect.Indirect(reflect.ValueOf(value)); {
 	case !v.IsValid():
 		return nil // NULL
-	case v.Type().PkgPath() != "" || l.Characters > 0: // rendered below: a Valuer, or a column of texts
+	case v.Type().PkgPath() != "" || l.Characters > 0: // a Valuer or a column of texts is rendered below
 	case v.CanInt() && v.Int() <= l.Largest, v.CanUint() && v.Uint() <= uint64(l.Largest):
 		return nil
 	}

@@ -1,12 +1,9 @@
 // Package narrow keeps ids out of columns that are too narrow for them, because MySQL without strict mode silently
-// stores another number there. It compares the integers of a statement with their columns before the statement is sent.
-// It checks every 64-bit field, because each may be a foreign key.
+// stores another number there. It checks every 64-bit field, because each may be a foreign key.
 //
 // Columns are read when the model is listed, or at the first create or update. If all are wide enough, later
-// statements only load a pointer. Otherwise the values are compared. Before the package refuses a statement, it
-// reads the columns again, because somebody may have widened one.
-//
-// Nothing else depends on this package: callbacks.go in the root calls it.
+// statements only load a pointer. Before a statement is refused, the columns are read again, because somebody may
+// have widened one.
 package narrow
 
 import (
@@ -40,7 +37,7 @@ type Guard struct {
 	tables map[string]*table // by the table names of models
 }
 
-// New returns a Guard of a handle. sql reads columns; it is nil with a fixed worker id.
+// New returns a Guard of a handle. The argument sql, which reads columns, may be nil.
 func New(cfg *config.Config, db *gorm.DB, sql *sqldb.DB, models *catalog.Catalog) *Guard {
 	if sql == nil {
 		sql, _ = sqldb.Open(db, cfg.Timeout)
@@ -61,10 +58,10 @@ func (g *Guard) AfterExec(db *gorm.DB) {
 	}
 }
 
-// definition matches the beginning of a statement that may change columns of a table. Comments may come before it.
+// definition matches the beginning of a statement that may change columns of a table, and comments before it.
 var definition = regexp.MustCompile(`(?is)^(?:\s|(?:--|#)[^\n]*\n|/\*.*?\*/)*(?:ALTER|CREATE|DROP|RENAME)\b`)
 
-// Inspect warns of columns that are too narrow for ids. columns belong to listed models and their associations.
+// Inspect warns of columns that are too narrow for ids.
 func (g *Guard) Inspect(columns []inspect.Column) {
 	byTable := map[string][]inspect.Column{}
 	for _, column := range columns {
@@ -90,8 +87,7 @@ func (g *Guard) once(kind, table, column string) bool {
 	return !before
 }
 
-// guard makes a statement fail if it has a number that does not fit its column, or a text for a number column. clauses
-// are the first clauses of the statement.
+// guard makes a statement fail if a number does not fit into its column, or if a number column gets a text.
 func (g *Guard) guard(db *gorm.DB, clauses ...string) {
 	stmt := db.Statement
 	t, place := g.tableOf(stmt, clauses[0])
@@ -145,8 +141,8 @@ func isTyped(stmt *gorm.Statement) bool {
 	return stmt.Schema != nil && t == stmt.Schema.ModelType && len(conflict.DoUpdates) == 0 && stmt.Clauses["SET"].Expression == nil
 }
 
-// tableOf returns the table that a statement writes to, or nil if unknown, and its name in the statement. The clause
-// called name may have another table than the model's.
+// tableOf returns the table that a statement writes to, or nil if unknown, and its name in the statement. The
+// clause with the given name, INSERT or UPDATE, may override the model's table.
 func (g *Guard) tableOf(stmt *gorm.Statement, name string) (t *table, place string) {
 	var other clause.Table
 	switch e := stmt.Clauses[name].Expression.(type) {
