@@ -84,8 +84,7 @@ func (r Request) start(t time.Time, n int) time.Time {
 	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
 }
 
-// name returns the name of the partition of a period. The names for months, weeks and days differ in form, because
-// the period of a table may change.
+// name returns the name of a partition, in another form for each period, because a table may change its period.
 func (r Request) name(start time.Time) string {
 	switch r.Every {
 	case "month":
@@ -100,8 +99,7 @@ func (r Request) name(start time.Time) string {
 // first is the name of the partition that has the rows from before the conversion.
 const first = "p_first"
 
-// changes returns the partitions to create, and after them those to drop, because MySQL never drops the only
-// partition of a table.
+// changes returns all steps, drops last, because MySQL never drops the only partition of a table.
 func (r Request) changes(layout generator.Layout, partitioned bool, parts []part) ([]Step, error) {
 	create, err := r.creates(layout, partitioned, parts)
 	if err != nil {
@@ -111,8 +109,7 @@ func (r Request) changes(layout generator.Layout, partitioned bool, parts []part
 	return append(create, drop...), err
 }
 
-// creates returns the partitions to create. If a table is not partitioned yet, its first partition gets all its rows.
-// The first partition begins at MINVALUE, because tables may have rows with numbers of AUTO_INCREMENT.
+// creates returns partitions to create. The first begins at MINVALUE, because keys may be from AUTO_INCREMENT.
 func (r Request) creates(layout generator.Layout, partitioned bool, parts []part) (list []Step, err error) {
 	at, end := r.start(r.Now, 0), r.start(r.Now, r.Ahead+1)
 	next := Step{Action: Create}
@@ -157,8 +154,7 @@ func (r Request) creates(layout generator.Layout, partitioned bool, parts []part
 	return list, nil
 }
 
-// drops returns the partitions to drop: those that end before the oldest period to keep, and those whose removal was
-// interrupted.
+// drops returns the partitions to drop: those that are too old, and those whose removal was interrupted.
 func (r Request) drops(layout generator.Layout, parts []part) (list []Step, err error) {
 	oldest, present := int64(minValue), int64(0)
 	if present, err = boundAt(layout, r.Now); err == nil && r.Keep > 0 {
@@ -184,8 +180,7 @@ func (r Request) drops(layout generator.Layout, parts []part) (list []Step, err 
 	return list, nil
 }
 
-// endOf returns the time at which a partition ends. The bound is the start of a tick. If a period begins within the
-// tick, endOf returns the start of the period.
+// endOf returns the time at which a partition ends, or the start of the period that begins in the same tick.
 func (r Request) endOf(layout generator.Layout, p part) (time.Time, error) {
 	if p.below == maxValue {
 		return time.Time{}, fmt.Errorf("its partition %s has no upper bound, so no other can be added after it; remove it"+

@@ -97,7 +97,7 @@ func (p *postgres) read(ctx context.Context, t *table) error {
 		"SELECT max("+p.identifier(t.key[0].name)+") FROM "+p.quote(t))
 }
 
-// isBy reports whether t.by is RANGE by the key. It ignores quotes, because PostgreSQL quotes only unusual names.
+// isBy ignores quotes, because PostgreSQL quotes only unusual names.
 func (p *postgres) isBy(t *table) bool {
 	return len(t.key) == 1 && strings.ReplaceAll(t.by, `"`, "") == "RANGE ("+strings.ReplaceAll(t.key[0].name, `"`, "")+")"
 }
@@ -108,7 +108,6 @@ func (p *postgres) identifier(name string) string {
 
 func (p *postgres) quote(t *table) string { return p.identifier(t.schema) + "." + p.identifier(t.name) }
 
-// text quotes a text.
 func (p *postgres) text(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
 func (p *postgres) attach(t *table, s *Step) string {
@@ -124,8 +123,8 @@ func (p *postgres) partition(t *table, s *Step) string {
 	return p.identifier(t.schema) + "." + p.identifier(s.Partition)
 }
 
-// create attaches a new table, because CREATE TABLE ... PARTITION OF would wait for all readers, and later statements
-// would wait for it. If foreign keys connect the table with others, ATTACH still waits for writers of the others.
+// create attaches a new table, because CREATE TABLE ... PARTITION OF would wait for all readers, and later
+// statements would wait for it. ATTACH still waits for writers of tables that foreign keys connect with this one.
 func (p *postgres) create(t *table, s *Step) {
 	like := "CREATE TABLE " + p.partition(t, s) + " (LIKE " + p.quote(t) + " INCLUDING ALL EXCLUDING IDENTITY)"
 	s.SQL = []string{block(like, p.attach(t, s))}
@@ -201,8 +200,8 @@ func (p *postgres) convert(ctx context.Context, t *table, s *Step) error {
 	return nil
 }
 
-// block combines statements into one. The block gives up after five seconds of waiting for a lock, because other
-// statements wait behind it. If it gave up, nothing has changed, and it can run again.
+// block combines statements into one, which changes all or nothing. It waits only five seconds for a lock, because
+// other statements wait behind it.
 func block(statements ...string) string {
 	lines := append([]string{"PERFORM set_config('lock_timeout', '5s', true)"}, statements...)
 	return "DO " + sqldb.DollarQuoted("\nBEGIN\n  "+strings.Join(lines, ";\n  ")+";\nEND ")

@@ -14,7 +14,6 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// A table is a table of the application.
 type table struct {
 	schema, name string // schema is empty for the present database of MySQL
 	id           int64  // oid on PostgreSQL
@@ -85,11 +84,10 @@ func steps(ctx context.Context, db *sqldb.DB, layout generator.Layout, r Request
 	return t.steps(ctx, s, layout, r)
 }
 
-// steps returns the changes of a Request with their statements.
 func (t *table) steps(ctx context.Context, s server, layout generator.Layout, r Request) ([]Step, error) {
 	parts := slices.Clone(t.parts)
 	_, postgres := s.(*postgres)
-	if postgres { // a partition of PostgreSQL is a table, so its name gets that of t as a prefix, to be unique
+	if postgres { // a partition is a table there, so the table's name as a prefix makes its name unique
 		for i := range parts {
 			parts[i].name = strings.TrimPrefix(parts[i].name, t.name+"_")
 		}
