@@ -76,7 +76,6 @@ var Dialects = []Dialect{
 	{"postgres", testkit.OnPostgres, func(s string) string { return numbered(inSchema("public", s)) }},
 }
 
-// ownTable matches the tables of the plugin in statements.
 var ownTable = regexp.MustCompile(`"WORKER_[A-Z]+"`)
 
 // inSchema writes a schema before the plugin's tables in a statement.
@@ -84,7 +83,7 @@ func inSchema(schema, statement string) string {
 	return ownTable.ReplaceAllString(statement, `"`+schema+`".$0`)
 }
 
-// A Dialect is the dialect of a mock. SQL translates a statement with "quoted" names and ? for values into the dialect.
+// A Dialect is the dialect of a mock. SQL translates a statement with "quoted" names and ? for values into it.
 type Dialect struct {
 	Name string
 	Dial func(gorm.ConnPool) gorm.Dialector
@@ -113,8 +112,8 @@ func numbered(s string) string {
 	return strings.Join(parts, "")
 }
 
-// MockedUse returns a handle on a MySQL mock with a plugin whose tables exist. The clock stands at noon, so no
-// lease needs a renewal: the lease manager sends nothing unless a table needs a worker id; see [Process].
+// MockedUse returns a handle on a MySQL mock with a plugin whose tables exist. Its clock stands still, so the lease
+// manager sends nothing until a table needs a worker id; see [Process].
 func MockedUse(t *testing.T, options ...uidplugin.Option) (*gorm.DB, sqlmock.Sqlmock) {
 	t.Helper()
 	db, mock := testkit.Mock(t, Dialects[0].Dial)
@@ -178,7 +177,7 @@ func Columns(list string) *sqlmock.Rows {
 	return sqlmock.NewRows(strings.Split(strings.ReplaceAll(list, `"`, ""), ", "))
 }
 
-// located is the query for the schema of the tables. The answer of MySQL is that it ignores the case of names.
+// located is the query for the schema of the tables. MySQL answers that it ignores the case of names.
 func located(sql func(string) string) Step {
 	if sql("?") == "?" {
 		return Step{SQL: `SELECT COALESCE(DATABASE(), ''), VERSION(), @@lower_case_table_names`,
@@ -193,8 +192,7 @@ func located(sql func(string) string) Step {
 		Rows: Columns("p, a, b, c, d, e").AddRow(`["public"]`, "public", false, "public", "WORKER_REGISTRY", true)}
 }
 
-// Probes has the queries that Up and Check of package migrations share: for the schema, the modes of MySQL, and the
-// version and the columns of the four tables.
+// Probes has the queries that Up and Check of package migrations share.
 func Probes(sql func(string) string) (steps []Step) {
 	steps = append(append(steps, located(sql)), Modes(sql)...)
 	steps = append(steps, Step{SQL: sql(`SELECT * FROM "WORKER_REGISTRY" WHERE 1 = 0`), Rows: Columns(allRegistry)},
@@ -224,7 +222,7 @@ func Registry(sql func(string) string, layout string) Step {
 	return Step{SQL: Reading(sql), Args: args, Rows: rows.AddRow(values...)}
 }
 
-// Reading is the query for the registry, readRegistry, in a dialect.
+// Reading is the query for the registry in a dialect.
 func Reading(sql func(string) string) string {
 	if sql("?") == "?" {
 		return sql(strings.Replace(readRegistry, ` FROM`, `, `+autoNumbered+` FROM`, 1))
@@ -241,7 +239,7 @@ func Taken(sql func(string) string) Step {
 	return Step{SQL: sql(query), Args: args, Rows: rows}
 }
 
-// WithoutRegistry has the queries of a plugin with WithWorkerID to a database that does not have the plugin's tables.
+// WithoutRegistry has the queries of a plugin with WithWorkerID to a database without the plugin's tables.
 func (d Dialect) WithoutRegistry() []Step {
 	missing := func(table string) Step {
 		err := fmt.Errorf(`ERROR: relation "%s" does not exist (SQLSTATE 42P01)`, table)
@@ -294,16 +292,14 @@ func Settings(sql func(string) string) Step {
 	return Step{SQL: query, Rows: sqlmock.NewRows(columns)}
 }
 
-// A Process has the statements of the lease manager of a plugin with the options OnMock. All statements about slots
-// and worker ids that mocks expect are here.
+// A Process has the statements that the lease manager of a plugin with the options [OnMock] sends.
 type Process struct {
 	SQL     func(string) string
 	Slot    int64
 	version int64 // of its last statement on the slot; 0 before it has the slot
 }
 
-// advances has a check that no slot is of another region, and the statements that take n values of a counter from first
-// on.
+// advances has a check of the slots' regions, and the statements that take n values of a counter from first on.
 func (p *Process) advances(counter string, first, n int64) []Step {
 	next := `CASE WHEN "` + counter + `" > ? THEN "` + counter + `" ELSE ? END + ?`
 	const least = 1 // the value that Registry answers for both counters
@@ -388,8 +384,7 @@ func Node(rows *sqlmock.Rows, worker int64, table string) *sqlmock.Rows {
 	return rows.AddRow(worker, 7, "", table, FewLayout, NoonTick-90_001, Noon)
 }
 
-// Traces is the query of Locate for the table and the process of an id of noon. The answer is a process on web-1 that
-// had begun its session a minute and a half before. If no table is passed, the worker id does not exist.
+// Traces is the query of Locate for the table and the process of an id of noon. Without a table it finds nothing.
 func (p *Process) Traces(slot, worker, start int64, table ...string) Step {
 	rows := Columns(strings.ReplaceAll(nodeFields, `"`, "") + `, SLOT, START_TICK, BEFORE_TICK, APPLICATION, HOST_NAME, PORT, TYPE, LAUNCHED, HOLDER, FENCE, NEXT, END`)
 	for _, t := range table {

@@ -32,7 +32,7 @@ func (nothing) QueryContext(context.Context, string, ...any) (*sql.Rows, error) 
 
 func (nothing) QueryRowContext(context.Context, string, ...any) *sql.Row { return nil }
 
-// Nowhere returns a handle whose pool is a value of the type nothing, with a plugin if there are options.
+// Nowhere returns a handle without a database, with a plugin if there are options.
 func Nowhere(tb testing.TB, options ...uidplugin.Option) *gorm.DB {
 	db, err := gorm.Open(tests.DummyDialector{}, &gorm.Config{
 		ConnPool: nothing{}, SkipDefaultTransaction: true, Logger: logger.Discard,
@@ -41,7 +41,7 @@ func Nowhere(tb testing.TB, options ...uidplugin.Option) *gorm.DB {
 		tb.Fatal(err)
 	}
 	if options != nil {
-		// No benchmark waits: this layout has very many ids a second, and WithClock allows ids ahead of the clock.
+		// Benchmarks must not wait: the layout has very many ids, and WithClock lets ids be ahead of the clock.
 		p := uidplugin.New(append(options, uidplugin.WithWorkerID(1), uidplugin.WithClock(time.Now), uidplugin.WithLayout(Plenty()), uidplugin.WithLogger(slog.New(slog.DiscardHandler)))...)
 		if err := db.Use(p); err != nil {
 			tb.Fatal(err)

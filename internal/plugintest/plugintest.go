@@ -1,6 +1,5 @@
-// Package plugintest has helpers for tests that need the whole plugin: handles with the plugin (on SQLite databases and
-// on mocks), models, and the statements that the plugin sends. Only external tests (package x_test) may import it,
-// because it imports the root.
+// Package plugintest has helpers for tests that need the whole plugin. Only external tests (package x_test) may
+// import it, because it imports the root.
 package plugintest
 
 import (
@@ -49,8 +48,7 @@ func File(tb testing.TB, path string, config *gorm.Config) *gorm.DB {
 	return testkit.SQLite{Path: path, Config: config}.Open(tb)
 }
 
-// InBubble runs a parallel test in a bubble of synctest. The test gets a handle, without the plugin, on a SQLite
-// database.
+// InBubble runs a parallel test in a bubble of synctest, with a handle on a SQLite database without the plugin.
 func InBubble(t *testing.T, test func(t *testing.T, db *gorm.DB)) {
 	t.Helper()
 	t.Parallel()
@@ -66,8 +64,8 @@ func Open(tb testing.TB, options ...uidplugin.Option) *gorm.DB {
 	return db
 }
 
-// Use gives db a quiet plugin. Its timeout is a minute, because a busy machine is no fault. A plugin with a fixed worker
-// id is alone (see [Alone]), because other tests use the same numbers.
+// Use gives db a quiet plugin. Its timeout is a minute, because test machines may be busy. It has the option
+// [Alone], because other tests use the same fixed worker ids.
 func Use(tb testing.TB, db *gorm.DB, options ...uidplugin.Option) *uidplugin.Plugin {
 	tb.Helper()
 	p := uidplugin.New(append([]uidplugin.Option{uidplugin.WithLogger(nil), uidplugin.WithTimeout(time.Minute), Alone}, options...)...)
@@ -76,8 +74,7 @@ func Use(tb testing.TB, db *gorm.DB, options ...uidplugin.Option) *uidplugin.Plu
 	return p
 }
 
-// Alone makes a plugin with a fixed worker id share its generator with no other plugin, as if each plugin ran in its
-// own process.
+// Alone makes a plugin with a fixed worker id share its generator with no other plugin of the process.
 func Alone(c *config.Config) { c.Alone = true }
 
 // WithMaxSkew sets how much the clocks of a plugin and its database may differ. Without this option the
@@ -130,7 +127,7 @@ func IsOurs(tb testing.TB, db *gorm.DB, table string, id int64) {
 	}
 }
 
-// IDIn returns the id of a row that is a map. If the row has none, IDIn reports an error and returns 0.
+// IDIn returns the id of a row that is a map. Without an id it reports an error and returns 0.
 func IDIn(tb testing.TB, m map[string]any) int64 {
 	tb.Helper()
 	id, ok := m["id"].(int64)

@@ -7,8 +7,8 @@ import (
 	"gorm.io/gorm"
 )
 
-// A tap is a connection pool that calls the function tap.before with each statement, and then sends it. BEGIN and
-// COMMIT count as statements. If the call returns an error, the statement fails with it.
+// A tap is a connection pool that passes each statement, BEGIN and COMMIT included, to tap.before, and then sends
+// it. If the call returns an error, the statement fails with it.
 type tap struct {
 	gorm.ConnPool
 	before func(ctx context.Context, query string) error
