@@ -1,12 +1,11 @@
-// Package rounded recognizes ids that a program has rounded because it reads them as floating point numbers. JavaScript
-// keeps 53 bits and writes up to 17 digits. Spreadsheets keep 15 digits. A rounded id may be another table's id.
+// Package rounded recognizes ids that a program has rounded because it reads numbers as floating point. JavaScript
+// keeps 53 bits and writes up to 17 digits. Spreadsheets keep 15 digits. A rounded id may be another table's.
 package rounded
 
 import "strconv"
 
-// Looks reports whether an id may be rounded: it is at least 2^53, and either exact as a float64 or a multiple of
-// 100. A result of true is no proof, because one intact id in a hundred looks the same, and even more ids do if the
-// worker id ends in zero bits.
+// Looks reports whether an id may be rounded. True is no proof, because it also holds for one intact id in a
+// hundred, and for more ids if the worker id ends in zero bits.
 func Looks(id int64) bool { return id >= 1<<53 && (int64(float64(id)) == id || id%100 == 0) }
 
 // Is reports whether rounding original may give id.
@@ -36,8 +35,7 @@ func Originals(id int64) (list []int64) {
 	return list
 }
 
-// written returns the number that a program reads back after it has written id as a float64 with that many
-// significant digits; -1 means as many as necessary.
+// written returns what is read back after id was written as a float64. digits limits the digits, unless it is -1.
 func written(id int64, digits int) int64 {
 	if digits > 0 {
 		digits-- // because FormatFloat counts digits after the point
