@@ -1,7 +1,6 @@
 // wing: segment
 
-// Package segments connects package segment with the plugin: it opens a segment for each column whose tag names the
-// generator "segment".
+// Package segments opens a segment for each column whose tag names the generator "segment".
 package segments
 
 import (
@@ -26,7 +25,7 @@ import (
 // Name is the name of the generator in tags.
 const Name = "segment"
 
-// Spec returns the Spec of the generator with the configuration c, which was set by the named option.
+// Spec returns the Spec of the generator with the configuration c, which the named option has set.
 func Spec(option string, c segment.Config) supply.Spec {
 	return supply.Spec{Counter: true, Option: option, Check: c.Validate, Bind: func(s *supply.Supply, spec *supply.Spec) {
 		o := &opener{Supply: s, config: c, tables: map[string]*tableSegment{}}
@@ -50,7 +49,7 @@ type tableSegment struct {
 	tag string             // of g
 }
 
-// open returns the generator of a source whose ids come from ranges.
+// open returns the generator for the column of an opening.
 func (o *opener) open(ctx context.Context, opening supply.Opening) (generator.Generator, error) {
 	if o.Manager != nil && o.Manager.Registry().Region != workernode.Whole {
 		return nil, fmt.Errorf("%w: the generator %s numbers the rows of this database from 1, and so does each other region: use another generator,"+
@@ -89,15 +88,14 @@ func (o *opener) open(ctx context.Context, opening supply.Opening) (generator.Ge
 	return limitedSegment{g}, nil
 }
 
-// errNoFetch reports that a create in a transaction needs more ids than are in memory, and that the transaction keeps
-// the next range from being fetched.
+// errNoFetch ends the wait of a create whose transaction keeps the next range from being fetched.
 var errNoFetch = fmt.Errorf("%w: the ranges in memory are used up, and this transaction keeps the next one from being fetched:"+
 	" set segment.Config.Step to twice the rows of a transaction, or create the rows outside of one", generator.ErrSource)
 
 type fetchWaitKey struct{}
 
-// within returns the context for ids of a statement on pool. In a transaction that keeps the next range of a segment
-// from being fetched, a create waits for the range only for a moment.
+// within returns the context for ids of a statement on pool. It limits the wait for the next range if the
+// statement's transaction keeps the range from being fetched.
 func (o *opener) within(ctx context.Context, pool gorm.ConnPool) context.Context {
 	if o.Registry != o.DB || !sqldb.HoldsConnection(pool) {
 		return ctx
@@ -112,8 +110,7 @@ func (o *opener) within(ctx context.Context, pool gorm.ConnPool) context.Context
 	return context.WithValue(ctx, fetchWaitKey{}, min(time.Second, o.Timeout))
 }
 
-// A limitedSegment waits for a range only for a moment if a transaction keeps the range from being fetched; see
-// opener.within.
+// A limitedSegment waits for a range no longer than opener.within allows.
 type limitedSegment struct{ *segment.Generator }
 
 func (g limitedSegment) Next(ctx context.Context) (int64, error) {
@@ -137,7 +134,7 @@ func (g limitedSegment) Fill(ctx context.Context, ids []int64) error {
 	return reason(ctx, g.Generator.Fill(ctx, ids))
 }
 
-// reason returns err, or errNoFetch if errNoFetch has ended ctx.
+// reason returns errNoFetch if it has ended ctx, and otherwise err.
 func reason(ctx context.Context, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) && context.Cause(ctx) == errNoFetch {
 		return errNoFetch
@@ -156,7 +153,7 @@ func (o *opener) configOf(ctx context.Context, table string, columns []supply.Co
 	config.Timeout = cmp.Or(config.Timeout, o.Timeout)
 	config.Schema = cmp.Or(config.Schema, o.Schema)
 	config.Description = cmp.Or(config.Description, "keys of the table, by uidplugin")
-	config.Lift = columns[0].Tag == "" // then the tag names the table or column, and only uidplugin uses it
+	config.Lift = columns[0].Tag == "" // then the counter is named after the table or column, and only uidplugin uses it
 	for _, c := range columns {
 		largest, err := o.largestKey(ctx, table, c)
 		if err != nil {
@@ -183,8 +180,8 @@ func (o *opener) largestKey(ctx context.Context, table string, c supply.Column) 
 	return 0, fmt.Errorf("uidplugin: look for the largest %s of %s, above which its ids begin: %w", c.Name, table, err)
 }
 
-// numberOf returns the number that a query selects. It avoids QueryRowContext, because the Row of GORM's PrepareStmt
-// panics if the statement could not be prepared, for example because the table does not exist yet.
+// numberOf returns the number that a query selects. It avoids QueryRowContext, because the Row of GORM's
+// PrepareStmt panics if the statement could not be prepared, for example because the table does not exist yet.
 func numberOf(ctx context.Context, pool gorm.ConnPool, query string) (n sql.NullInt64, err error) {
 	rows, err := pool.QueryContext(ctx, query)
 	if err != nil {
@@ -197,8 +194,7 @@ func numberOf(ctx context.Context, pool gorm.ConnPool, query string) (n sql.Null
 	return n, errors.Join(err, rows.Err())
 }
 
-// numberInText returns an SQL expression that parses ids in a text column. It is NULL for other texts, such as keys of
-// other programs.
+// numberInText returns an SQL expression that parses ids in a text column. It is NULL for other texts.
 func numberInText(column, dialect string) string {
 	const largest = "'9223372036854775807'"
 	switch dialect {
@@ -214,8 +210,7 @@ func numberInText(column, dialect string) string {
 		column + " <= " + largest + ") THEN CAST(" + column + " AS INTEGER) END"
 }
 
-// noSuchColumn reports whether err, from MySQL, PostgreSQL or SQLite, means a missing table or column. AutoMigrate
-// creates it later.
+// noSuchColumn reports whether err means a missing table or column, which AutoMigrate creates later.
 func noSuchColumn(err error) bool {
 	var state interface{ SQLState() string }
 	if errors.As(err, &state) {
