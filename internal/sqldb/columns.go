@@ -19,8 +19,8 @@ func (d *DB) IsNarrow(driverType string) bool {
 
 var narrowType = regexp.MustCompile(`(?i)^((unsigned )?(tiny|small|medium)?int|int[24]|float[48]?|double)$`)
 
-// Columns returns the columns of a table and, except on SQLite, the driver's names of their types. An error most often
-// means that the table does not exist, so it is not logged.
+// Columns returns the columns of a table and, except on SQLite, the driver's names of their types. GORM's logger
+// does not see an error, because it usually means that the table does not exist.
 func (d *DB) Columns(ctx context.Context, table string) (columns []Column, err error) {
 	if d.Dialect() != "sqlite" {
 		ctx, cancel := context.WithTimeout(ctx, d.timeout)
@@ -44,7 +44,7 @@ func (d *DB) Columns(ctx context.Context, table string) (columns []Column, err e
 	return columns, err
 }
 
-// Types returns a table's columns as this connection sees them. It appends locking to the query, without a timeout.
+// Types returns the columns of a quoted table. It appends locking to the query, and sets no time limit.
 func (d *DB) Types(ctx context.Context, table, locking string) (columns []Column, err error) {
 	rows, err := d.pool.QueryContext(ctx, `SELECT * FROM `+table+` WHERE 1 = 0`+locking)
 	for try := 0; try < 20 && isOutdatedPlan(err); try++ { // the next connection may have an outdated plan, too
@@ -62,8 +62,8 @@ func (d *DB) Types(ctx context.Context, table, locking string) (columns []Column
 	return columns, err
 }
 
-// HasIndex reports whether an index exists. On MySQL and MariaDB it always returns true, because there
-// CREATE TABLE also creates the index.
+// HasIndex reports whether an index exists. On MySQL and MariaDB it always returns true, because CREATE TABLE
+// creates the index there.
 func (d *DB) HasIndex(ctx context.Context, index string) (ok bool, err error) {
 	query, args := "", []any{index}
 	switch {

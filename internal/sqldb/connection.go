@@ -11,14 +11,12 @@ import (
 // ErrNoConnection reports that the pool gave no connection, so nothing was sent.
 var ErrNoConnection = errors.New("get a connection")
 
-// Hold returns a DB whose statements share one connection, and a function that gives the connection back to the pool.
+// Hold returns a DB whose statements share one connection, and a function that gives the connection back to the
+// pool. Use it for tasks of several statements, because a caller that waits for a connection each time may starve.
+//
 // The first statement waits for the connection, or [DB.Ready] does. The DB replaces a connection that is closed, or
-// that may still be busy after an error.
-//
-// Use Hold for tasks of several statements, because a caller that waits for a connection each time may starve.
-//
-// Only one goroutine may use the DB. If the pool does not hand out connections, Hold returns d and each statement goes
-// to the pool.
+// that may still be busy after an error. Only one goroutine may use the DB. If the pool does not hand out
+// connections, Hold returns d.
 func (d *DB) Hold() (*DB, func()) {
 	pool, ok := d.pool.(connector)
 	if !ok {
@@ -29,8 +27,8 @@ func (d *DB) Hold() (*DB, func()) {
 	return &other, other.held.release
 }
 
-// Ready waits for the connection of a DB from [DB.Hold], for at most the limit of a transaction. The error wraps
-// ErrNoConnection.
+// Ready waits for the connection of a DB from [DB.Hold], but no longer than the limit of a transaction. The error
+// wraps ErrNoConnection.
 func (d *DB) Ready(ctx context.Context) error {
 	if d.held == nil || d.held.conn != nil {
 		return nil
@@ -58,7 +56,7 @@ func (h *held) release() {
 	}
 }
 
-// discard closes the connection.
+// discard closes the connection instead of giving it back to the pool.
 func (h *held) discard() {
 	conn := h.conn
 	h.conn = nil
@@ -75,8 +73,7 @@ func (d *DB) connection(ctx context.Context, pool connector) (*sql.Conn, error) 
 	return conn, nil
 }
 
-// take returns the held connection, or a connection of the pool, for the caller to give back. It returns nil if the
-// pool does not hand out connections.
+// take returns the held connection, or one of the pool. It returns nil if the pool does not hand out connections.
 func (d *DB) take(ctx context.Context) (*sql.Conn, error) {
 	if d.held == nil {
 		if pool, ok := d.pool.(connector); ok {
@@ -92,7 +89,7 @@ func (d *DB) take(ctx context.Context) (*sql.Conn, error) {
 	return conn, nil
 }
 
-// giveBack returns a connection to d.held or the pool. After an error but ErrRollback it closes the connection.
+// giveBack returns a connection to d.held or the pool. After any error except ErrRollback it closes the connection.
 func (d *DB) giveBack(conn *sql.Conn, err error) {
 	if d.held != nil && (err == nil || err == ErrRollback) {
 		d.held.conn = conn
@@ -101,7 +98,7 @@ func (d *DB) giveBack(conn *sql.Conn, err error) {
 	closeAfter(conn, err)
 }
 
-// closeAfter returns a connection to the pool. After an error but ErrRollback it closes the connection in the
+// closeAfter returns a connection to the pool. After any error except ErrRollback it closes the connection in the
 // background, because closing waits for a statement that is still running.
 func closeAfter(conn *sql.Conn, err error) {
 	switch {

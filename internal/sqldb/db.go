@@ -1,5 +1,4 @@
-// Package sqldb runs the plugin's own statements. They bypass GORM's callbacks, have time limits and are translated to
-// the dialect.
+// Package sqldb runs the plugin's own statements within time limits, in the dialect of the database.
 package sqldb
 
 import (
@@ -15,11 +14,11 @@ import (
 	"gorm.io/gorm"
 )
 
-// DB runs statements on the connection pool of a GORM handle. They bypass GORM's callbacks, so other plugins, such as
-// one that adds a tenant column or picks a replica, do not see them. GORM's log shows them, but see [DB.Silent].
+// DB runs statements on the connection pool of a GORM handle. They bypass GORM's callbacks, so other plugins, such
+// as one that adds a tenant column or picks a replica, do not see them. GORM's log shows them, but see [DB.Silent].
 //
-// Write statements with "double quoted" names and ? for values; the DB translates them to the dialect of the handle. A
-// DB may be used concurrently.
+// Write statements with "double quoted" names and ? for values; the DB translates them to the dialect of the
+// handle. A DB may be used concurrently.
 type DB struct {
 	pool    gorm.ConnPool
 	gorm    *gorm.DB
@@ -35,24 +34,24 @@ type DB struct {
 	home    []string      // the schemas in which names without a schema are looked up; nil means the connection's
 }
 
-// Limited returns a DB with shorter limits: one for a statement, one for a transaction or the wait for a connection. It
-// does not extend the limits of d. later runs the calls of GORM's logger.
+// Limited returns a DB with limits for a statement, and for a transaction or the wait for a connection, where those
+// of d are not shorter. The function later runs the calls of GORM's logger.
 func (d *DB) Limited(statement, transaction time.Duration, later func(func())) *DB {
 	other := *d
 	other.timeout, other.whole, other.later = min(d.timeout, statement), min(d.limit(), transaction), later
 	return &other
 }
 
-// Quiet returns a DB that hides errors from GORM's logger. It is for statements that may fail because another
-// process was faster. The logger still sees the statements. The caller must return the errors that matter.
+// Quiet returns a DB that hides errors, but not statements, from GORM's logger. It is for statements that may fail
+// because another process was faster.
 func (d *DB) Quiet() *DB {
 	other := *d
 	other.quiet = true
 	return &other
 }
 
-// Silent returns a DB whose statements GORM's logger does not see, even if they fail or are slow. It is for statements
-// that are sent all the time, that wait, or that are interrupted. The caller must return the errors that matter.
+// Silent returns a DB whose statements GORM's logger does not see, even if they fail or are slow. It is for
+// statements that are sent all the time, that wait, or that are interrupted.
 func (d *DB) Silent() *DB {
 	other := *d
 	other.silent = true
@@ -61,8 +60,8 @@ func (d *DB) Silent() *DB {
 
 // Open returns a DB on the pool of db. timeout limits each statement. Open fails if db is a transaction.
 func Open(db *gorm.DB, timeout time.Duration) (*DB, error) {
-	// Config.ConnPool is the root pool even in a transaction. With dbresolver it is the source with which the handle
-	// was opened.
+	// Config.ConnPool is the root pool even in a transaction. With dbresolver it is the source with which the
+	// handle was opened.
 	pool := db.Config.ConnPool
 	if prepared, ok := pool.(*gorm.PreparedStmtDB); ok {
 		pool = prepared.ConnPool // do not prepare ours: they are rare, and some are about tables that change
@@ -169,8 +168,7 @@ func Scan(rows *sql.Rows, table string, keys int, into ...any) error {
 	return fmt.Errorf("a row of %s, with %s, cannot be read: %w", table, strings.Join(key, " and "), err)
 }
 
-// send runs f and shows the statement to GORM's logger. If the held connection turns out to be closed, send retries
-// on another, as database/sql does. It also retries after an error that isOutdatedPlan recognizes.
+// send runs f. Like database/sql, it uses another connection if the held one turns out to be closed.
 func (d *DB) send(ctx context.Context, query string, args []any, f func(ctx context.Context, pool gorm.ConnPool, query string) (int64, error)) (int64, error) {
 	for try := 0; ; try++ {
 		if err := d.Ready(ctx); err != nil {
@@ -205,14 +203,13 @@ func (d *DB) attempt(ctx context.Context, query string, args []any, f func(ctx c
 	return n, err
 }
 
-// isOutdatedPlan reports whether a connection of PostgreSQL had prepared the statement before a column was added. The
-// driver then forgets the prepared statement.
+// isOutdatedPlan reports whether a connection of PostgreSQL had prepared the statement before a column was added.
+// The driver then forgets the prepared statement, so that a retry may succeed.
 func isOutdatedPlan(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "cached plan must not change result type")
 }
 
-// interrupted returns an error for a statement whose context has ended, because SQLite's driver may return another
-// error or nil.
+// interrupted adds the error of a context that has ended, because SQLite's driver may return another error or nil.
 func interrupted(ctx context.Context, err error) error {
 	if ended := ctx.Err(); ended != nil && err == nil {
 		return ended

@@ -19,8 +19,8 @@ var risks = map[string]struct{ query, value, loses string }{
 	},
 }
 
-// DurabilityRisk returns the setting that may lose acknowledged commits in a crash, and the extent of the loss. risk is
-// empty if there is no such setting, or if the setting cannot be read.
+// DurabilityRisk describes the setting with which the server may lose acknowledged commits in a crash. The text is
+// empty if there is no such setting, or if it cannot be read.
 func (d *DB) DurabilityRisk(ctx context.Context) (risk string) {
 	r, ok := risks[d.Dialect()]
 	if !ok {
@@ -37,8 +37,8 @@ func (d *DB) DurabilityRisk(ctx context.Context) (risk string) {
 	return risk
 }
 
-// OneDatabase returns an error if each connection of the pool has a separate database, as with ":memory:" on SQLite.
-// The table must exist.
+// OneDatabase returns an error if each connection of the pool has a separate database, as with ":memory:" on
+// SQLite. The table must exist.
 func (d *DB) OneDatabase(ctx context.Context, table string) error {
 	pool, err := d.gorm.DB()
 	if err != nil || pool == nil || d.Dialect() != "sqlite" || pool.Stats().MaxOpenConnections == 1 {

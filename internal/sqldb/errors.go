@@ -14,7 +14,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// IsDuplicate reports whether err reports a duplicate key. It is false for a dialector that does not translate errors.
+// IsDuplicate reports whether err reports a duplicate key, if the dialector translates errors.
 func (d *DB) IsDuplicate(err error) bool {
 	if t, ok := d.gorm.Dialector.(gorm.ErrorTranslator); ok {
 		err = t.Translate(err)
@@ -22,8 +22,8 @@ func (d *DB) IsDuplicate(err error) bool {
 	return errors.Is(err, gorm.ErrDuplicatedKey)
 }
 
-// IsTransient reports whether a retry may succeed: err is a conflict with another process, such as a deadlock or a
-// lock wait timeout, or the server cannot commit now. It does not need the error types of drivers.
+// IsTransient reports whether a retry may succeed, because err is a conflict with another process, such as a
+// deadlock or a lock wait timeout, or because the server cannot commit now.
 func IsTransient(err error) bool {
 	if err == nil {
 		return false
@@ -51,7 +51,7 @@ func IsReadOnly(err error) bool {
 	return err != nil && readOnly.MatchString(err.Error())
 }
 
-// readOnly matches such errors of MySQL. Error 1290 names the option that forbids a statement: here read-only.
+// readOnly matches such errors of MySQL. Error 1290 may be about other options than read-only.
 var readOnly = regexp.MustCompile(`Error 1290 .*read-only|Error (1792|1836) `)
 
 // IsUnreachable reports whether err concerns the connection instead of the contents of the database.
@@ -73,10 +73,10 @@ func HintOfShards(err error) error {
 // unsharded matches the error with which vtgate refuses a table that is not in the schema of a keyspace.
 var unsharded = regexp.MustCompile(`(?i)table '?"?[a-z_.]+"?'? not found|VT05004`)
 
-// conflict matches conflicts with other transactions. On MySQL these are lock waits, deadlocks, failed certification at
-// COMMIT, and cluster nodes without quorum. It also matches MariaDB's "record has changed since last read", SQLite's
-// lock, and the codes after which TiDB's documentation tells applications to try again: 8002, 8005, 8022 and 8028
-// (docs.pingcap.com/tidb/stable/error-codes), and TiDB's write conflict 9007.
+// conflict matches MySQL's lock waits, deadlocks, failed certification at COMMIT, and cluster nodes without quorum.
+// It also matches MariaDB's "record has changed since last read", SQLite's lock, TiDB's write conflict 9007, and
+// 8002, 8005, 8022 and 8028, after which TiDB's documentation tells applications to try again
+// (docs.pingcap.com/tidb/stable/error-codes).
 var conflict = regexp.MustCompile(`Error (1020|1047|1180|1205|1213|3100|3101|8002|8005|8022|8028|9007)\b|database (table )?is locked`)
 
 const (
@@ -89,8 +89,7 @@ func IsNoDatabase(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "Error 1046 ")
 }
 
-// IsPoolClosed reports whether err means that the sql.DB was closed. It matches the message, because database/sql
-// exports no such error.
+// IsPoolClosed reports whether err means that the sql.DB was closed, for which database/sql exports no error.
 func IsPoolClosed(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "sql: database is closed")
 }

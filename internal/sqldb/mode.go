@@ -25,18 +25,17 @@ func (d *DB) RefuseMode(ctx context.Context) error {
 	return nil
 }
 
-// Mode is the sql_mode that FixMode sets for statements whose effect depends on sql_mode.
+// Mode is the sql_mode that FixMode sets.
 const Mode = "STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION"
 
-// Assignments for SET statements of MySQL. FixMode sets sql_mode for statements such as those of [DB.Define], and
-// RestoreMode restores it on the same connection.
+// Assignments for SET statements of MySQL. RestoreMode undoes a FixMode on the same connection.
 const (
 	FixMode     = "@uid_mode = @@SESSION.sql_mode, SESSION sql_mode = '" + Mode + "'"
 	RestoreMode = "SESSION sql_mode = @uid_mode"
 )
 
-// Define runs a statement that creates a view or function, in the dialect. On MySQL it first sets sql_mode,
-// because a function keeps the mode with which it was created, and because MariaDB has another syntax for functions and
+// Define runs a statement that creates a view or function, in the dialect. On MySQL it first sets sql_mode, because
+// a function keeps the mode with which it was created, and because MariaDB has another syntax for functions and
 // triggers with sql_mode=ORACLE.
 func (d *DB) Define(ctx context.Context, query string) error {
 	if d.Dialect() != "mysql" {

@@ -23,8 +23,8 @@ func DollarQuoted(text string) string {
 	return tag + text + tag
 }
 
-// Mod returns SQL for the remainder of an expression divided by n. MariaDB lacks the operator % with sql_mode=ORACLE,
-// and SQLite may lack the function MOD.
+// Mod returns SQL for the remainder of an expression divided by n. MariaDB lacks the operator % with
+// sql_mode=ORACLE, and SQLite may lack the function MOD.
 func (d *DB) Mod(expression string, n int64) string {
 	if d.Dialect() == "sqlite" {
 		return fmt.Sprintf("%s %% %d", expression, n)

@@ -13,8 +13,7 @@ import (
 // The plugin's tables are found once, when a process starts. From then on each statement names their schema,
 // because the application may leave another search_path or database on the connections of the pool.
 
-// A Name is the name of a table, in a schema of PostgreSQL or a database of MySQL. Both parts may contain any
-// character.
+// A Name is the name of a table, in a schema of PostgreSQL or a database of MySQL.
 type Name struct{ Schema, Table string }
 
 // String returns the name for errors.
@@ -28,7 +27,6 @@ func (d *DB) Quoted(n Name) string {
 	return d.quote(n.Schema) + "." + d.quote(n.Table)
 }
 
-// quote quotes one part of a name, which may contain any character.
 func (d *DB) quote(part string) string { return QuotePart(d.Dialect(), part) }
 
 // QuotePart quotes one part of a name, which may contain any character, in a dialect.
@@ -47,8 +45,7 @@ const registry = "WORKER_REGISTRY"
 
 func isOwn(table string) bool { return slices.Contains(own, table) }
 
-// In returns a DB that names the schema of the plugin's tables in its statements. The empty schema leaves the names as
-// they are.
+// In returns a DB whose statements name the schema of the plugin's tables, or no schema if it is empty.
 func (d *DB) In(schema string) *DB {
 	other := *d
 	other.schema, other.alone, other.second = schema, false, ""
@@ -62,14 +59,14 @@ func (d *DB) like(other *DB) *DB {
 	return &located
 }
 
-// Schema returns the schema of the plugin's tables; empty if statements do not name it.
+// Schema returns the schema of the plugin's tables. It is empty if statements do not name it.
 func (d *DB) Schema() string { return d.schema }
 
-// SecondRegistry returns another schema of the database that had a WORKER_REGISTRY when [DB.Locate] was called, or "".
+// SecondRegistry returns another schema of the database in which [DB.Locate] saw a WORKER_REGISTRY, or "".
 func (d *DB) SecondRegistry() string { return d.second }
 
-// Home returns a DB that remembers, for [DB.SchemaOf], in which schemas a connection now looks for names without a
-// schema, because the application may leave another search_path or database on connections later.
+// Home returns a DB that remembers, for [DB.SchemaOf], the schemas in which a connection now looks for names
+// without a schema. Later the application may leave another search_path or database on connections.
 func (d *DB) Home(ctx context.Context) (*DB, error) {
 	query := map[string]string{
 		"mysql":    `SELECT CASE WHEN VERSION() LIKE '%Vitess%' OR DATABASE() IS NULL THEN '[]' ELSE JSON_ARRAY(DATABASE()) END`,
@@ -125,21 +122,20 @@ func (d *DB) At(ctx context.Context, p Place) (*DB, error) {
 
 // The errors of [DB.Locate].
 var (
-	// ErrElsewhere reports that it is not certain which tables are meant. In the wrong ones a second id space could
-	// begin.
+	// ErrElsewhere reports that it is unclear which tables are meant. The wrong ones could begin a second id space.
 	ErrElsewhere = errors.New("the tables of an id space may be elsewhere")
 
 	// ErrSchema reports a schema that was given and cannot be used.
 	ErrSchema = errors.New("the schema cannot be used")
 )
 
-// Locate finds the schema of the plugin's tables, and returns a DB that names it. The tables need not exist. userSchema
-// is the schema that the user has named on PostgreSQL. If it is empty, Locate takes the schema in which the search path
-// finds WORKER_REGISTRY, or else the current schema. option tells the user how to name a schema.
+// Locate finds the schema of the plugin's tables, which need not exist, and returns a DB that names it. userSchema
+// and option are the fields of a [Place]. If userSchema is empty, Locate takes the schema in which the search path
+// finds WORKER_REGISTRY, or else the current schema.
 //
-// The error wraps ErrElsewhere if a table exists in another spelling, or, on PostgreSQL without userSchema, if
-// another schema has WORKER_REGISTRY or no schema is current. It wraps ErrSchema if userSchema does not exist. Locate
-// only reads.
+// The error wraps ErrSchema if userSchema does not exist. It wraps ErrElsewhere if a table exists in another
+// spelling. On PostgreSQL without userSchema it also does so if another schema has WORKER_REGISTRY, or if no schema
+// is current.
 func (d *DB) Locate(ctx context.Context, userSchema, option string) (*DB, error) {
 	var schema string
 	var err error
@@ -159,8 +155,7 @@ func (d *DB) Locate(ctx context.Context, userSchema, option string) (*DB, error)
 	return d, nil
 }
 
-// locateOnPostgres reads pg_class, because every user may read it, even about schemas for which the user does not have
-// the privilege USAGE.
+// locateOnPostgres reads pg_class, because it shows even schemas for which the user lacks the privilege USAGE.
 func (d *DB) locateOnPostgres(ctx context.Context, userSchema, option string) (schema string, err error) {
 	var visible, current string
 	var exists bool // userSchema exists
@@ -215,11 +210,11 @@ func (d *DB) locateOnPostgres(ctx context.Context, userSchema, option string) (s
 	return schema, nil
 }
 
-// createLock is the number of the advisory lock that the statement of [DB.CreateRegistry] takes in its database.
+// createLock is the number of the advisory lock that the statement of [DB.CreateRegistry] takes.
 const createLock int64 = 0x7569<<48 + 1
 
-// CreateRegistry returns a statement that runs create, the CREATE TABLE of WORKER_REGISTRY. On PostgreSQL it fails if
-// another process has created the table in another schema since [DB.Locate], unless the user named the schema.
+// CreateRegistry returns a statement that runs create, the CREATE TABLE of WORKER_REGISTRY. On PostgreSQL it fails
+// if another process has created the table in another schema since [DB.Locate], unless the user named the schema.
 func (d *DB) CreateRegistry(create string) string {
 	if d.Dialect() != "postgres" || !d.alone {
 		return create
@@ -240,7 +235,6 @@ END `, createLock, registry, literal(d.schema), registry, create)))
 
 func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
-// otherSchema returns the error for a registry in another schema.
 func otherSchema(schema string, used bool, other Name, option string) error {
 	here := fmt.Sprintf("%s is in the schema %q", registry, schema)
 	if !used {
@@ -250,19 +244,18 @@ func otherSchema(schema string, used bool, other Name, option string) error {
 		" name the schema of the tables by %s in all processes (docs/several-databases.md)", ErrElsewhere, here, other.Schema, other.Table, option)
 }
 
-// otherSpelling returns the error for a table whose name is not in upper case. old and renamed are its quoted names.
+// otherSpelling returns the error for a table whose name is not in upper case. The names must be quoted.
 func otherSpelling(old, renamed string) error {
 	return fmt.Errorf("%w: table names must be in upper case, or ids are made twice:"+
 		" stop all processes, then rename each such table: ALTER TABLE %s RENAME TO %s", ErrElsewhere, old, renamed)
 }
 
-// marks are two of the tables, each with a column that tables of the same name in other programs lack. All names are in
-// lower case.
+// marks are two of the tables, each with a column that other programs' tables of this name lack, in lower case.
 const marks = `('worker_registry', 'id_space'), ('worker_node', 'launch_date')`
 
-// On PostgreSQL, SchemaOf looks for tables in the schemas of [DB.Home], or else in those of a connection. It returns
-// the schema of the first table that exists and whether that is tables[0], or else the current schema and false. On
-// other databases it returns the current schema and true. The schema is empty on Vitess and unknown databases.
+// SchemaOf returns the schema of the first of the tables that exists, and whether that is tables[0], or else the
+// current schema and false. It looks in the schemas of [DB.Home], or else in those of a connection. Except on
+// PostgreSQL it returns the current schema and true. The schema is empty on Vitess and unknown databases.
 func (d *DB) SchemaOf(ctx context.Context, tables ...string) (schema string, exists bool, err error) {
 	query, args := "", []any{}
 	switch {
@@ -301,8 +294,7 @@ func (d *DB) SchemaOf(ctx context.Context, tables ...string) (schema string, exi
 	return schema, exists, err
 }
 
-// locateOnMySQL uses the database of the connection, and never looks at others. On Vitess names stay as they are,
-// because a keyspace is not a database: with routing rules, tables may be in other keyspaces.
+// locateOnMySQL returns the connection's database, but none on Vitess, where tables may be in several keyspaces.
 func (d *DB) locateOnMySQL(ctx context.Context) (schema string, err error) {
 	var version string
 	var folds int

@@ -13,12 +13,12 @@ import (
 	"gorm.io/gorm"
 )
 
-// ErrRollback makes [DB.Transact] roll back a transaction that has not failed. The function f returns ErrRollback.
+// ErrRollback, returned by the function of [DB.Transact], rolls back a transaction that has not failed.
 var ErrRollback = errors.New("sqldb: the transaction was rolled back")
 
-// Transact runs f in a transaction on one connection, and commits unless f returns an error. After any error but
-// ErrRollback the outcome is unknown. Transact then closes the connection, because a statement may still be running. f
-// must use only the given DB and context.
+// Transact runs f in a transaction on one connection, and commits unless f returns an error. f must use only the
+// given DB and context. After any error except ErrRollback the outcome is unknown, and Transact closes the
+// connection, because a statement may still be running.
 func (d *DB) Transact(ctx context.Context, f func(ctx context.Context, tx *DB) error) error {
 	conn, tx, err := d.begin(ctx)
 	if err != nil {
@@ -40,7 +40,7 @@ func (d *DB) Transact(ctx context.Context, f func(ctx context.Context, tx *DB) e
 }
 
 // Together runs f with a DB whose statements share one connection. It opens a transaction only if the pool does not
-// hand out connections. It calls f again, up to three times in total, if the connection turns out to be closed.
+// hand out connections. If the connection turns out to be closed, it calls f again, at most three times in total.
 func (d *DB) Together(ctx context.Context, f func(ctx context.Context, conn *DB) error) error {
 	for try := 0; ; try++ {
 		conn, err := d.take(ctx)
@@ -67,8 +67,7 @@ var errPanic = errors.New("sqldb: panic")
 // limit returns the limit of a transaction, and of the wait for a connection.
 func (d *DB) limit() time.Duration { return cmp.Or(d.whole, d.timeout) }
 
-// begin begins a transaction, on a connection of its own if the pool hands out connections. Like database/sql, it
-// retries on another connection if the first turns out to be closed.
+// begin begins a transaction. Like database/sql, it uses another connection if the first turns out to be closed.
 func (d *DB) begin(ctx context.Context) (*sql.Conn, *Tx, error) {
 	for try := 0; ; try++ {
 		conn, err := d.take(ctx)
@@ -99,8 +98,8 @@ type Tx struct {
 }
 
 // Begin begins a transaction, and fails if BEGIN takes longer than limit. The end of ctx does not end the
-// transaction. Otherwise database/sql could roll back at any time, even while we close the connection. After an
-// error, close the connection, because BEGIN may still be running. options may be nil.
+// transaction, because database/sql could then roll back even while we close the connection. After an error, close
+// the connection, because BEGIN may still be running. options may be nil.
 func Begin(ctx context.Context, pool gorm.ConnPool, limit time.Duration, options *sql.TxOptions) (*Tx, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -133,7 +132,7 @@ func (t *Tx) SQL() *sql.Tx { return t.txPool.(*sql.Tx) }
 // Commit commits. If there is no answer within the limit, it returns an error while COMMIT may still be running.
 func (t *Tx) Commit() error { return t.within("COMMIT", t.txPool.Commit) }
 
-// Rollback rolls back. If there is no answer within the limit, it returns an error while ROLLBACK may still be running.
+// Rollback rolls back, with the same limit as [Tx.Commit].
 func (t *Tx) Rollback() error { return t.within("ROLLBACK", t.txPool.Rollback) }
 
 func (t *Tx) within(name string, f func() error) error {
@@ -142,7 +141,7 @@ func (t *Tx) within(name string, f func() error) error {
 	return t.end(ctx, t.limit, name, f)
 }
 
-// whenIdle calls f. If COMMIT or ROLLBACK is still running, f is called after its end, in the background.
+// whenIdle calls f. If COMMIT or ROLLBACK is still running, it calls f afterwards, in the background.
 func (t *Tx) whenIdle(f func()) {
 	select {
 	case <-t.idle:
@@ -175,9 +174,9 @@ func (t *Tx) end(ctx context.Context, limit time.Duration, name string, f func()
 	return err
 }
 
-// RolledBack reports whether a connection can be used again after COMMIT or ROLLBACK has failed on it. On SQLite it
-// first rolls back, because a failed COMMIT may leave the transaction open. The connection is kept, because a
-// database in memory would end with it. Connections to other databases, and busy ones, should be closed.
+// RolledBack reports whether a connection can be used again after COMMIT or ROLLBACK has failed on it. It is always
+// false except on SQLite, where a database in memory would end with its connection. There it first rolls back,
+// because a failed COMMIT may leave the transaction open.
 func (d *DB) RolledBack(ctx context.Context, failed error) bool {
 	if d.Dialect() != "sqlite" || errors.Is(failed, context.DeadlineExceeded) {
 		return false
@@ -187,8 +186,8 @@ func (d *DB) RolledBack(ctx context.Context, failed error) bool {
 	return d.ExecRaw(ctx, "BEGIN") == nil && d.ExecRaw(ctx, "ROLLBACK") == nil
 }
 
-// PoolError returns the error of a closed sql.DB, or nil. It asks for a connection with a context that has ended, so it
-// does not query the database.
+// PoolError returns the error of a closed sql.DB, or nil. It sends nothing to the database, because it asks for a
+// connection with a context that has ended.
 func (d *DB) PoolError() error {
 	pool, err := d.gorm.DB()
 	if err != nil || pool == nil {
