@@ -15,8 +15,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// Ensure waits until all sources have a generator, or returns an error. Pass the pool of the statement that needs the
-// ids, because it shows whether the statement runs in a transaction.
+// Ensure waits until all sources have a generator. The statement's pool shows whether it runs in a transaction.
 func (s *Supply) Ensure(ctx context.Context, pool gorm.ConnPool, sources []*Source) error {
 	if s.LookupOnly {
 		return fmt.Errorf("%w: WithLookupOnly: this plugin makes no ids; create rows on a handle whose plugin does not have the option", ErrOption)
@@ -38,7 +37,7 @@ func (s *Supply) Ensure(ctx context.Context, pool gorm.ConnPool, sources []*Sour
 		select {
 		case <-call.done:
 			if !slices.ContainsFunc(sources, func(src *Source) bool { return !src.Ready() }) {
-				return nil // an error of the call concerns other sources
+				return nil // then an error of the call concerns other sources
 			}
 			if call.err != nil && needsAnother && mayPass(call.err) {
 				return fmt.Errorf("%w: %s: %w", ErrInTransaction, remedy(missing), call.err)
@@ -55,7 +54,7 @@ func (s *Supply) Ensure(ctx context.Context, pool gorm.ConnPool, sources []*Sour
 	return nil
 }
 
-// needsPool reports whether making the source's generator may need a connection of the pool of the creates.
+// needsPool reports whether making the source's generator may take a connection of the application's pool.
 func (s *Supply) needsPool(src *Source) bool {
 	if src.Opened {
 		return !s.Specs[src.Generator].Local
@@ -74,9 +73,8 @@ func (s *Supply) table(src *Source) workernode.Table {
 // mayPass reports whether a retry may succeed, because the database or a connection was unavailable.
 func mayPass(err error) bool { return sqldb.IsUnreachable(err) || sqldb.IsTransient(err) }
 
-// transactionWait limits the wait of a create inside a transaction. It is 0 if the transaction has the only connection.
-// It is short if all connections are in use, because their holders may be waiting, too. It is also short on SQLite,
-// because other connections cannot write during the transaction.
+// transactionWait limits the wait of a create in a transaction. It is short if all connections are in use, because
+// their holders may be waiting, too, and on SQLite, because no other connection can write meanwhile.
 func (s *Supply) transactionWait() time.Duration {
 	var stats sql.DBStats
 	if pool, err := s.DB.DB(); err == nil && pool != nil {
@@ -130,8 +128,7 @@ func (s *Supply) noteAttempt(sources []*Source, err error) error {
 	return err
 }
 
-// makeAll makes the generators of sources, one per lease. leases is nil with a fixed worker id. makeAll returns the
-// worker ids for the log, and the errors of all sources that failed.
+// makeAll makes the generators of sources. leases is nil with a fixed worker id. The workers are for the log.
 func (s *Supply) makeAll(sources []*Source, leases []*workernode.TableLease) (workers []string, _ error) {
 	var errs []error
 	for i, src := range sources {
@@ -149,7 +146,6 @@ func (s *Supply) makeAll(sources []*Source, leases []*workernode.TableLease) (wo
 	return workers, errors.Join(errs...)
 }
 
-// makeLeased makes the generator of a source from a lease of the database.
 func (s *Supply) makeLeased(src *Source, lease *workernode.TableLease) error {
 	g, err := s.generator(src, lease.Leases(), s.Manager.RequestRenewal)
 	if err != nil {
@@ -178,7 +174,6 @@ func (s *Supply) makeFixed(src *Source) error {
 	return nil
 }
 
-// generator calls the factory of the source's generator.
 func (s *Supply) generator(src *Source, leases []generator.Lease, onLow func()) (generator.Renewable, error) {
 	g, err := s.Specs.Generator(src.Generator, generator.Config{
 		Table: src.Table, Layout: s.Layout, Leases: leases, OnLow: onLow, MaxBorrow: s.MaxBorrow, Clock: s.Clock, Now: s.Time,
@@ -189,7 +184,6 @@ func (s *Supply) generator(src *Source, leases []generator.Lease, onLow func()) 
 	return g, nil
 }
 
-// noWorkerID explains why sources lack a worker id.
 func (s *Supply) noWorkerID(err error, tables string) error {
 	switch {
 	case s.ctx.Err() != nil:

@@ -14,7 +14,7 @@ type Fixed struct {
 	layout generator.Layout
 	lease  generator.Lease
 	backup int64     // worker id of a second lane
-	ahead  int64     // ticks from the time begins to the first tick of the lease
+	ahead  int64     // how many ticks after the first use the lease begins
 	start  time.Time // when the Fixed was made
 	begins time.Time // the first instant at which the worker id may be used
 	now    func() time.Time
@@ -22,8 +22,8 @@ type Fixed struct {
 }
 
 // NewFixed returns the worker id of a process that starts now. An earlier process may have stamped ticks up to lead
-// ahead of the clock, the last one in part. So the lease begins after these ticks. The worker id may be used from the
-// end of the present tick on: the lease then begins lead ahead, and ids may be so far ahead. 0 allows use at once.
+// ahead of the clock, so the lease begins above these ticks. The worker id may be used when the present tick has
+// ended. The clock is then no more than lead behind the lease. If lead is 0, it may be used at once.
 func NewFixed(l generator.Layout, workerID int64, lead time.Duration, now func() time.Time) *Fixed {
 	start := now()
 	f := &Fixed{layout: l, lease: l.FullLease(workerID, start), backup: l.BackupWorker(workerID), start: start, begins: start, now: now}
@@ -36,8 +36,7 @@ func NewFixed(l generator.Layout, workerID int64, lead time.Duration, now func()
 	return f
 }
 
-// beginAfter makes the lease begin above a tick that this process may have stamped. It also delays the first use,
-// so that the time between the first use and the lease stays the same.
+// beginAfter makes the lease begin above a tick that this process may have stamped. The first use is as much later.
 func (f *Fixed) beginAfter(last int64) {
 	if last >= f.lease.From {
 		f.lease.From = last + 1
@@ -45,7 +44,7 @@ func (f *Fixed) beginAfter(last int64) {
 	}
 }
 
-// open returns the generator and its leases. It calls make unless another plugin of the process has done so.
+// open returns the generator and its leases, which all plugins of the process share if f.share is set.
 func (f *Fixed) open(lanes int, make func([]generator.Lease) (generator.Renewable, error)) (generator.Generator, []generator.Lease, error) {
 	if f.share == nil {
 		leases := f.leases(lanes)
@@ -74,7 +73,6 @@ func (f *Fixed) late(limit time.Duration) error {
 	return fmt.Errorf("uidplugin: worker id %d must not be used before %s, because ids up to then may have been made", f.lease.WorkerID, FormatTime(f.begins))
 }
 
-// wait blocks until the worker id may be used.
 func (f *Fixed) wait(ctx context.Context) error {
 	if d := f.begins.Sub(f.now()); d > 0 {
 		select {
@@ -87,7 +85,6 @@ func (f *Fixed) wait(ctx context.Context) error {
 	return nil
 }
 
-// leases returns a lease for each lane.
 func (f *Fixed) leases(lanes int) []generator.Lease {
 	leases := make([]generator.Lease, lanes)
 	for i := range leases {
@@ -102,8 +99,7 @@ func (f *Fixed) leases(lanes int) []generator.Lease {
 // farAhead is how far ids run ahead of the clock before the log says that a fixed worker id makes too few.
 const farAhead = 250 * time.Millisecond
 
-// noteFar returns a function that logs once if ids are far ahead of both the clock and the first tick of their
-// lease. A fixed worker id gets no more lanes, so creates may have to wait soon.
+// noteFar returns a function that logs once if ids are far ahead of the clock and of the first tick of their lease.
 func (s *Supply) noteFar(from int64) func(id int64) {
 	var logged atomic.Bool
 	return func(id int64) {

@@ -15,9 +15,8 @@ import (
 
 // Openers (Spec.Open) make the generators of counters and of WithSource, whose ids are usually not of the layout.
 //
-// A source that got no generator retries in the background, first after up to 1 s, later after up to 5 s. It stops
-// when it has a generator or the Supply is closed. So a process without creates becomes ready by itself. A create that
-// needs the generator tries at once.
+// A source that got no generator retries in the background, so that a process without creates becomes ready by
+// itself. A create that needs the generator tries at once.
 
 const (
 	firstRetry = time.Second // each pause is random, from half of this to all of it
@@ -27,8 +26,7 @@ const (
 	lateAnswer = 100 * time.Millisecond
 )
 
-// OpenCounters opens the counters among sources. It returns errors that need a change of the configuration or the
-// database. It does not return errors that may pass, because Start tries these counters again.
+// OpenCounters opens the counters among sources. It returns no errors that may pass, because Start tries again.
 func (s *Supply) OpenCounters(sources []*Source) error {
 	var counters []*Source
 	for _, src := range sources {
@@ -67,8 +65,7 @@ func (s *Supply) Start(sources []*Source) {
 	s.openGate()
 }
 
-// makeNow tries to make the generators of sources, and waits for the end of the attempt or the limit of WithTimeout.
-// Each source keeps its generator or error; makeNow itself returns only ErrClosed.
+// makeNow tries once to make the generators of sources. It returns only ErrClosed; sources keep other errors.
 func (s *Supply) makeNow(sources []*Source) error {
 	calls, err := s.startCall(sources)
 	for _, call := range calls {
@@ -77,8 +74,7 @@ func (s *Supply) makeNow(sources []*Source) error {
 	return err
 }
 
-// openAll calls the openers of sources concurrently. It waits for all of them or for the end of ctx. A generator that
-// arrives later is still used.
+// openAll calls the openers of sources concurrently. A generator that arrives after the end of ctx is still used.
 func (s *Supply) openAll(ctx context.Context, sources []*Source) error {
 	errs := make(chan error, len(sources))
 	for _, src := range sources {
@@ -106,7 +102,6 @@ func (s *Supply) openAll(ctx context.Context, sources []*Source) error {
 	return errors.Join(all...)
 }
 
-// open calls the opener of a source.
 func (s *Supply) open(ctx context.Context, src *Source) (g generator.Generator, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -150,7 +145,7 @@ func (s *Supply) opened(src *Source, g generator.Generator, err error) error {
 	return nil
 }
 
-// late returns errors for the openers that have not returned in time. cause is why the wait has ended.
+// late returns errors for the openers that have not returned in time.
 func (s *Supply) late(sources []*Source, cause error) error {
 	var errs []error
 	for _, src := range sources {
@@ -165,7 +160,7 @@ func (s *Supply) late(sources []*Source, cause error) error {
 	return errors.Join(errs...)
 }
 
-// failed records that a source cannot be opened and starts its retry. It returns the error for callers.
+// failed records why a source cannot be opened, and starts its retry. It returns the error for callers.
 func (s *Supply) failed(src *Source, err error) error {
 	if s.ctx.Err() != nil {
 		return fmt.Errorf("%w: no generator %s for table %s", ErrClosed, src.Generator, src.Table)
@@ -178,7 +173,6 @@ func (s *Supply) failed(src *Source, err error) error {
 	return src.notOpen(err)
 }
 
-// notOpen adds the generator and the table to the error of an opener.
 func (src *Source) notOpen(err error) error {
 	return fmt.Errorf("uidplugin: the generator %s of table %s cannot be opened: %w", src.Generator, src.Table, err)
 }
@@ -196,7 +190,6 @@ func (s *Supply) tryAgain(src *Source) {
 	s.background.Go(func() { s.retry(src) })
 }
 
-// retry tries until the source has a generator or the Supply is closed.
 func (s *Supply) retry(src *Source) {
 	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
 		select {

@@ -12,11 +12,11 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// Plugins of one process may have the same worker id from the options, for example in a server that opens a handle for
-// each request. Two generators with one worker id would make the same ids, so these plugins share a generator.
+// Plugins of one process may have the same worker id from the options, for example in a server that opens a handle
+// for each request. Two generators with one worker id would make the same ids, so these plugins share a generator.
 
-// A sharedWorker is a worker id that plugins of this process share, with its generator. When the last plugin has left,
-// the generator is closed, and the next plugin begins another sharedWorker above all ticks of the one before.
+// A sharedWorker is a worker id that plugins of this process share, with its generator. When the last plugin has
+// left, the generator is closed. The next plugin begins another sharedWorker, above all ticks of this one.
 type sharedWorker struct {
 	generator string        // name
 	lead      time.Duration // the same for all plugins
@@ -49,9 +49,9 @@ func canonical(l generator.Layout) generator.Layout {
 	return l
 }
 
-// meets returns the first entry of workers that can make ids in l that k makes at the same time, or -1. Two
-// layouts with one epoch make the same ids if their ids grow at the same rate, however the bits are divided: a tick
-// that is twice as long, with one more bit below the time, has the ids of two shorter ticks.
+// meets returns the first of workers that can make the same ids in l as k, or -1. Two layouts with one epoch can
+// make the same ids although they divide the bits differently: a tick that is twice as long, with one more bit
+// after the time, has the ids of two shorter ticks.
 func (k workerKey) meets(l generator.Layout, workers []int64) int64 {
 	below, other := k.layout.WorkerBits+k.layout.SequenceBits, l.WorkerBits+l.SequenceBits
 	short, long := k.layout, l
@@ -73,9 +73,9 @@ func (k workerKey) meets(l generator.Layout, workers []int64) int64 {
 	return -1
 }
 
-// ShareFixed is like [NewFixed], but all plugins of this process that have this worker id share one generator.
-// lanes is 2 for a generator with a second worker id. The error wraps [ErrOption] if the options of the plugins differ.
-// Close of the Supply ends the sharing.
+// ShareFixed is like [NewFixed], but plugins of this process with this worker id share one generator until their
+// Supply is closed. lanes is 2 for a generator with a second worker id. The error wraps [ErrOption] if the options
+// of the plugins differ.
 func ShareFixed(l generator.Layout, workerID int64, lead time.Duration, now func() time.Time, name string, lanes int) (*Fixed, error) {
 	l = canonical(l)
 	f := NewFixed(l, workerID, lead, now)
@@ -143,8 +143,7 @@ func (s *sharedWorker) open(lanes int, make func([]generator.Lease) (generator.R
 	return g, leases, err
 }
 
-// leave is called once for each plugin. The last call closes the generator, because a generator of the application may
-// hold resources.
+// leave must be called once for each plugin. The last call closes the generator.
 func (s *sharedWorker) leave() {
 	sharedWorkers.mu.Lock()
 	rest := s.users.Add(-1)
@@ -189,7 +188,6 @@ type sharedGenerator struct {
 	share *share
 }
 
-// Next implements [generator.Generator].
 func (g *sharedGenerator) Next(ctx context.Context) (id int64, err error) {
 	err = g.call(ctx, func(ctx context.Context) (int64, error) {
 		id, err = g.Generator.Next(ctx)
@@ -201,7 +199,6 @@ func (g *sharedGenerator) Next(ctx context.Context) (id int64, err error) {
 	return id, nil
 }
 
-// Fill implements [generator.Generator].
 func (g *sharedGenerator) Fill(ctx context.Context, ids []int64) error {
 	if len(ids) == 0 {
 		return nil
@@ -212,8 +209,7 @@ func (g *sharedGenerator) Fill(ctx context.Context, ids []int64) error {
 	})
 }
 
-// call runs take, which returns the last of its ids. When this plugin is closed, call returns, even if the
-// generator stays open.
+// call runs take, which returns its last id. It ends when this plugin is closed, even if the generator stays open.
 func (g *sharedGenerator) call(ctx context.Context, take func(context.Context) (int64, error)) error {
 	if g.share.ctx.Err() != nil {
 		return generator.ErrClosed
@@ -234,7 +230,6 @@ func (g *sharedGenerator) call(ctx context.Context, take func(context.Context) (
 	return err
 }
 
-// Close implements [generator.Generator].
 func (g *sharedGenerator) Close() { g.share.close() }
 
 // An eitherContext ends with its parent or with end. It costs little while nobody waits for it.
@@ -248,7 +243,6 @@ type eitherContext struct {
 	forget func() bool
 }
 
-// Done implements [context.Context].
 func (c *eitherContext) Done() <-chan struct{} {
 	if c.Context.Done() == nil {
 		return c.end.Done()
@@ -262,7 +256,6 @@ func (c *eitherContext) Done() <-chan struct{} {
 	return c.both.Done()
 }
 
-// Err implements [context.Context].
 func (c *eitherContext) Err() error {
 	if err := c.Context.Err(); err != nil || c.end.Err() == nil {
 		return err

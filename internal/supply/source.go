@@ -46,7 +46,6 @@ type Column struct {
 
 type sourceKey struct{ tag, generator string }
 
-// made is a generator with its leases.
 type made struct {
 	generator.Generator
 	lease *workernode.TableLease // nil with a fixed worker id, and if an opener made the generator
@@ -54,7 +53,7 @@ type made struct {
 	note  func(id int64)         // with a fixed worker id: logs that ids are far ahead of the clock
 }
 
-// own returns the generator without the wrapper of plugins that share it, because the wrapper lacks optional methods.
+// own returns the generator without the wrapper of plugins that share it, which lacks optional methods.
 func (m *made) own() generator.Generator {
 	if g, ok := m.Generator.(*sharedGenerator); ok {
 		return g.Generator
@@ -79,14 +78,13 @@ type Filter interface {
 	Made() int64
 }
 
-// filtered is the filter of a source.
 type filtered struct {
 	Filter
 	before int64 // number of ids that the generator had made before it got the filter
 }
 
-// SetFilter makes future ids pass through f, unless the source has a filter or its ids are not of the layout. It may be
-// called at any time and concurrently.
+// SetFilter makes future ids pass through f, unless the source has a filter or its ids are not of the layout. It
+// may be called concurrently.
 func (src *Source) SetFilter(f Filter) {
 	if src.Foreign || src.filter.Load() != nil {
 		return
@@ -117,7 +115,6 @@ func (src *Source) served() string {
 	return src.Table
 }
 
-// named is like served, with the word table.
 func (src *Source) named() string {
 	if src.Table == AllTables {
 		return src.served()
@@ -140,7 +137,7 @@ func (s *Supply) store(src *Source, m *made) {
 	}
 }
 
-// Within returns the context in which a statement on pool gets ids. It may limit their wait in a transaction.
+// Within returns the context in which a statement on pool gets ids. It may limit the wait in a transaction.
 func (src *Source) Within(ctx context.Context, pool gorm.ConnPool) context.Context {
 	if src.within == nil {
 		return ctx
@@ -175,7 +172,6 @@ func (src *Source) Fill(ctx context.Context, ids []int64, notReady error) error 
 	return src.fill(ctx, m, ids)
 }
 
-// fill is like Fill, with the source's generator.
 func (src *Source) fill(ctx context.Context, m *made, ids []int64) (err error) {
 	if f := src.filter.Load(); f != nil {
 		err = f.Fill(ctx, m.Generator, ids)
@@ -194,7 +190,6 @@ func (src *Source) fill(ctx context.Context, m *made, ids []int64) (err error) {
 // errNoGenerator is for a row that began to need an id during the create, as when another goroutine changes it.
 var errNoGenerator = errors.New("the table has no generator yet; repeat the create")
 
-// wrap adds the table to an error.
 func (src *Source) wrap(err error) error {
 	if errors.Is(err, generator.ErrClosed) {
 		return fmt.Errorf("%w: no id for %s", ErrClosed, src.named())
@@ -202,14 +197,13 @@ func (src *Source) wrap(err error) error {
 	return fmt.Errorf("uidplugin: no id for %s: %w", src.named(), err)
 }
 
-// An outage records why a source lacks a generator: it got no worker id, or its opener fails. Zero means no failure.
+// An outage records why a source lacks a generator. Zero means no failure.
 type outage struct {
 	err      error     // of the last attempt
 	since    time.Time // time of the first failure
 	retrying bool      // a goroutine is retrying
 }
 
-// note records the result of an attempt at the time now.
 func (o *outage) note(err error, now time.Time) {
 	switch {
 	case err == nil:
@@ -252,7 +246,7 @@ func (s *Supply) States() (states []State) {
 }
 
 // count reads the generator's counters. It recovers panics of the application's generators, because a panic in a
-// goroutine that collects metrics would end the process. Counters that were not read before the panic stay 0.
+// goroutine that collects metrics would end the process.
 func (s *State) count(g generator.Generator) {
 	defer func() { _ = recover() }()
 	if g, ok := g.(interface{ Lead() time.Duration }); ok {
@@ -273,7 +267,6 @@ func (s *Supply) Failing(src *Source) bool {
 	return src.outage.err != nil
 }
 
-// sorted returns the sources ordered by tag.
 func (s *Supply) sorted() []*Source {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -287,17 +280,16 @@ func (s *Supply) sorted() []*Source {
 	return all
 }
 
-// A failure is the error of a call.
 type failure struct {
 	err  error
 	when time.Time
 }
 
-// remembered is for how long Health reports the last error of a generator that does not have a method Health. The time
-// is limited, because a process that reports an error may get no more creates, so no success clears the error.
+// remembered is for how long Health reports the last error of a generator without a method Health. It is limited,
+// because a process that reports an error may get no more creates, so no success clears the error.
 const remembered = 30 * time.Second
 
-// note records the outcome of a call of a generator that does not have a method Health.
+// note records the outcome of a call of a generator without a method Health.
 func (src *Source) note(m *made, err error) {
 	switch {
 	case err == nil && src.failed.Load() == nil:
@@ -314,8 +306,7 @@ func (src *Source) note(m *made, err error) {
 // healthy is the optional method of a generator.
 type healthy interface{ Health() error }
 
-// Health joins the error of s.unusable and those of the sources, sorted by tag: a missing generator, lost worker ids,
-// the error of the generator's method Health, or, if it has no such method, a recent error.
+// Health joins the errors of the sources, sorted by tag, after one about the whole Supply.
 func (s *Supply) Health() error {
 	errs := []error{s.unusable()}
 	for _, src := range s.sorted() {
@@ -340,8 +331,7 @@ func (s *Supply) Health() error {
 	return errors.Join(errs...)
 }
 
-// unusable returns why tables without a generator cannot get one now: the layout has ended, or has not begun, or a
-// fixed worker id must not be used yet.
+// unusable returns why tables without a generator cannot get one now.
 func (s *Supply) unusable() error {
 	if s.LookupOnly || s.Specs[s.Default].opened() {
 		return nil
@@ -360,11 +350,9 @@ func (s *Supply) unusable() error {
 	return nil
 }
 
-// FormatTime formats an instant for messages, in UTC. Package generator has a function of its own, because it must not
-// import packages above it.
+// FormatTime formats an instant for messages, in UTC.
 func FormatTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999 MST") }
 
-// health calls the generator's method Health, if any.
 func (src *Source) health(g generator.Generator) (err error) {
 	h, ok := g.(healthy)
 	if !ok {

@@ -86,7 +86,6 @@ func (s Specs) Generator(name string, c generator.Config) (g generator.Renewable
 	return g, err
 }
 
-// isNil reports whether g is nil, or a nil pointer.
 func isNil(g generator.Generator) bool {
 	v := reflect.ValueOf(g)
 	return g == nil || v.Kind() == reflect.Pointer && v.IsNil()

@@ -1,5 +1,5 @@
-// Package supply provides ids for tables. It selects the generator of a table, gets worker ids or segments at the first
-// use, and makes callers wait. It knows tables and columns by name instead of GORM's schemas.
+// Package supply provides ids for tables. It selects the generator of a table, gets worker ids or segments at the
+// first use, and makes callers wait. It knows tables and columns by name instead of GORM's schemas.
 package supply
 
 import (
@@ -67,10 +67,10 @@ type Supply struct {
 	closed  bool
 
 	anyForeign atomic.Bool   // a source has ids that are not of the layout
-	gate       chan struct{} // this channel is closed by Start or Close
-	openGate   func()        // closes the channel gate; may be called again
+	gate       chan struct{} // Start or Close closes it
+	openGate   func()        // closes gate; may be called again
 	queue      *logqueue.Queue
-	log        *slog.Logger // for background work; keeps its records until the channel gate is closed
+	log        *slog.Logger // for background work; keeps its records until gate is closed
 
 	// Background work: Close cancels ctx and waits for the group.
 	ctx        context.Context
@@ -79,7 +79,7 @@ type Supply struct {
 }
 
 // A call gets the generators of some sources in the background. All creates that wait share it, so it may outlive
-// the context and the transaction of the first create.
+// the first create.
 type call struct {
 	done chan struct{} // closed when err is set
 	err  error
@@ -185,7 +185,6 @@ func (s *Supply) startCall(sources []*Source) (calls []*call, err error) {
 	return calls, nil
 }
 
-// serveCall makes the generators of sources and ends c.
 func (s *Supply) serveCall(c *call, sources []*Source) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.Timeout)
 	defer cancel()
@@ -202,8 +201,8 @@ func (s *Supply) serveCall(c *call, sources []*Source) {
 	c.err = errors.Join(s.openAll(ctx, opened), err)
 }
 
-// Close stops the making of ids: all callers get [ErrClosed], waiting ones included. It waits for background work until
-// ctx ends, and reports whether all of it has ended.
+// Close stops the making of ids: all callers get [ErrClosed], even those that wait. It waits for background work
+// until ctx ends, and reports whether all of it has ended.
 func (s *Supply) Close(ctx context.Context) bool {
 	s.mu.Lock()
 	s.closed = true
@@ -250,10 +249,9 @@ func list(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// ReachClock sets the clock of the generators ahead to the clock of a database that has refused an id as too old. With
-// a fixed worker id it does nothing, because the clock is then the application's. It waits until generators in use have
-// seen the clock and the lease has reached it, but at most a second. Without this wait, a generator would wait for a
-// late renewal only briefly, and then hand out the ids left in its old lease.
+// ReachClock sets the clock of the generators ahead to the clock of a database that has refused an id as too old.
+// It waits up to a second for the lease, because a generator waits for a late renewal only briefly, and then hands
+// out the ids left in its old lease. With a fixed worker id, whose clock is the application's, it does nothing.
 func (s *Supply) ReachClock(to time.Time) {
 	if s.Manager == nil || !s.Manager.ReachClock(to) {
 		return

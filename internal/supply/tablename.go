@@ -57,8 +57,8 @@ func TableName(ctx context.Context, db *gorm.DB, timeout time.Duration, name str
 	return n.table(name), err
 }
 
-// ColumnName returns the canonical name of a table, and after it the name of a column unless column is empty. The
-// column is in lower case except on PostgreSQL, because only PostgreSQL's columns are case-sensitive.
+// ColumnName returns the canonical name of a table, followed by a column unless it is empty. The column is in lower
+// case except on PostgreSQL, because only there columns are case-sensitive.
 func (s *Supply) ColumnName(ctx context.Context, table, column string) (string, error) {
 	n, err := newNaming(ctx, s.DB, s.Timeout)
 	if err != nil {
@@ -71,9 +71,8 @@ func (s *Supply) ColumnName(ctx context.Context, table, column string) (string, 
 	return strings.TrimSuffix(n.table(table)+"."+column, "."), nil
 }
 
-// DatabaseName returns the name by which a registry knows db's database. On MySQL it is the current database. On
-// PostgreSQL it is the current database, followed by the current schema unless that is public. On SQLite it is the
-// name of the file without its folder.
+// DatabaseName returns the name by which a registry knows db's database. It is the current database of MySQL, the
+// file of SQLite without its folder, and the database of PostgreSQL with the current schema unless that is public.
 func DatabaseName(ctx context.Context, db *gorm.DB, timeout time.Duration) (name string, err error) {
 	n, err := newNaming(ctx, db, timeout)
 	if err != nil {
@@ -132,7 +131,7 @@ func (n naming) table(name string) string {
 	return strings.Join(parts, ".")
 }
 
-// split splits a name as GORM writes it in statements. It returns the parts without quotes.
+// split returns the parts, without quotes, of a name as GORM writes it in statements.
 func (n naming) split(name string) (parts []string, ok bool) {
 	quote := `"`
 	switch n.dialector.Name() {
