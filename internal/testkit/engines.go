@@ -21,8 +21,7 @@ import (
 type Engine struct {
 	Name string // sqlite, mariadb, mysql or postgres
 
-	// Variable is the environment variable with the data source name of a user with all rights. It is empty for SQLite,
-	// because SQLite needs no server.
+	// Variable is the environment variable with the data source name of a user with all rights. SQLite has none.
 	Variable string
 }
 
@@ -39,8 +38,8 @@ func Engines() []Engine {
 // Available reports whether the environment names a server of the engine.
 func (e Engine) Available() bool { return e.Variable == "" || os.Getenv(e.Variable) != "" }
 
-// Need skips a test if the environment names no server of the engine. With CI=true it fails the test instead, except
-// for Oracle MySQL, because not every machine can install it.
+// Need skips a test if the environment names no server of the engine. With CI=true it fails the test instead,
+// except for Oracle MySQL, because not every machine can install it.
 func (e Engine) Need(tb testing.TB) {
 	tb.Helper()
 	if e.Available() {
@@ -78,8 +77,7 @@ func (e Engine) Dialector(dsn string) gorm.Dialector {
 	return mysql.Open(dsn)
 }
 
-// Each runs a test in parallel on all engines, or on the named engines, each with a new database. [Engine.Need] handles
-// engines without a server.
+// Each runs a test in parallel on all engines, or on the named engines, each with a new database.
 func Each(t *testing.T, test func(t *testing.T, d *Database), only ...string) {
 	t.Helper()
 	for _, e := range Engines() {
@@ -142,8 +140,8 @@ func (e Engine) Create(dir string) (d *Database, drop func() error, err error) {
 	return d, func() error { return errors.Join(db.Exec(remove).Error, Close(db)) }, nil
 }
 
-// Beside creates another schema that statements on d's connections can name: a schema of the same database on
-// PostgreSQL, another database on MySQL and MariaDB. It is dropped when the test ends.
+// Beside creates another schema that statements on d's connections can name, and drops it when the test ends. On
+// MySQL and MariaDB it is another database.
 func (d *Database) Beside(tb testing.TB) (schema string) {
 	tb.Helper()
 	if d.Name != "postgres" {
@@ -157,7 +155,7 @@ func (d *Database) Beside(tb testing.TB) (schema string) {
 	return schema
 }
 
-// Elsewhere is like [Database.Beside], but returns the schema as a Database.
+// Elsewhere is like [Database.Beside], but returns a Database.
 func (d *Database) Elsewhere(tb testing.TB) *Database {
 	tb.Helper()
 	if d.Name != "postgres" {
@@ -197,7 +195,7 @@ func (d *Database) DSN(params ...string) string {
 	return address + "?" + strings.Join(append([]string{query}, params...), "&")
 }
 
-// Connect returns a handle with its own pool. The caller should close it. GORM does not log unless config has a Logger.
+// Connect returns a handle with its own pool, which the caller should close. By default GORM does not log.
 func (d *Database) Connect(config *gorm.Config, params ...string) (*gorm.DB, error) {
 	return gorm.Open(d.Dialector(d.DSN(params...)), quiet(config))
 }

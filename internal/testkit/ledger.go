@@ -9,8 +9,8 @@ import (
 // maxReports limits the errors of a Ledger, because many duplicates would make the log unreadable.
 const maxReports = 10
 
-// A Ledger records the table of each id and finds duplicates, in one table or in two. It may be used concurrently. The
-// zero value only counts duplicates; use [NewLedger] to fail a test.
+// A Ledger records the table of each id and finds duplicates, in one table or in two. It may be used concurrently.
+// The zero value only counts duplicates.
 type Ledger struct {
 	tb    testing.TB
 	mu    sync.Mutex
@@ -18,8 +18,7 @@ type Ledger struct {
 	twice int
 }
 
-// NewLedger returns an empty ledger. If tb is not nil, the ledger reports the first ten duplicates as errors of tb,
-// so do not use the ledger after the test.
+// NewLedger returns an empty ledger. If tb is not nil, duplicates fail tb, so do not use it after the test.
 func NewLedger(tb testing.TB) *Ledger { return &Ledger{tb: tb} }
 
 // Add records ids of a table. A duplicate keeps its first table and counts for [Ledger.Twice].

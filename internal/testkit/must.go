@@ -1,5 +1,5 @@
-// Package testkit has helpers for the tests of several packages: databases, clocks, logs, child processes, and a ledger
-// of duplicate ids. Only tests should import it.
+// Package testkit has helpers for the tests of several packages: databases, clocks, logs, child processes, and a
+// ledger of duplicate ids. Only tests should import it.
 package testkit
 
 import (
@@ -48,9 +48,8 @@ func SaysAll(tb testing.TB, message string, words ...string) {
 	}
 }
 
-// Eventually calls the function done until it returns true: every 2 ms at first, and every 50 ms after some seconds,
-// because done may ask a database. After the timeout it ends the test with an error that contains the text failure,
-// which names the awaited condition. Call it on the test's goroutine.
+// Eventually calls done until it returns true, more rarely after some seconds, because done may ask a database.
+// After the timeout it ends the test. failure names the awaited condition. Call it on the test's goroutine.
 func Eventually(tb testing.TB, failure string, timeout time.Duration, done func() bool) {
 	tb.Helper()
 	for begin := time.Now(); !done(); {
@@ -81,7 +80,7 @@ func SkipIfShort(tb testing.TB, reason string) {
 }
 
 // Advanced advances the mark of a followed table, below which no new rows come, and returns the published mark. It
-// tries for a minute, because a process that pauses, as on a busy machine, loses its connection and its turn.
+// tries for a minute, because a process that pauses, as on a busy machine, loses its turn.
 func Advanced(tb testing.TB, m interface {
 	Advance(ctx context.Context) (int64, error)
 }) (published int64) {
@@ -107,8 +106,8 @@ func LeftOut(t *testing.T, reason string) {
 	t.Skip(strings.TrimSpace(text))
 }
 
-// Tell writes a text to stdout, and to the terminal if there is one. go test without -v hides the output of packages
-// that pass, so stdout is not enough.
+// Tell writes a text to stdout, and to the terminal if there is one, because go test without -v hides the stdout of
+// packages that pass.
 func Tell(text string) {
 	fmt.Print(text)
 	if tty, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0); err == nil {
@@ -117,10 +116,9 @@ func Tell(text string) {
 	}
 }
 
-// SkipWithRace skips a test under the race detector. Use it for tests that count allocations, because the detector
-// changes the counts, and for long tests on one goroutine, because the detector finds nothing in them. make test runs
-// such a test without the detector if its name matches the pattern in UID_TEST_WITHOUT_RACE. It would never run a
-// test that does not match, so SkipWithRace fails that test.
+// SkipWithRace skips a test under the race detector: one that counts allocations, which the detector changes, or a
+// long one on a single goroutine, in which the detector finds nothing. make test runs it without the detector if
+// its name matches UID_TEST_WITHOUT_RACE. Otherwise it would never run, so SkipWithRace fails it.
 func SkipWithRace(tb testing.TB) {
 	tb.Helper()
 	if !Race {

@@ -18,8 +18,7 @@ const (
 	taskVariable = "UID_TEST_TASK"
 )
 
-// Roles are the functions that child processes run, by name. A role gets its task as JSON; [Role] makes a role from a
-// function with a typed task.
+// Roles are the functions that child processes run, by name. Each gets its task as JSON; see [Role].
 type Roles map[string]func(task []byte) error
 
 // Role wraps a function that takes its task as a T.
@@ -33,8 +32,8 @@ func Role[T any](run func(task T) error) func([]byte) error {
 	}
 }
 
-// RunRole runs the role for which [Start] started this process, and exits. If the role fails, it writes the error to
-// stderr and exits with code 1. In other processes it returns at once. Call it first in TestMain.
+// RunRole runs the role for which [Start] started this process, and exits, with code 1 after an error. In other
+// processes it returns at once. Call it first in TestMain.
 func RunRole(roles Roles) {
 	name, ok := os.LookupEnv(roleVariable)
 	if !ok {
@@ -87,7 +86,7 @@ func Start(tb testing.TB, role string, task any, line func(line string)) *Proces
 }
 
 // Launch starts a child process with a role and a task, which must marshal to JSON. Another goroutine passes each
-// line of output, without the newline, to the function line, which may be nil. An incomplete last line is dropped,
+// line of output, without the newline, to the function line, which may be nil. It drops an incomplete last line,
 // because the process was killed while it wrote the line.
 func Launch(role string, task any, line func(line string)) (*Process, error) {
 	text, err := json.Marshal(task)
@@ -121,7 +120,6 @@ func Launch(role string, task any, line func(line string)) (*Process, error) {
 	return p, nil
 }
 
-// read passes each complete line of output to the function line.
 func read(output io.Reader, line func(string)) {
 	for reader := bufio.NewReader(output); ; {
 		text, err := reader.ReadString('\n')
@@ -146,8 +144,7 @@ func (p *Process) Send(line string) error {
 // Signal sends a signal.
 func (p *Process) Signal(s os.Signal) error { return p.command.Process.Signal(s) }
 
-// Kill sends SIGKILL and waits until the process has ended and its output is read. It does nothing if the process has
-// ended.
+// Kill sends SIGKILL and waits until the process has ended and its output is read.
 func (p *Process) Kill() {
 	p.kill.Do(func() { _ = p.command.Process.Kill() })
 	<-p.done
@@ -165,8 +162,7 @@ func (p *Process) Stop() error {
 // Done returns a channel that is closed after the process has ended and its output is read.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Wait waits until the process has ended and its output is read. Unless the exit code is 0, it returns an error that
-// includes stderr.
+// Wait waits until the process has ended and its output is read. The error of a failed process includes stderr.
 func (p *Process) Wait() error {
 	<-p.done
 	if p.err != nil {

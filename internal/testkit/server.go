@@ -30,8 +30,8 @@ func (e Engine) NewServer(t *testing.T, options ...string) *Server {
 	return s
 }
 
-// Copy returns a second server with the data of s and with command-line options. Stop s first, and start the copy with
-// Run. The copy is removed when the test ends.
+// Copy returns a second server with the data of s, which must be stopped. Start the copy with Run. It is removed
+// when the test ends.
 func (s *Server) Copy(t *testing.T, options ...string) *Server {
 	t.Helper()
 	printed, err := ServersScript(append([]string{"copy", s.Dir, ""}, options...)...)
@@ -52,7 +52,7 @@ func (e Engine) Up(dir string, options ...string) (*Server, error) {
 	return newServer(e.Name, printed)
 }
 
-// newServer returns the server described by the variables that servers.sh printed.
+// newServer returns the server that the printed variables of servers.sh describe.
 func newServer(engine, printed string) (*Server, error) {
 	env := map[string]string{}
 	for line := range strings.Lines(printed) {
@@ -72,7 +72,7 @@ func (s *Server) Down() error {
 	return err
 }
 
-// servers counts the servers, so that the environment variable of each has a name of its own.
+// servers counts the servers, so that each has an environment variable of its own.
 var servers atomic.Int64
 
 // Run runs a command of servers.sh on the server: kill, stop, start or down.

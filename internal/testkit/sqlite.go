@@ -11,7 +11,7 @@ import (
 	"gorm.io/gorm/logger"
 )
 
-// SQLite configures a SQLite database. The zero value opens a new one in a temporary folder.
+// SQLite configures a SQLite database.
 type SQLite struct {
 	Path   string       // the file, created if missing; empty means a new one in a temporary folder
 	Config *gorm.Config // GORM does not log if Config is nil or has no Logger
@@ -21,15 +21,13 @@ type SQLite struct {
 	Params []string
 }
 
-// DSN returns the data source name. Statements wait up to 10 s for a lock. SQLite does not flush the file to the
-// disk, so tests are faster.
+// DSN returns the data source name. Statements wait up to 10 s for a lock. For speed SQLite flushes nothing.
 func (s SQLite) DSN() string {
 	params := []string{"_pragma=busy_timeout(10000)", "_pragma=journal_mode(WAL)", "_pragma=synchronous(0)"}
 	return fileDSN(s.Path, append(params, s.Params...)...)
 }
 
-// fileDSN returns the data source name of a file. It escapes the path, because folders have the names of tests, which
-// may contain characters such as # that end a path in a URI.
+// fileDSN escapes the path, because folders have the names of tests, and # in a name would end a path in a URI.
 func fileDSN(path string, params ...string) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + strings.Join(params, "&")
 }

@@ -18,9 +18,9 @@ import (
 	"gorm.io/gorm"
 )
 
-// A Wire is between a connection pool and its driver, on every engine. A test sees every statement, and can delay it,
-// change it, lose it, lose its answer, or execute it twice or late. Several handles may share a wire. The zero Wire
-// forwards everything. It may be used concurrently.
+// A Wire is between a connection pool and its driver, on every engine. A test sees every statement, and can delay
+// it, change it, lose it, lose its answer, or execute it twice or late. Several handles may share a wire. The zero
+// Wire forwards everything. It may be used concurrently.
 type Wire struct {
 	Shut atomic.Bool // statements and new connections fail with ErrShut instead of reaching the database
 
@@ -34,8 +34,8 @@ type Wire struct {
 // ErrShut is the error of statements while the Wire is shut.
 var ErrShut = errors.New("the wire is shut")
 
-// A Crossing is a statement on its way to the database. A hook may change SQL and Args before Run, unless the driver
-// prepares the statement, and may change Result after Run.
+// A Crossing is a statement on its way to the database. A hook may change SQL and Args before Run, unless the
+// driver prepares the statement, and may change Result after Run.
 type Crossing struct {
 	Context context.Context
 	SQL     string // BEGIN, COMMIT, ROLLBACK, or the statement
@@ -51,16 +51,15 @@ type Crossing struct {
 	drop  func() // releases the rows of a late execution; may be nil
 }
 
-// Run executes the statement and returns its error. Call it twice to execute the statement twice. On SQLite the
-// statement is executed even if the context has ended, and Run waits for locks as a server does: for up to 10 s, or
-// until the context ends.
+// Run executes the statement and returns its error. Call it twice to execute the statement twice. On SQLite it
+// ignores that the context has ended, but waits for locks as a server does: for up to 10 s, or until the context
+// ends.
 func (c *Crossing) Run() error { return c.unlocked(c.Context) }
 
-// maxLockWait limits the wait for a lock.
 const maxLockWait = 10 * time.Second
 
-// unlocked executes the statement. While another connection locks the SQLite file, unlocked tries again and again,
-// because SQLite itself would wait beyond the end of the context.
+// unlocked retries while another connection locks the SQLite file, because SQLite itself would wait beyond the end
+// of the context.
 func (c *Crossing) unlocked(ctx context.Context) error {
 	var busy interface{ Code() int }
 	running := ctx
@@ -82,8 +81,7 @@ func (c *Crossing) unlocked(ctx context.Context) error {
 
 const sqliteBusy = 5
 
-// Is reports whether the statement begins with any of the texts. It ignores quotes, and the schema of the plugin's
-// tables.
+// Is reports whether the statement, without quotes and the schema of our tables, begins with any of the texts.
 func (c *Crossing) Is(texts ...string) bool {
 	query := inSchema.ReplaceAllString(unquote.Replace(c.SQL), "$1")
 	for _, t := range texts {
@@ -94,7 +92,6 @@ func (c *Crossing) Is(texts ...string) bool {
 	return false
 }
 
-// inSchema matches the plugin's tables with their schema.
 var inSchema = regexp.MustCompile(`\w+\.(WORKER_|UID_FOLLOW|UID_CURSOR|leaf_alloc)`)
 
 var unquote = strings.NewReplacer("`", "", `"`, "")
@@ -111,8 +108,8 @@ func (c *Crossing) Sleep(d time.Duration) error {
 	}
 }
 
-// Later executes the statement after d, as if the network had delayed it. The application already gets the result
-// of the hook as the answer. The connection is not used again. Do not call Run as well.
+// Later executes the statement after d, as if the network had delayed it. The application gets the hook's result at
+// once. The connection is not used again. Do not call Run as well.
 func (c *Crossing) Later(d time.Duration) {
 	c.later = true
 	c.conn.detach(func() {
@@ -127,13 +124,12 @@ func (c *Crossing) Later(d time.Duration) {
 // ErrUnchanged, returned from a hook, answers that the statement changed no rows.
 var ErrUnchanged = errors.New("testkit: no row was changed")
 
-// ErrLost, returned from a hook, is the statement's error, and breaks the connection. So an open transaction is undone.
+// ErrLost, returned from a hook, is the statement's error, and breaks the connection, which undoes a transaction.
 var ErrLost = errors.New("testkit: the connection was lost")
 
-// Set sets the hook of further statements. The hook may call Run, and the hook's result is the answer to the statement.
-// If the hook is nil, statements are forwarded. Statements under way keep their hook. A ROLLBACK never gets to the
-// hook, which could sleep: database/sql holds a mutex during a ROLLBACK, and the clock of a synctest bubble stops
-// while a goroutine waits for a mutex.
+// Set sets the hook of further statements; nil forwards them. The hook may call Run, and its result is the answer.
+// A ROLLBACK never gets to the hook, which could sleep: database/sql holds a mutex during a ROLLBACK, and the clock
+// of a synctest bubble stops while a goroutine waits for a mutex.
 func (w *Wire) Set(hook func(*Crossing) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -181,8 +177,7 @@ func OpenWire(tb testing.TB, d *Database, params ...string) (*gorm.DB, *Wire) {
 	return db, wire
 }
 
-// Open returns a handle on a SQLite file through the wire. At the end of the test it closes the pool and waits for late
-// executions.
+// Open returns a handle on a SQLite file through the wire. At the end of the test it waits for late executions.
 func (w *Wire) Open(tb testing.TB, s SQLite) *gorm.DB {
 	tb.Helper()
 	if s.Path == "" {

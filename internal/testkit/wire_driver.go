@@ -43,8 +43,7 @@ func (c *wireConnector) open(ctx context.Context) (driver.Conn, error) {
 	return inner.Connect(ctx)
 }
 
-// A wireConn sends its statements through a wire. It relies on the interfaces with a context, because all three drivers
-// implement them.
+// A wireConn sends its statements through a wire. All three drivers implement the interfaces with a context.
 type wireConn struct {
 	driver.Conn
 	*wireConnector
@@ -188,7 +187,6 @@ func (c *wireConn) PrepareContext(ctx context.Context, query string) (driver.Stm
 	return &wireStmt{s, c, query}, nil
 }
 
-// A wireStmt sends a prepared statement through a wire.
 type wireStmt struct {
 	driver.Stmt
 	conn *wireConn
