@@ -9,16 +9,16 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// A carrier is an assignment with LAST_INSERT_ID(expr). It is in MySQL's update part, ON DUPLICATE KEY UPDATE.
+// A carrier is an assignment with LAST_INSERT_ID(expr) in MySQL's ON DUPLICATE KEY UPDATE.
 type carrier struct {
 	column clause.Column
 	value  clause.Column // what the column gets: the same as without the carrier
 	at     int           // place of the assignment in DoUpdates
 }
 
-// carrier prefers a column that the statement assigns anyway, because a server may refuse others: Vitess refuses
-// the columns that choose the shard. Such columns usually have an index, so columns without an index are best. Of
-// equally good ones carrier takes the last, because keys usually come first. A key is the last resort.
+// carrier prefers a column that the statement assigns anyway, because Vitess refuses to assign a column that
+// chooses the shard. Such columns usually have an index, so columns without an index are best. Of equally good ones
+// carrier takes the last, because keys usually come first.
 //
 // If the statement sets a column c to the value of the new row, the carrier sets c to it right before that, so no
 // other expression sees a difference. It must not use IF(x,c,c), because MariaDB then does not write a TEXT c.
@@ -31,7 +31,7 @@ func (t *Tracker) carrier(stmt *gorm.Statement, conflict clause.OnConflict) carr
 			best, least = carrier{column, value, place}, n
 		}
 	}
-	keyLater := t.assigns(stmt.Schema, conflict, true) // the key is assigned, so LAST_INSERT_ID reads it after that
+	keyLater := t.assigns(stmt.Schema, conflict, true) // then LAST_INSERT_ID must read the key after its assignment
 	for i, a := range conflict.DoUpdates {
 		if sent, ok := a.Value.(clause.Column); ok && sent.Table == "excluded" && sent.Name == a.Column.Name && !keyLater {
 			consider(a.Column, sent, i, 0)
@@ -55,7 +55,7 @@ func (t *Tracker) carrier(stmt *gorm.Statement, conflict clause.OnConflict) carr
 	return best
 }
 
-// assignment returns the assignment of the carrier. expr is the argument of LAST_INSERT_ID.
+// assignment returns the carrier's assignment of LAST_INSERT_ID(expr).
 func (c carrier) assignment(expr clause.Expr) clause.Assignment {
 	value := clause.Expr{SQL: "?", Vars: []any{c.value}}
 	if c.value.Table == "excluded" {
@@ -83,12 +83,12 @@ func (t *Tracker) objections(stmt *gorm.Statement, conflict clause.OnConflict, c
 	return 0
 }
 
-// isReference reports whether a column seems to be a foreign key, which GORM updates when it saves a row's children.
-// Vitess often shards children by such a column c, and then lets a statement set c only to VALUES(c).
+// isReference reports whether a column seems to be a foreign key, which GORM updates when it saves a row's
+// children. Vitess often shards children by such a column c, and then lets a statement set c only to VALUES(c).
 func isReference(column string) bool { return strings.HasSuffix(strings.ToLower(column), "_id") }
 
-// isPlain reports whether IF(x,c,c) surely has the value of the column c. With other types IF may change the value: an
-// ENUM becomes text, and a TIMESTAMP is ambiguous in the hour that occurs twice when clocks are set back.
+// isPlain reports whether IF(x,c,c) surely has the value of the column c. With other types IF may change the value:
+// an ENUM becomes text, and a TIMESTAMP is ambiguous in the hour that occurs twice when clocks are set back.
 func isPlain(f *schema.Field) bool {
 	switch f.DataType {
 	case schema.Bool, schema.Int, schema.Uint, schema.Float, schema.String, schema.Bytes:
@@ -97,8 +97,8 @@ func isPlain(f *schema.Field) bool {
 	return false
 }
 
-// untouched returns a column to assign to itself where MySQL needs an assignment although nothing should be updated. It
-// is the column that GORM would take, or with UpdateAll an id that GORM would overwrite.
+// untouched returns a column to assign to itself, because MySQL needs an assignment even if nothing should be
+// updated. It is the column that GORM would take, or with UpdateAll an id that GORM would overwrite.
 func (t *Tracker) untouched(stmt *gorm.Statement, conflict clause.OnConflict) clause.Column {
 	s := stmt.Schema
 	if conflict.UpdateAll {
@@ -115,7 +115,7 @@ func (t *Tracker) untouched(stmt *gorm.Statement, conflict clause.OnConflict) cl
 	return clause.Column{Name: s.DBNames[0]}
 }
 
-// assigns reports whether the application's update part assigns a tracked field. If onlyKeys is true, only keys count.
+// assigns reports whether the application's update part assigns a tracked field, or a key if onlyKeys is true.
 func (t *Tracker) assigns(s *schema.Schema, conflict clause.OnConflict, onlyKeys bool) bool {
 	return slices.ContainsFunc(conflict.DoUpdates, func(a clause.Assignment) bool {
 		f := s.FieldsByDBName[a.Column.Name]

@@ -6,8 +6,8 @@ type detection int
 const (
 	// RETURNING reads back each row, or nothing for a single unchanged row. GORM sets the fields.
 	byReturning detection = iota
-	// MySQL's LAST_INSERT_ID(expr) in the update part. The last insert id then shows whether there was a conflict, and
-	// for a single row the key of the existing row.
+	// MySQL's LAST_INSERT_ID(expr) in the update part. The last insert id then shows whether there was a conflict,
+	// and for a single row the key of the existing row.
 	byLastInsertID
 	// The number of changed rows is below the number of sent rows.
 	byRowCount
@@ -39,7 +39,7 @@ type facts struct {
 type decision struct {
 	how detection
 
-	// matches is true if RETURNING has every row. Otherwise GORM, which goes by their order, would mix up rows.
+	// matches is true if RETURNING has every row. Otherwise GORM would mix up rows, because it goes by their order.
 	matches bool
 
 	updateKey       bool // replace DoNothing by assigning the key to itself, so that GORM reads back every row
@@ -48,7 +48,6 @@ type decision struct {
 	addLastInsertID bool // add LAST_INSERT_ID(expr) to the update part
 }
 
-// detect makes the decision for one statement.
 func detect(f facts) (d decision) {
 	if f.otherExpression {
 		return decision{how: bySelect, dropReturning: f.returns}
@@ -56,7 +55,7 @@ func detect(f facts) (d decision) {
 	// MariaDB returns one row for every sent row, also after conflicts.
 	all := f.mysql && f.onConflict && f.returns
 	d.matches = !f.isMap && f.readable && (f.single || !f.assignsIDs && (all || !f.where && f.surelyUpdates))
-	// On MySQL, GORM makes the same SQL from DoNothing as from updateKey. But with updateKey GORM assigns the
+	// On MySQL, GORM makes the same SQL from DoNothing as from updateKey. But with updateKey it assigns the
 	// returned keys to all rows, instead of only to rows without a key.
 	d.updateKey = all && !f.isMap && !f.surelyUpdates && f.hasKey
 	switch {

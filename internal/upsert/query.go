@@ -16,9 +16,9 @@ import (
 // selectChunk limits the rows of one SELECT with UNIONs. SQLite accepts up to 500.
 const selectChunk = 100
 
-// readRows runs the lookups that have no values in the map found yet. If a lookup finds one row, readRows adds the
-// fields of the row to the map, under the index of the lookup. If it finds several rows, readRows adds nil. One
-// statement has a SELECT for each lookup, so the database compares the values, with its own types and collations.
+// readRows runs the lookups that have no values in found yet. It stores the fields of the row that a lookup found
+// under the index of the lookup, or nil if there are several rows. The database compares the values, with its own
+// types and collations.
 func (t *Tracker) readRows(
 	db *gorm.DB, lookups []lookup, compare comparisons, fields []*model.Field, found map[int][]int64,
 ) error {
@@ -62,8 +62,7 @@ func (t *Tracker) readRows(
 	})
 }
 
-// selectByID reads the rows of the table whose idField has the id of an element of rows. It returns the fields of
-// each row that it found, keyed by the digits of the id.
+// selectByID looks up the ids of rows in the column of idField. It returns fields by the digits of the id.
 func selectByID(db *gorm.DB, idField *model.Field, fields []*model.Field, rows []sentRow) (map[string][]int64, error) {
 	in := clause.IN{Column: clause.Column{Name: idField.DBName}}
 	for _, r := range rows {
@@ -80,7 +79,7 @@ func selectByID(db *gorm.DB, idField *model.Field, fields []*model.Field, rows [
 	return found, err
 }
 
-// A query reads uid fields from another statement's table, on the statement's connection. It bypasses GORM's callbacks.
+// A query reads uid fields from another statement's table, on its connection. It bypasses GORM's callbacks.
 type query struct{ *gorm.Statement }
 
 func newQuery(stmt *gorm.Statement) query {
@@ -100,7 +99,6 @@ func (q query) selectFields(first any, fields []*model.Field, where ...clause.Ex
 	q.Build("SELECT", "FROM", "WHERE")
 }
 
-// isNull reports whether a value is NULL in the database.
 func isNull(v any) bool {
 	if rv := reflect.ValueOf(v); !rv.IsValid() || rv.Kind() == reflect.Pointer && rv.IsNil() {
 		return true

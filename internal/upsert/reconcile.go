@@ -14,7 +14,7 @@ import (
 )
 
 // Reconcile undoes the changes of [Rewrite] to the statement, and corrects wrong ids after conflicts. Call it right
-// after the INSERT, because associations copy the keys next. modelOf returns the model of a schema.
+// after the INSERT, because associations copy the keys next.
 func Reconcile(db *gorm.DB, modelOf func(*schema.Schema) *model.Model) {
 	stmt := db.Statement
 	var result sql.Result
@@ -51,7 +51,7 @@ func (t *Tracker) reconcile(db *gorm.DB, rows []sentRow, result sql.Result) erro
 			return t.readConflicting(db, rows, t.fields)
 		}
 		// With byReturning a trigger has skipped rows, so GORM has assigned returned ids to wrong rows. Replace
-		// these ids by t.sent, the ids that were sent. With byRowCount t.sent is empty.
+		// these ids by those that were sent. With byRowCount t.sent is empty.
 		for i, ids := range t.sent {
 			for j, id := range ids {
 				if id != 0 {
@@ -66,9 +66,9 @@ func (t *Tracker) reconcile(db *gorm.DB, rows []sentRow, result sql.Result) erro
 			return nil // the INSERT was not sent
 		}
 		id, err := result.LastInsertId()
-		// Without a conflict the last insert id is 0, or on an AUTO_INCREMENT column the last sent id. A trigger may
-		// cause the same values despite a conflict. The row count then shows the conflict of a single row, because an
-		// update counts as 2 if it changes the row, else as 0. A batch, or clientFoundRows, may hide a conflict.
+		// Without a conflict the last insert id is 0, or on an AUTO_INCREMENT column the last sent id. A trigger
+		// may cause the same values despite a conflict. Then the row count shows the conflict of a single row,
+		// because an update counts as 2 or 0. A batch, or clientFoundRows, may hide a conflict.
 		showsConflict := id == conflictSentinel || id != 0 && !slices.ContainsFunc(t.fields, func(f *model.Field) bool { return t.has(f, id) })
 		key, single := t.key(stmt.Schema), len(rows) == 1
 		if err != nil || !showsConflict && db.RowsAffected == int64(len(rows)) && (single || key == nil && !t.indexed(stmt.Schema)) {
@@ -83,7 +83,7 @@ func (t *Tracker) reconcile(db *gorm.DB, rows []sentRow, result sql.Result) erro
 	return t.readBack(db, rows)
 }
 
-// indexed reports whether each tracked field is the first column of a key or an index, so that reading by it is fast.
+// indexed reports whether each tracked field is the first column of an index, so that reading by it is fast.
 func (t *Tracker) indexed(s *schema.Schema) bool {
 	return !slices.ContainsFunc(t.fields, func(f *model.Field) bool {
 		return !f.Unique && f.DBName != s.PrimaryFields[0].DBName && !slices.ContainsFunc(s.ParseIndexes(), func(x *schema.Index) bool {
@@ -92,8 +92,8 @@ func (t *Tracker) indexed(s *schema.Schema) bool {
 	})
 }
 
-// readBack reads which ids are in the table. If the key is tracked, it looks up rows by the key, for all fields at
-// once. Otherwise it looks up rows by each field, because GORM may have assigned the keys to wrong rows.
+// readBack reads which ids are in the table. If the key is not tracked, it looks up rows by each field, because
+// GORM may have assigned the keys to wrong rows.
 func (t *Tracker) readBack(db *gorm.DB, rows []sentRow) error {
 	if key := t.key(db.Statement.Schema); key != nil {
 		return t.readByID(db, key, t.fields, rows)
@@ -106,8 +106,7 @@ func (t *Tracker) readBack(db *gorm.DB, rows []sentRow) error {
 	return nil
 }
 
-// readByID looks up rows by the id in idField, and sets the given fields to the values found. A row whose id is not
-// found had a conflict with another row.
+// readByID sets fields to the values in the table. Rows whose id is not found had a conflict with another row.
 func (t *Tracker) readByID(db *gorm.DB, idField *model.Field, fields []*model.Field, rows []sentRow) error {
 	ctx := db.Statement.Context
 	var conflicting []sentRow
@@ -199,7 +198,6 @@ func agreed(lookups []lookup, found map[int][]int64, mustAll bool) map[int][]int
 	return byRow
 }
 
-// refuseMissing returns an error if the lookups of some row have found nothing.
 func refuseMissing(lookups []lookup, found map[int][]int64) error {
 	foundRow := map[int]bool{}
 	for n := range found {
@@ -215,7 +213,7 @@ func refuseMissing(lookups []lookup, found map[int][]int64) error {
 	return nil
 }
 
-// correct replaces ids in a row, if they were made for the statement, by values; the value of an unknown id is 0.
+// correct sets ids that were made for the statement to values, in which an unknown id is 0.
 func (t *Tracker) correct(ctx context.Context, r model.Row, fields []*model.Field, values []int64) error {
 	for i, f := range fields {
 		if id := r.ID(ctx, f); id != values[i] && t.has(f, id) {
@@ -246,8 +244,8 @@ func (t *Tracker) keys(s *schema.Schema) (keys [][]*schema.Field) {
 	return keys
 }
 
-// conflictKey returns the fields that identify the conflicting row: the columns of the ON CONFLICT, or else the primary
-// key. It returns nil if these fields are unknown, have ids made for the statement, or are changed by the update part.
+// conflictKey returns the fields that identify the conflicting row: the columns of the ON CONFLICT, or else the
+// primary key. It returns nil if these are unknown, changed by the update part, or ids made for the statement.
 func (t *Tracker) conflictKey(s *schema.Schema) (columns []*schema.Field) {
 	if t.conflict.OnConstraint != "" || t.unknown {
 		return nil
@@ -279,16 +277,16 @@ func (t *Tracker) writesOther(f *schema.Field) bool {
 	})
 }
 
-// moves reports whether the update part may change a column of a unique index in a row that conflicts by another index.
-// If so, the update for a later row of the batch may have put the value that caused a conflict into another row.
-// Then the conflicting row is known only if all unique values that were sent lead to it.
+// moves reports whether the update part may change a column of a unique index in a row that conflicts by another
+// index. If so, the update for a later row of the batch may have put the value that caused a conflict into another
+// row. Then the conflicting row is known only if all unique values that were sent lead to it.
 func (t *Tracker) moves(keys [][]*schema.Field) bool {
 	return len(keys) > 1 && (t.conflict.UpdateAll || slices.ContainsFunc(t.conflict.DoUpdates, func(a clause.Assignment) bool {
 		return slices.ContainsFunc(slices.Concat(keys...), func(f *schema.Field) bool { return f.DBName == a.Column.Name })
 	}))
 }
 
-// refuseOrphans returns an error if a row of unknown id has associated rows, because they would get 0 as foreign key.
+// refuseOrphans returns an error if a row of unknown id has associated rows, whose foreign key would be 0.
 func (t *Tracker) refuseOrphans(stmt *gorm.Statement, rows []sentRow) error {
 	s := stmt.Schema
 	columns, restricted := stmt.SelectAndOmitColumns(true, false)

@@ -13,7 +13,6 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// ignore is the equivalent of INSERT IGNORE.
 var ignore = clause.OnConflict{DoNothing: true}
 
 // Concerns reports whether [Rewrite] may change the statement.
@@ -23,7 +22,7 @@ func Concerns(stmt *gorm.Statement) bool {
 }
 
 // Rewrite prepares a statement so that conflicts can be detected, and keeps GORM from overwriting primary keys in
-// maps. Call it right before the INSERT, inside of [model.Change]. m is the model of the statement's schema.
+// maps. Call it right before the INSERT, inside of [model.Change].
 func Rewrite(stmt *gorm.Statement, m *model.Model) {
 	fromType := m.Conflict != nil && !stmt.Unscoped
 	if fromType {
@@ -50,7 +49,6 @@ func Rewrite(stmt *gorm.Statement, m *model.Model) {
 	}
 }
 
-// rewrite changes a statement with tracked fields.
 func (t *Tracker) rewrite(stmt *gorm.Statement, m *model.Model) {
 	for _, ids := range t.ids {
 		slices.Sort(ids) // a generator may make them in any order
@@ -116,7 +114,7 @@ func (t *Tracker) facts(stmt *gorm.Statement, m *model.Model) (f facts) {
 	return f
 }
 
-// surelyUpdates reports whether every existing row that meets a WHERE is updated. UpdateAll may have no columns.
+// surelyUpdates reports whether every existing row is updated, unless a WHERE excludes it.
 func (t *Tracker) surelyUpdates(stmt *gorm.Statement) bool {
 	if t.conflict.DoNothing || !t.conflict.UpdateAll || len(t.conflict.DoUpdates) > 0 {
 		return !t.conflict.DoNothing
@@ -140,8 +138,8 @@ func (t *Tracker) updatedByAll(stmt *gorm.Statement) (fields []*schema.Field) {
 	return fields
 }
 
-// preserveIDs makes an UpdateAll keep the ids of existing rows instead of writing ids that were made for new rows. Ids
-// set by the application are written. It returns a copy of the argument changed, or of stmt.Schema if that is nil.
+// preserveIDs makes an UpdateAll keep the ids of existing rows instead of writing ids that were made for new rows.
+// Ids set by the application are written.
 func (t *Tracker) preserveIDs(stmt *gorm.Statement, m *model.Model, changed *schema.Schema) *schema.Schema {
 	copied := model.CopyForInsert(cmp.Or(changed, stmt.Schema))
 	for i, f := range t.fields {
@@ -195,7 +193,6 @@ func returns(stmt *gorm.Statement) bool {
 	return slices.ContainsFunc(stmt.Schema.FieldsWithDefaultDBValue, func(f *schema.Field) bool { return f.Readable })
 }
 
-// addReturning adds the tracked fields to the columns that GORM reads back.
 func (t *Tracker) addReturning(stmt *gorm.Statement, m *model.Model) {
 	if rows := model.RowsOf(stmt.ReflectValue, m.Schema.ModelType); len(rows) > 1 {
 		t.sent = make([][]int64, len(rows))
@@ -228,8 +225,7 @@ func (t *Tracker) addReturning(stmt *gorm.Statement, m *model.Model) {
 	stmt.AddClause(returning)
 }
 
-// dropReturning removes keys and ids from RETURNING. We need it where GORM cannot match returned rows with the rows
-// sent, because GORM would assign them to wrong rows.
+// dropReturning removes keys and ids from RETURNING, because GORM would assign them to wrong rows.
 func (t *Tracker) dropReturning(stmt *gorm.Statement) {
 	c, ok := stmt.Clauses["RETURNING"]
 	r, isReturning := c.Expression.(clause.Returning)
@@ -256,8 +252,8 @@ func (t *Tracker) dropReturning(stmt *gorm.Statement) {
 // conflictSentinel is the last insert id of a conflict whose key cannot be returned. Ids with a time are larger.
 const conflictSentinel = 1
 
-// lastInsertID returns the argument of LAST_INSERT_ID: if one row is sent, the key of the existing row if that key
-// is from 2 to 2^63-1, and in all other cases the sentinel.
+// lastInsertID returns the argument of LAST_INSERT_ID: the key of the existing row if one row is sent and the key
+// is from 2 to 2^63-1, and otherwise the sentinel.
 func (t *Tracker) lastInsertID(stmt *gorm.Statement, f facts) clause.Expr {
 	key := t.key(stmt.Schema)
 	if key == nil || !f.single {
@@ -301,7 +297,6 @@ func (t *Tracker) lastInsertFree(stmt *gorm.Statement, conflict clause.OnConflic
 	})
 }
 
-// replaceSchema replaces the schema in this statement.
 func replaceSchema(stmt *gorm.Statement, m *model.Model, changed *schema.Schema) {
 	// Resolve names now, because LookUpField needs the naming strategy, which copies of a schema lack.
 	resolve := func(name string) {
