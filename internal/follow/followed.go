@@ -16,8 +16,8 @@ import (
 // ErrTooLate reports that a followed table has refused a row, because the row's id is older than the slack allows.
 var ErrTooLate = errors.New("uidplugin: too late")
 
-// A Followed is what a database handle keeps about its followed tables. It may be used concurrently. The zero Followed is
-// empty.
+// A Followed is what a database handle keeps about its followed tables. It may be used concurrently. The zero
+// Followed is empty.
 type Followed struct {
 	marks     sync.Map // *Mark by Table
 	consumers sync.Map // keys are the *consumerState of running consumers
@@ -26,7 +26,7 @@ type Followed struct {
 	refused map[string]int64 // creates that were too late, by table
 }
 
-// Mark returns the mark of a table. The first call makes it by create; concurrent first calls agree on one.
+// Mark returns the mark of a table. The first call makes it by create, and all calls return the same.
 func (h *Followed) Mark(t Table, create func() *Mark) *Mark {
 	mark, ok := h.marks.Load(t)
 	if !ok {
@@ -35,9 +35,9 @@ func (h *Followed) Mark(t Table, create func() *Mark) *Mark {
 	return mark.(*Mark)
 }
 
-// OnInsertError returns a function that recognizes the errors of rows that were too late. It makes them wrap
-// ErrTooLate, counts them, and calls reach, which moves the next ids up to the database's clock. If the clock of this
-// process is behind, the table would otherwise refuse these ids, too.
+// OnInsertError returns a function that makes the errors of rows that were too late wrap ErrTooLate, and counts
+// them. It also calls reach, which moves the next ids up to the database's clock. Otherwise, if the clock of this
+// process is behind, the table would refuse them, too.
 func (h *Followed) OnInsertError(reach func(to time.Time)) func(stmt *gorm.Statement, err error) (error, bool) {
 	return func(stmt *gorm.Statement, err error) (error, bool) {
 		at, ok := TooLate(err)
@@ -75,7 +75,7 @@ type TableState struct {
 	Err       error // why Settled does not advance
 }
 
-// Tables returns the tables that are followed here, or that have refused rows, in the order of their names.
+// Tables returns the tables that are followed here, or that have refused rows, sorted by name.
 func (h *Followed) Tables() []TableState {
 	tables := map[string]TableState{}
 	h.mu.Lock()
@@ -97,7 +97,7 @@ func (h *Followed) Tables() []TableState {
 	return slices.SortedFunc(maps.Values(tables), func(a, b TableState) int { return strings.Compare(a.Table, b.Table) })
 }
 
-// Consumers returns the consumers that run here, in the order of their tables and names.
+// Consumers returns the consumers that run here, sorted by table and name.
 func (h *Followed) Consumers() (list []ConsumerState) {
 	for key := range h.consumers.Range {
 		list = append(list, key.(*consumerState).get())
@@ -122,7 +122,7 @@ type ConsumerState struct {
 	Err     error // the last error; nil if the consumer works
 }
 
-// A consumerState is the state of a consumer that runs.
+// A consumerState guards the state of a consumer that runs.
 type consumerState struct {
 	mu    sync.Mutex
 	state ConsumerState

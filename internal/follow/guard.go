@@ -13,17 +13,15 @@ import (
 	"gorm.io/gorm"
 )
 
-// A guard is the transaction that a handler of an application gets. A server may end the transaction early, as after a
-// deadlock. Later statements would then be committed one by one, so the guard refuses them. It also refuses statements
-// that end the transaction, because only the result of the handler decides whether to commit.
+// A guard is the transaction that a handler of an application gets. A server may end the transaction early, such as
+// after a deadlock. Later statements would then be committed one by one, so the guard refuses them. It also refuses
+// statements that end the transaction, because only the result of the handler decides whether to commit.
 //
 // The guard need not recognize every error that ends the transaction:
 //
 //   - On MySQL and MariaDB autocommit is off ([cursorRow.limit]), so later statements are rolled back.
 //   - On PostgreSQL the server refuses all statements after an error.
 //   - On SQLite the guard asks before each statement whether the transaction has ended.
-//
-// At the end the caller finds out whether its [savepoint] is still there.
 type guard struct {
 	db         *gorm.DB
 	tx         *sql.Tx
@@ -39,7 +37,6 @@ type guard struct {
 
 var _ gorm.Tx = (*guard)(nil)
 
-// newGuard guards a transaction of a handle.
 func newGuard(tx *sql.Tx, db *gorm.DB) *guard {
 	g := &guard{db: db, tx: tx, statements: tx, sqlite: db.Dialector.Name() == "sqlite", mysql: db.Dialector.Name() == "mysql"}
 	if root, prepares := db.Config.ConnPool.(*gorm.PreparedStmtDB); prepares {
@@ -48,8 +45,7 @@ func newGuard(tx *sql.Tx, db *gorm.DB) *guard {
 	return g
 }
 
-// session returns a handle for the handler. It uses the guarded transaction, and has none of the application's
-// conditions.
+// session returns the handle for the handler, without the conditions of the application's handle.
 func (g *guard) session(ctx context.Context) *gorm.DB {
 	tx := g.db.Session(&gorm.Session{NewDB: true, Context: ctx})
 	tx.Statement.ConnPool = g
@@ -63,8 +59,7 @@ func (g *guard) broken() (err error, misuse bool) {
 	return g.cause, g.misuse
 }
 
-// refuse returns an error if the guard must not send a statement. query is empty for a prepared statement, because
-// PrepareContext has checked it.
+// refuse returns an error if a statement must not be sent. For a prepared one PrepareContext has checked the query.
 func (g *guard) refuse(query string) error {
 	if ends.MatchString(query) || g.mysql && commits.MatchString(query) && !stays.MatchString(query) {
 		return g.misused(fmt.Sprintf("end its transaction by %.20q", strings.TrimSpace(query)))
@@ -80,9 +75,9 @@ func (g *guard) refuse(query string) error {
 	return err
 }
 
-// The pattern "ends" matches statements that end a transaction. The pattern "commits" matches statements that make
-// MySQL and MariaDB commit first. It also matches a few that do not; "stays" matches these. No pattern matches a
-// statement in a procedure, so the caller looks for the savepoint afterwards.
+// The pattern "ends" matches statements that end a transaction. The pattern "commits" matches those before which
+// MySQL and MariaDB commit, unless "stays" matches, too. No pattern sees the statements of a procedure; see
+// [savepoint].
 var (
 	ends = beginning(`(COMMIT|END|ABORT|(START|PREPARE)\s+TRANSACTION)\b|` +
 		`BEGIN\s*($|[^N\s\w])|BEGIN\s+[^N\s]|` + // not BEGIN NOT ATOMIC
@@ -92,7 +87,7 @@ var (
 	stays = beginning(`(CREATE(\s+OR\s+REPLACE)?|DROP)\s+TEMPORARY\s+TABLES?\b|DROP\s+PREPARE\s`)
 )
 
-// beginning returns a pattern for statements that begin with the pattern words, after spaces and comments.
+// beginning returns a pattern for statements that begin with one of the words, after spaces and comments.
 func beginning(words string) *regexp.Regexp {
 	return regexp.MustCompile(`(?is)^(\s|;|(--|#)[^\n]*\n|/\*([^*]|\*+[^*/])*\*+/)*(` + words + `)`)
 }
@@ -104,7 +99,6 @@ func (g *guard) observe(err error) {
 	}
 }
 
-// remember keeps the first error after which statements are refused.
 func (g *guard) remember(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -114,7 +108,7 @@ func (g *guard) remember(err error) {
 }
 
 // lives reports whether the transaction on SQLite is still there. SQLite ends it after some errors, such as a full
-// disk. The function sends BEGIN, which fails within a transaction.
+// disk. BEGIN fails within a transaction.
 func (g *guard) lives() bool {
 	if _, err := g.tx.ExecContext(context.Background(), "BEGIN"); err != nil {
 		return strings.Contains(err.Error(), "within a transaction")
@@ -123,8 +117,8 @@ func (g *guard) lives() bool {
 	return false
 }
 
-// endsTransaction reports whether a server may have ended the transaction with this error. A lock timeout of PostgreSQL
-// (55P03) does not end the transaction: after ROLLBACK TO a savepoint the handler may go on.
+// endsTransaction reports whether a server may have ended the transaction with this error. A lock timeout of
+// PostgreSQL (55P03) does not end it: the handler may go on after ROLLBACK TO a savepoint.
 func endsTransaction(err error) bool {
 	var state interface{ SQLState() string }
 	if errors.As(err, &state) && state.SQLState() == "55P03" {
@@ -133,8 +127,8 @@ func endsTransaction(err error) bool {
 	return sqldb.IsTransient(err) || isBroken(err)
 }
 
-// isBroken reports whether an error means that the connection is broken, or that the server has ended it. It reports
-// false if the session was idle for too long (25P03), because the handler is to blame for that.
+// isBroken reports whether the connection is broken, or the server has ended it. It reports false if the session
+// was idle for too long (25P03), because the handler is to blame for that.
 func isBroken(err error) bool {
 	var state interface{ SQLState() string } // PostgreSQL
 	if errors.As(err, &state) && (strings.HasPrefix(state.SQLState(), "08") || strings.HasPrefix(state.SQLState(), "57P")) {
@@ -162,8 +156,8 @@ func (g *guard) ExecContext(ctx context.Context, query string, args ...any) (sql
 		g.closeRows()
 	}
 	result, err := g.pool(query).ExecContext(ctx, query, args...)
-	// GORM hides an error of ROLLBACK TO, so COMMIT would keep what should be undone. PostgreSQL, whose errors have a
-	// state, prevents that itself: it refuses all statements until the handler rolls back to an outer savepoint.
+	// GORM hides an error of ROLLBACK TO, so COMMIT would keep what should be undone. PostgreSQL, whose errors have
+	// a state, prevents this: it refuses all statements until the handler rolls back to an outer savepoint.
 	var state interface{ SQLState() string }
 	if g.observe(err); err != nil && back && !errors.As(err, &state) {
 		g.remember(err)
@@ -182,17 +176,15 @@ func (g *guard) QueryContext(ctx context.Context, query string, args ...any) (*s
 	return rows, err
 }
 
-// opened remembers how to close the rows of a query. While rows are open, the driver of a server refuses other
-// queries, so opened remembers only the last query.
+// opened keeps only the last query, because the driver of a server refuses other queries while rows are open.
 func (g *guard) opened(done func() error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.done = func() { _ = done() }
 }
 
-// closeRows closes the rows that the handler may have left open, as COMMIT does. Until then the connection to a server
-// is busy, so the savepoint could not be released. closeRows does not know the rows of statements that the handler has
-// prepared, because package sql does not show them.
+// closeRows closes the rows that the handler may have left open, because a busy connection cannot release the
+// savepoint. Package sql does not show the rows of statements that the handler has prepared, so these stay open.
 func (g *guard) closeRows() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -201,8 +193,8 @@ func (g *guard) closeRows() {
 	}
 }
 
-// QueryRowContext does not use GORM's prepared statements. If one of these cannot be prepared, GORM hides the error,
-// and Scan panics.
+// QueryRowContext does not use GORM's prepared statements. If one of these cannot be prepared, GORM hides the
+// error, and Scan panics.
 func (g *guard) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	if g.refuse(query) != nil {
 		return g.tx.QueryRowContext(ended, query, args...)
@@ -214,8 +206,8 @@ func (g *guard) QueryRowContext(ctx context.Context, query string, args ...any) 
 	return row
 }
 
-// ended is a context that has ended. The guard passes it to a method that returns no error, in order to refuse a
-// statement: database/sql then returns a row or a statement that has the error.
+// ended is a context that has ended. With it, database/sql puts an error into the row or the statement that it
+// returns. The guard uses it to refuse a statement in methods that return no error.
 var ended = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -16,8 +16,8 @@ import (
 // TransactionLimit is how long BEGIN, COMMIT, ROLLBACK, and the wait for a connection may take.
 const TransactionLimit = 10 * time.Second
 
-// withConn calls f with a connection of the pool. If f fails or panics, the connection is closed, unless usable reports
-// that the pool can use it again.
+// withConn calls f with a connection of the pool. If f fails or panics, it closes the connection, unless usable
+// reports that the pool can use it again.
 func withConn(ctx context.Context, db *gorm.DB, usable func(conn *sql.Conn, err error) bool, f func(conn *sql.Conn) error) (err error) {
 	pool, err := db.DB()
 	if err != nil {
@@ -44,7 +44,6 @@ func withConn(ctx context.Context, db *gorm.DB, usable func(conn *sql.Conn, err 
 	return err
 }
 
-// errPanic is the error of a function that has panicked.
 var errPanic = errors.New("panic")
 
 // errEnded reports that the transaction of a handler was no longer there when it returned.
@@ -66,10 +65,10 @@ type attempt struct {
 //
 //   - It locks the row, so no other process handles the same rows.
 //   - What the handler reads is not older than the lock.
-//   - On SQLite it takes the write lock, like BEGIN IMMEDIATE. A transaction that has read first may not get that lock.
+//   - On SQLite it takes the write lock. A transaction that has read first may not get that lock.
 //
-// If COMMIT fails, the outcome is Again. If the server has committed all the same, a later step finds that the cursor
-// has moved. transact returns an error if one of its own statements fails before the handler is called.
+// If COMMIT fails, the outcome is Again, and a later step finds out whether the server has committed all the same.
+// transact returns an error if one of its own statements fails before the handler is called.
 func (c *cursorRow) transact(ctx context.Context, conn *sql.Conn, step consumer.Step, handle func(ctx context.Context, tx *sql.Tx) attempt) (attempt, error) {
 	tx, err := sqldb.Begin(ctx, conn, TransactionLimit, nil)
 	if err != nil {
@@ -118,7 +117,7 @@ func (c *cursorRow) transact(ctx context.Context, conn *sql.Conn, step consumer.
 	return a, err
 }
 
-// handle handles fetched rows. If the connection breaks before the handler was called, handle tries another connection.
+// handle handles fetched rows. If a connection breaks before the handler was called, it tries another one.
 func (c *consuming[T]) handle(ctx context.Context, step consumer.Step) (err error) {
 	for range 3 {
 		var called bool
@@ -129,8 +128,7 @@ func (c *consuming[T]) handle(ctx context.Context, step consumer.Step) (err erro
 	return err
 }
 
-// handleOn handles rows on one connection, until the process has to do something else, such as read the cursor. It
-// reports whether the handler was called.
+// handleOn handles rows on one connection, until another step is next. It reports whether the handler was called.
 func (c *consuming[T]) handleOn(ctx context.Context, step consumer.Step) (called bool, failed error) {
 	usable := func(conn *sql.Conn, err error) bool { return c.row.db.On(conn).RolledBack(ctx, err) }
 	err := withConn(ctx, c.Effects, usable, func(conn *sql.Conn) error {
@@ -159,7 +157,6 @@ func (c *consuming[T]) handleOn(ctx context.Context, step consumer.Step) (called
 	return called, failed
 }
 
-// transact calls the handler in a transaction.
 func (c *consuming[T]) transact(ctx context.Context, conn *sql.Conn, step consumer.Step, called *bool) (attempt, error) {
 	rows := c.rows[len(c.rows)-len(c.process.IDs()):]
 	return c.row.transact(ctx, conn, step, func(ctx context.Context, tx *sql.Tx) attempt {

@@ -54,8 +54,8 @@ func (h Holder) String() string {
 // maxHolders limits a list of holders, because each open transaction that has inserted rows is one.
 const maxHolders = 20
 
-// holders returns the open transactions that hold a gate (see doc.go), oldest first. MariaDB only shows the
-// transactions for which the closer waits at this moment. An error names the missing privilege.
+// holders returns the open transactions that hold a gate (see doc.go), oldest first. MariaDB shows only those for
+// which the closer waits at this moment. An error names the missing privilege or setting.
 func (s *statements) holders(ctx context.Context, db *sqldb.DB, now time.Time) (list []Holder, err error) {
 	query := ""
 	switch s.flavor {
@@ -97,14 +97,13 @@ func (s *statements) holders(ctx context.Context, db *sqldb.DB, now time.Time) (
 	return list, err
 }
 
-// rights are the privileges that the queries of holders need.
 var rights = map[Flavor]string{
 	Postgres: "it needs the role pg_monitor",
 	MySQL:    "it needs SELECT on performance_schema, and PROCESS",
 	MariaDB:  "it needs PROCESS",
 }
 
-// holdersOfPostgres reads pg_locks, which every user may read. Only states and times of other users need a role.
+// holdersOfPostgres reads pg_locks. Every user may read it, but states and times of other users need a role.
 func (s *statements) holdersOfPostgres() string {
 	return fmt.Sprintf(`SELECT COALESCE(l.pid, 0), COALESCE(p.gid, ''), COALESCE(a.usename, p.owner, ''),
 		COALESCE(host(a.client_addr), ''), COALESCE(a.application_name, ''), COALESCE(a.state, ''),

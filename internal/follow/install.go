@@ -17,7 +17,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// The names of this package's own tables. gateTable exists on MySQL, MariaDB and SQLite.
+// The names of this package's own tables. On PostgreSQL there is no gateTable.
 const (
 	markTable   = "UID_FOLLOW"
 	gateTable   = "UID_FOLLOW_GATE"
@@ -45,8 +45,8 @@ type Table struct {
 	Regional bool // followers leave out rows that other regions may replicate to the table
 }
 
-// in returns the quoted name of an object in the schema of the table. The schema is needed because the trigger has a
-// fixed search path, and the application may leave another search path on connections.
+// in returns the quoted name of an object with the schema of the table. It needs the schema, because the trigger
+// has a fixed search path, and the application may leave another search path on connections.
 func (f Flavor) in(t Table, name string) string {
 	switch {
 	case strings.Contains(t.Name, "."):
@@ -57,7 +57,6 @@ func (f Flavor) in(t Table, name string) string {
 	return f.quote(name)
 }
 
-// dialect returns GORM's name of the flavor.
 func (f Flavor) dialect() string {
 	if f == MariaDB {
 		f = MySQL
@@ -65,7 +64,7 @@ func (f Flavor) dialect() string {
 	return string(f)
 }
 
-// located returns the table with its schema, for statements that any connection of the pool may run. It reports false
+// located returns the table with its schema, because connections may have different search paths. It reports false
 // if it looked for the table, and the table does not exist.
 func (f Flavor) located(ctx context.Context, db *sqldb.DB, t Table) (Table, bool, error) {
 	if f == SQLite || strings.Contains(t.Name, ".") || t.Schema != "" {
@@ -76,10 +75,9 @@ func (f Flavor) located(ctx context.Context, db *sqldb.DB, t Table) (Table, bool
 	return t, exists, err
 }
 
-// names are the names of the objects that belong to a followed table.
 type names struct {
 	mark, trigger, function string // sequence of the mark; trigger and its function
-	lock                    string // the beginning of the name of MySQL's user-level lock, which chooses the gate
+	lock                    string // how the name of divert's lock begins, on MySQL and MariaDB
 	gate                    int64  // the keys of the gates on MySQL and MariaDB are gate + 1 and gate + 2
 }
 
@@ -96,7 +94,6 @@ func namesOf(table string) names {
 	}
 }
 
-// quote quotes a name, with or without a schema.
 func (f Flavor) quote(name string) string {
 	q := `"`
 	if f == MySQL || f == MariaDB {
@@ -109,26 +106,24 @@ func (f Flavor) quote(name string) string {
 	return strings.Join(parts, ".")
 }
 
-// advisory returns an expression for the number of an advisory lock of PostgreSQL. The number contains the oid of
-// the sequence that is the mark, because other schemas of the database may have tables of the same name.
-// advisoryBase keeps the number apart from the locks of other programs.
+// advisory returns an expression for the number of an advisory lock. The number contains the oid of the mark's
+// sequence, because other schemas may have a table of this name. advisoryBase avoids the locks of other programs.
 func advisory(sequence string, lock int) string {
 	return fmt.Sprintf("(%d + 4 * %s::regclass::oid::bigint)", advisoryBase+int64(lock), Postgres.text(sequence))
 }
 
-// The advisory locks of a table are raiseLock, installLock, and its gates, which have the numbers 1 and 2.
+// The advisory locks of a table are raiseLock, installLock and its gates, usedGate and idleGate.
 const (
 	advisoryBase = 0x7569 << 48
 	raiseLock    = 0
 	installLock  = 3
 )
 
-// userLock is an expression for a user-level lock's name. It has the schema, because databases share these locks.
+// userLock names a user-level lock. The name has the schema, because all databases of a server share these locks.
 func (f Flavor) userLock(t Table) string {
 	return "CONCAT(" + f.text(namesOf(t.Name).lock) + ", CRC32(" + f.schema(t) + "))"
 }
 
-// text quotes a text.
 func (f Flavor) text(s string) string {
 	if f == MySQL || f == MariaDB {
 		s = strings.ReplaceAll(s, `\`, `\\`)
@@ -136,7 +131,7 @@ func (f Flavor) text(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", "''") + "'"
 }
 
-// inSchemaOf returns the name with the schema that the table's name has, if it has one.
+// inSchemaOf adds to name the schema that the name of the table has, if it has one.
 func inSchemaOf(table, name string) string {
 	if i := strings.LastIndexByte(table, '.'); i >= 0 {
 		return table[:i+1] + name
@@ -147,8 +142,8 @@ func inSchemaOf(table, name string) string {
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// Install returns the statements that make a table followed. They must run in this order. The INSERT into UID_FOLLOW is
-// the last, because it stores which trigger has been installed.
+// Install returns the statements that make a table followed, in order. The INSERT into UID_FOLLOW is the last,
+// because it stores which trigger has been installed.
 func (f Flavor) Install(t Table) []string {
 	n, file := namesOf(t.Name), f
 	if f == Postgres {
@@ -180,7 +175,7 @@ func (f Flavor) Install(t Table) []string {
 	}
 	statements := strings.Split(strings.TrimSpace(out.String()), "\n---\n")
 	statements = slices.Insert(statements, 1, f.CreateCursors(t))
-	if f == Postgres { // before CREATE TRIGGER, drop the function's other triggers, as on a partition
+	if f == Postgres { // before CREATE TRIGGER, drop triggers that call the function but are not intact
 		function := f.in(t, n.function)
 		misplaced := dropCalling(function, "NOT ("+newStatements(f, t).intact()+")")
 		statements = slices.Insert(statements, len(statements)-2, misplaced)
@@ -197,17 +192,14 @@ func (f Flavor) CreateCursors(t Table) string {
 	return strings.Replace(strings.TrimSpace(string(text)), "{{.Cursors}}", f.in(t, CursorTable), 1)
 }
 
-// lockPatience is how long a statement of PostgreSQL that creates or drops a trigger waits for the transactions that
-// use the table. It is short, because all other transactions queue up behind the statement.
+// lockPatience is how long PostgreSQL waits to create or drop a trigger. It is short; see [statements.install].
 const lockPatience = 500 * time.Millisecond
 
 // remedy is part of the trigger's message. A program without the plugin shows only this message.
 const remedy = "create it again with a new id"
 
-// bare returns the name of a table without its schema.
 func bare(table string) string { return table[strings.LastIndexByte(table, '.')+1:] }
 
-// schema returns an expression for the schema of a table.
 func (f Flavor) schema(t Table) string {
 	if i := strings.LastIndexByte(t.Name, '.'); i >= 0 {
 		return f.text(t.Name[:i])
@@ -227,8 +219,8 @@ var columnName = regexp.MustCompile(`[A-Z_]{2,}`)
 func (f Flavor) columns(list string) string { return columnName.ReplaceAllStringFunc(list, f.quote) }
 
 // Uninstall returns the statements that undo [Flavor.Install]. The plugin's tables stay, with the cursors of
-// consumers. The trigger is dropped first, so nothing has changed if that fails. It is dropped from whatever table
-// has it, because it stays with a table that is renamed.
+// consumers. The trigger comes first, so nothing has changed if its statement fails. It is dropped from whatever
+// table has it, because it stays with a table that is renamed.
 func (f Flavor) Uninstall(t Table) []string {
 	if f == Postgres {
 		t.Schema = cmp.Or(t.Schema, "public")

@@ -35,9 +35,9 @@ func flavorOf(ctx context.Context, db *sqldb.DB) (f Flavor, version string, err 
 	}
 }
 
-// Enable installs the trigger and all that it needs, and checks the installation. It waits for transactions that have
-// inserted rows into the table. The error wraps ErrRefused if rows could be missed. GORM's logger does not see errors,
-// because it would log the whole trigger with them.
+// Enable installs the trigger and all that it needs, and checks the installation. It waits for transactions that
+// have inserted rows into the table. The error wraps ErrRefused if rows could be missed. GORM's logger does not see
+// errors, because it would log the whole trigger with them.
 func Enable(ctx context.Context, db *sqldb.DB, t Table) error {
 	db = db.Quiet()
 	f, version, err := flavorOf(ctx, db)
@@ -139,9 +139,8 @@ func (s *statements) isEnabled(ctx context.Context, db *sqldb.DB) (bool, error) 
 	return true, err
 }
 
-// addCursors creates UID_CURSOR where an earlier version has enabled the table. Followers do not need it, so it is not
-// an error if this account may not create it. addCursors first checks whether UID_CURSOR exists, because CREATE TABLE
-// IF NOT EXISTS needs the privilege even if the table exists.
+// addCursors creates UID_CURSOR if an earlier version has enabled the table. Followers do not need it, so a missing
+// privilege is no error. CREATE TABLE IF NOT EXISTS needs the privilege even if the table exists.
 func (s *statements) addCursors(ctx context.Context, db *sqldb.DB) error {
 	ok, err := s.flavor.has(ctx, db, s.flavor.in(s.table, CursorTable))
 	if err == nil && !ok {
@@ -229,8 +228,8 @@ func (s *statements) alone(ctx context.Context, db *sqldb.DB, f func(ctx context
 	})
 }
 
-// impatiently runs f on a connection of MySQL or MariaDB whose statements wait for locks of tables only for a
-// second, and have the sql_mode of [sqldb.DB.Define]. After an error the connection has to be closed.
+// impatiently runs f on a connection of MySQL or MariaDB whose statements wait only a second for locks of tables,
+// and have the sql_mode of [sqldb.DB.Define]. After an error the connection has to be closed.
 func impatiently(ctx context.Context, conn *sqldb.DB, f func(ctx context.Context, db *sqldb.DB) error) error {
 	err := conn.ExecRaw(ctx, setInstall)
 	if err == nil {
@@ -247,10 +246,9 @@ const (
 	unsetInstall = "SET SESSION lock_wait_timeout = @uid_wait, " + sqldb.RestoreMode
 )
 
-// install runs a statement, and tries again while transactions are in its way. A trigger can only be created or
-// dropped when no transaction uses the table. While the statement waits for that, new transactions queue up behind
-// it, so it waits only for a short time: a second on MySQL (its minimum) and MariaDB, and [lockPatience] on
-// PostgreSQL. SQLite runs all statements in one transaction, which is tried again as a whole.
+// install runs a statement, and tries again while transactions that use the table are in its way. Each try is
+// short, because new transactions queue up behind it: a second on MySQL (its minimum) and MariaDB, and
+// [lockPatience] on PostgreSQL. On SQLite the whole transaction is tried again; see alone.
 func (s *statements) install(ctx context.Context, db *sqldb.DB, statement string) error {
 	if s.flavor == SQLite {
 		return db.ExecRaw(ctx, statement)
@@ -273,8 +271,8 @@ func isMissing(err error) bool {
 	return strings.Contains(err.Error(), "Error 1146 ") || strings.Contains(err.Error(), "no such table")
 }
 
-// retry runs f again after conflicts with other processes, up to ten times. After a lock timeout it runs f again until
-// the context ends.
+// retry runs f again after conflicts with other processes, up to ten times. After a lock timeout it runs f again
+// until the context ends.
 func retry(ctx context.Context, f func() error) error {
 	for try := 0; ; try++ {
 		err := f()
@@ -293,8 +291,8 @@ func retry(ctx context.Context, f func() error) error {
 	}
 }
 
-// isConflict reports whether a statement may succeed if it is tried again. On PostgreSQL even IF NOT EXISTS fails if
-// another session creates the same object at the same time.
+// isConflict reports whether a statement may succeed if it is tried again. On PostgreSQL even IF NOT EXISTS fails
+// if another session creates the same object at the same time.
 func isConflict(err error) bool {
 	var state interface{ SQLState() string }
 	if errors.As(err, &state) {

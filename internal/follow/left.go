@@ -9,16 +9,16 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// A Left is what stays in a schema of PostgreSQL after ALTER TABLE .. SET SCHEMA has moved the table. The trigger moves
-// with the table, but still calls the function in the former schema.
+// A Left is what stays in a schema of PostgreSQL after ALTER TABLE .. SET SCHEMA. The trigger moves with the table,
+// but still calls the function in the former schema.
 type Left struct {
 	Schema  string
 	Trigger string // the table that has the trigger; empty if the trigger was dropped
 	Remedy  string // the statements that remove what stays
 }
 
-// leftBehind returns a status with what a table has left in its former schema, t.Schema, or nil if it has left
-// nothing. elsewhere reports whether the search path finds the table in another schema.
+// leftBehind returns a status with what a table has left in its former schema, t.Schema, or nil for nothing.
+// elsewhere reports whether the search path finds the table in another schema.
 func (f Flavor) leftBehind(
 	ctx context.Context, db *sqldb.DB, layout generator.Layout, t Table,
 ) (status *Status, elsewhere bool, err error) {

@@ -29,8 +29,8 @@ func CheckSlack(slack time.Duration) error {
 	return nil
 }
 
-// refuse returns an error wrapping ErrRefused if rows of the table could be missed. It ignores most
-// settings that this user may not see.
+// refuse returns an error wrapping ErrRefused if rows could be missed. It ignores most settings that it may not
+// read.
 func refuse(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 	checks := []func(context.Context, *sqldb.DB, Flavor, Table) error{refuseServer, refuseKey}
 	if f == MySQL || f == MariaDB {
@@ -48,8 +48,7 @@ func refuse(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 }
 
 // refuseServer checks that this server takes all writes to the table, because locks do not work across servers, and
-// replication does not run the trigger. It sends at most two statements, because a process repeats the check while it
-// follows: a server may join a cluster later.
+// replication does not run the trigger. It sends at most two statements, because followers repeat the check.
 func refuseServer(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 	switch f {
 	case MySQL, MariaDB:
@@ -64,7 +63,7 @@ func refused(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrRefused}, args...)...)
 }
 
-// refuseVersion checks that the server is not a database that only speaks the protocol of MySQL.
+// refuseVersion refuses databases that only speak the protocol of MySQL.
 func refuseVersion(version string) error {
 	for _, name := range []string{"Vitess", "PlanetScale", "TiDB"} {
 		if strings.Contains(strings.ToLower(version), strings.ToLower(name)) {
@@ -76,8 +75,8 @@ func refuseVersion(version string) error {
 
 var integer = regexp.MustCompile(`(?i)^(tiny|small|medium|big)?(int|integer)\d?\b`)
 
-// refuseKey checks the column of the ids, because PostgreSQL and SQLite create a trigger also for a missing column, and
-// then refuse all rows.
+// refuseKey checks the column of the ids, because PostgreSQL and SQLite create a trigger also for a missing column,
+// and then refuse all rows.
 func refuseKey(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 	query := "SELECT COLUMN_NAME, COLUMN_TYPE FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = " + f.schema(t) +
 		" AND TABLE_NAME = " + f.text(bare(t.Name))
@@ -115,8 +114,8 @@ func refuseKey(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 	return nil
 }
 
-// refuseInherited checks that no other table inherits from the table. A query of the table also returns the rows of
-// tables that inherit from it, but INSERTs into them do not fire its trigger. Partitions have a trigger of their own.
+// refuseInherited checks that no other table inherits from the table, except partitions. Queries of the table would
+// return the rows of the other table, too, but INSERTs into it do not fire the trigger.
 func refuseInherited(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 	var child string
 	err := db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&child) }, "SELECT inhrelid::regclass::text FROM pg_inherits JOIN pg_class"+
@@ -127,8 +126,8 @@ func refuseInherited(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error
 	return refused("the table %s inherits from %s, and its rows are not guarded; use partitions", child, t.Name)
 }
 
-// refuseElsewhere checks that the table has no trigger of an installation in another schema, because that
-// trigger compares ids with a mark that this installation does not raise.
+// refuseElsewhere checks that the table has no trigger of an installation in another schema. That trigger would
+// compare ids with a mark that this installation does not raise.
 func refuseElsewhere(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 	s := newStatements(f, t)
 	var other string
@@ -142,7 +141,6 @@ func refuseElsewhere(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error
 		" follow.Enable, and copy the cursors of consumers (docs/following.md)", other, s.names.trigger, f.in(t, bare(t.Name)))
 }
 
-// refuseEngine checks the storage engine of the table.
 func refuseEngine(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 	var engine sql.NullString
 	err := db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&engine) },
@@ -162,7 +160,6 @@ func engineRefusal(table, engine string) error {
 		" ALTER TABLE %s ENGINE=InnoDB", engine, table)
 }
 
-// refuseCluster checks a server of MySQL or MariaDB.
 func refuseCluster(ctx context.Context, db *sqldb.DB) error {
 	s := settings{}
 	err := s.read(ctx, db, "SHOW GLOBAL VARIABLES WHERE Variable_name IN"+
@@ -174,12 +171,12 @@ func refuseCluster(ctx context.Context, db *sqldb.DB) error {
 	return errors.Join(s.clusterRefusal(), err)
 }
 
-// ErrReplicated is the reason why a table that gets rows by replication cannot be followed. In a region it can be
-// followed, because followers leave out the rows of other regions.
+// ErrReplicated is the reason why a table that gets rows by replication cannot be followed. In a region it can,
+// because followers leave out the rows of other regions.
 var ErrReplicated = fmt.Errorf("%w: replication inserts rows without the trigger, so they could be missed", ErrRefused)
 
-// refuseReplica checks that a server of MySQL or MariaDB does not apply the changes of another server. Only the status
-// of a table calls it, because these changes may concern other tables.
+// refuseReplica checks that a server of MySQL or MariaDB does not apply the changes of another server. Only the
+// status of a table calls it, because these changes may concern other tables.
 func refuseReplica(ctx context.Context, db *sqldb.DB, f Flavor) error {
 	query := map[Flavor]string{
 		MariaDB: "SHOW GLOBAL STATUS LIKE 'Slaves_running'",
@@ -199,7 +196,7 @@ func refuseReplica(ctx context.Context, db *sqldb.DB, f Flavor) error {
 	return err
 }
 
-// refuseSubscriber checks a server that speaks the protocol of PostgreSQL. A subscription may name a partition, too.
+// refuseSubscriber checks a server that speaks the protocol of PostgreSQL.
 func refuseSubscriber(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 	var version string
 	standby, subscribed := false, false
@@ -224,7 +221,6 @@ func refuseSubscriber(ctx context.Context, db *sqldb.DB, f Flavor, t Table) erro
 	return err
 }
 
-// refuseBinlog checks the format of the binary log.
 func refuseBinlog(ctx context.Context, db *sqldb.DB, _ Flavor, _ Table) error {
 	s := settings{}
 	err := s.read(ctx, db, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format')")
@@ -267,7 +263,7 @@ func (s settings) clusterRefusal() error {
 	return nil
 }
 
-// binlogRefusal returns an error if the global format of the binary log, or the session's format in s, is STATEMENT.
+// binlogRefusal checks the global format of the binary log, and the format of the session in s.
 func (s settings) binlogRefusal(global string) error {
 	for scope, format := range map[string]string{"GLOBAL": global, "SESSION": s["binlog_format"]} {
 		if s.isOn("log_bin") && strings.EqualFold(format, "STATEMENT") {

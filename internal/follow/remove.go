@@ -12,8 +12,8 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// dropFunction is the statement that drops the function of a trigger on PostgreSQL, and with it the trigger, also if
-// the table was renamed. name is quoted.
+// dropFunction drops a function on PostgreSQL, whose name is quoted, and its trigger, even if the table was
+// renamed.
 func dropFunction(name string) string {
 	return fmt.Sprintf("DO $uid$ BEGIN\n  PERFORM set_config('lock_timeout', '%dms', true);\n"+
 		"  DROP FUNCTION IF EXISTS %s() CASCADE; -- and its trigger\nEND $uid$", lockPatience.Milliseconds(), name)
@@ -32,10 +32,9 @@ var objectsOf = map[Flavor][]string{
 	SQLite: {"SELECT name FROM sqlite_schema WHERE type = 'trigger'", ""},
 }
 
-// Removal returns the statements that undo [Enable] for all tables of the default schema, and then drop the tables
-// UID_*. No statement is missing there even if UID_FOLLOW was dropped or a table was renamed. In other schemas, those
-// of the tables in known, they undo [Enable] only for tables in UID_FOLLOW: other triggers there may be of other
-// programs.
+// Removal returns the statements that undo [Enable] for all tables of the default schema, even if UID_FOLLOW was
+// dropped or a table was renamed. They also drop the tables UID_*. In the schemas of the tables in known they undo
+// [Enable] only for tables in UID_FOLLOW, because other triggers there may be of other programs.
 func Removal(ctx context.Context, db *sqldb.DB, known ...string) (statements []string, err error) {
 	f, err := FlavorOf(ctx, db)
 	if err != nil {
@@ -123,9 +122,8 @@ func (f Flavor) has(ctx context.Context, db *sqldb.DB, table string) (bool, erro
 	return err == nil, err
 }
 
-// isTable reports whether this is the name of a table, and not of a view, for example. It looks into the catalog,
-// because a query of the table fails for other reasons, too. On MySQL and MariaDB the catalog hides tables from
-// users without privileges, and isTable then returns an error.
+// isTable reports whether t is a table, and not a view, for example. It reads the catalog, because a query fails
+// for other reasons, too. It returns an error if MySQL or MariaDB hides the table from this user.
 func (f Flavor) isTable(ctx context.Context, db *sqldb.DB, t Table) (found bool, err error) {
 	name := f.text(bare(t.Name))
 	query := "SELECT COUNT(*) > 0 FROM information_schema.TABLES WHERE TABLE_SCHEMA = " + f.schema(t) + " AND TABLE_NAME = " + name +

@@ -17,12 +17,12 @@ import (
 // Reset lowers the mark of the trigger to "now minus slack", by the database's clock, and the published mark to
 // less than that. The argument now is the clock of this process, which must agree with the database's.
 //
-// It is for a mark in the future, with which the table refuses all new rows. A follower that has read rows above the
-// new mark misses rows that come later with lower ids, unless it goes back.
+// It is for a mark in the future, with which the table refuses all new rows. A follower that has read rows above
+// the new mark misses rows that come later with lower ids, unless it goes back.
 //
-// A closer's round (see doc.go) that began before Reset must not publish, because the trigger accepts lower ids
-// afterwards. So publishing compares the published mark, which Reset always changes. To compare the closer's turn
-// would not do, because a closer can renew its turn in the middle of a round.
+// A round (see doc.go) that began before Reset must not publish, because the trigger now accepts lower ids. So
+// publish compares the published mark, which Reset always changes. The closer's turn would not do, because a closer
+// may renew its turn during a round.
 func Reset(ctx context.Context, db *sqldb.DB, table string, layout generator.Layout, now func() time.Time) error {
 	s, ok, err := StatusOf(ctx, db, layout, table)
 	if err != nil {
@@ -49,7 +49,7 @@ func Reset(ctx context.Context, db *sqldb.DB, table string, layout generator.Lay
 	return nil
 }
 
-// reset lowers the published mark before the trigger's mark, so that followers never see a published mark above the
+// reset lowers the published mark before the trigger's, so that followers never see a published mark above the
 // trigger's. It lowers the published mark again in the transaction, because a round may have published meanwhile.
 func (s *statements) reset(ctx context.Context, db *sqldb.DB, old *Status) error {
 	low, err := MarkAt(old.layout, old.Now.Add(-old.Slack))
@@ -83,7 +83,7 @@ func (s *statements) withdraw(ctx context.Context, db *sqldb.DB, mark, raised in
 		s.marks(), s.flavor.quote("PUBLISHED"), raised, mark, s.row(), s.flavor.quote("RECENT")))
 }
 
-// lower sets the trigger's mark to mark if it is above mark. The transaction tx has locked the row of the table.
+// lower sets the trigger's mark to mark if it is above mark. The caller has locked the row of the table on tx.
 func (s *statements) lower(ctx context.Context, db, tx *sqldb.DB, mark int64) error {
 	value := strconv.FormatInt(mark, 10)
 	switch s.flavor {

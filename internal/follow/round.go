@@ -15,9 +15,7 @@ import (
 // A Step is the next thing to do in a [Round].
 type Step int
 
-// The steps of a round, in their order. A gate is a lock: a transaction takes one of the two gates when it inserts
-// a row, and the closer passes a gate when all transactions that took it earlier have ended. So the mark may be
-// published only after both gates were passed.
+// The steps of a round, in their order; doc.go tells what gates are.
 const (
 	Raise    Step = iota // raise the mark: the trigger refuses ids below it from now on
 	PassIdle             // pass the gate that new transactions do not use
@@ -26,8 +24,8 @@ const (
 	Done
 )
 
-// A Round makes the trigger refuse ids below a mark, waits for the transactions that were writing, and publishes
-// the mark. It uses one connection. After an error begin another round, because a failover may lose the mark.
+// A Round raises a mark and publishes it; see doc.go. It uses one connection. After an error begin another round,
+// because a failover may lose the mark.
 type Round struct {
 	Mark int64
 	Step Step
@@ -62,10 +60,9 @@ type Plan struct {
 // turn is how long one claim makes a process the closer.
 const turn = 5 * time.Second
 
-// decide returns the plan of the process that is called me. By its clock, asked is when it sent the query of the
-// state, and answered is when it had the result. The mark follows the database's clock, but only while both clocks
-// agree within the slack, or within minApart if that is longer. Otherwise a clock that is an hour ahead would make
-// the table refuse an hour's ids. While no row can be published, rounds take place only every few seconds.
+// decide returns the plan of the process me. By its clock, it sent the query of the state at the time asked, and
+// had the result at the time answered. The mark follows the database's clock, but only while both clocks agree
+// within the slack or minApart. Otherwise a clock that is an hour ahead would make the table refuse an hour's ids.
 func decide(s State, layout generator.Layout, me string, asked, answered time.Time) (Plan, error) {
 	if err := s.check(); err != nil {
 		return Plan{}, err
@@ -157,9 +154,8 @@ func (c Cursor) Bounds(published int64) (above, below int64, any bool) {
 	return c.Last, published, published > c.Last+1
 }
 
-// Read moves the cursor after rows below the mark published were read. The cursor goes to the last of these rows
-// or, if there were fewer rows than limit, to the id before the mark. It never goes to the mark itself, because a
-// row with that id may still be inserted.
+// Read moves the cursor after rows below the mark published were read: to the last row or, if there were fewer rows
+// than limit, to the id before the mark. A row with the id of the mark itself may still be inserted.
 func (c *Cursor) Read(last int64, rows, limit int, published int64) {
 	if rows > 0 {
 		c.Last = last
@@ -169,14 +165,13 @@ func (c *Cursor) Read(last int64, rows, limit int, published int64) {
 	}
 }
 
-// lost reports whether the database has lost a mark. Every row that was returned was below a published mark, so a mark
-// was lost if the published mark is not above the cursor. A published mark of 0 shows no loss, because each table
-// has it before its first round.
+// lost reports whether the database has lost a mark: the cursor was below a published mark, but is not below the
+// one that is published now. A mark of 0 shows no loss, because tables begin with it.
 func (c Cursor) lost(published int64) bool { return 0 < published && published <= c.Last }
 
-// lost reports whether the database has lost commits since a process last read the published mark, which was lastSeen.
-// It returns the mark that the database had after the loss. It finds the loss even if higher marks were published
-// since, because lastSeen is then missing among the recent marks.
+// lost reports whether the database has lost commits since a process last read the published mark, which was
+// lastSeen. It returns the mark that the database had after the loss. If higher marks were published since, it
+// finds the loss because lastSeen is missing among the recent marks.
 func (s State) lost(lastSeen int64) (recovered int64, ok bool) {
 	if s.Published <= lastSeen {
 		return s.Published, 0 < s.Published && s.Published < lastSeen
@@ -200,9 +195,9 @@ func (s State) lost(lastSeen int64) (recovered int64, ok bool) {
 	return 0, false // lastSeen is too old for Recent
 }
 
-// remember returns the new Recent when the published mark rises by the number step. Each entry of Recent is the
-// difference of two neighbouring marks: a number in base 36, and a letter for how often to double it. Marks are the
-// first ids of ticks, so a difference ends with many zero bits, and an entry has only two or three characters.
+// remember returns the new Recent when the published mark rises by the number step. An entry is the difference of
+// two neighbouring marks: a number in base 36, and a letter for how often to double it. Marks are the first ids of
+// ticks, so a difference ends with many zero bits, and an entry has only two or three characters.
 func remember(step int64, recent string) string {
 	doubled := min(bits.TrailingZeros64(uint64(step)), 'Z'-'A')
 	recent = strconv.FormatInt(step>>doubled, 36) + string(rune('A'+doubled)) + recent
@@ -212,6 +207,6 @@ func remember(step int64, recent string) string {
 	return recent
 }
 
-// recentLength is the largest number of characters of Recent. While rows are inserted, Recent has the marks of
-// about 15 s. With a slack below 500 ms it has the marks of a shorter time, because there are more rounds.
+// recentLength is the largest number of characters of Recent. While rows are inserted, that is enough for the marks
+// of about 15 s. With a slack below 500 ms it is enough for less, because there are more rounds.
 const recentLength = 1000

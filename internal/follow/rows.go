@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// A Reader reads the published mark, and then the first rows above the cursor and below the mark in ascending order, in
-// one transaction. Without the transaction, a failover between the two reads could lose the mark, and the rows could
-// come from a database that still accepts new rows below the mark. If a row cannot be read, a Reader may return the
-// rows before it together with the error.
+// A Reader reads the published mark, and then the first rows above the cursor and below the mark in ascending
+// order, in one transaction. Without the transaction, a failover between the two reads could lose the mark, and the
+// rows could come from a database that still accepts rows below it. If a row cannot be read, a Reader may return
+// the rows before it with the error.
 type Reader[T any] func(ctx context.Context, cursor Cursor, limit int) (rows []T, published int64, err error)
 
 // Options of [Rows].
@@ -20,8 +20,8 @@ type Options[T any] struct {
 	IsOwn  func(T) bool  // reports whether to yield a row; nil yields all rows
 }
 
-// Rows yields the rows above the cursor, each once, in ascending order, until the context ends or the caller stops. An
-// error does not end the sequence: if the caller continues, Rows tries again after about a second.
+// Rows yields the rows above the cursor, each once, in ascending order, until the context ends or the caller stops.
+// An error does not end the sequence: if the caller continues, Rows tries again after about a second.
 func Rows[T any](ctx context.Context, m *Mark, cursor Cursor, o Options[T], reader Reader[T]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		defer m.follow()()

@@ -14,7 +14,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// The type statements sends the SQL about one followed table. All statements of a [Round] go to one connection.
+// The type statements sends the SQL about one followed table.
 type statements struct {
 	flavor Flavor
 	table  Table
@@ -35,7 +35,7 @@ func (s *statements) now() string {
 }
 
 // exact returns the beginning of each statement that contains the subquery s.found(). On MariaDB it sets sql_mode,
-// which decides whether this subquery rounds the time in CREATED or truncates it.
+// which decides whether the subquery rounds or truncates the time in CREATED.
 func (s *statements) exact() string {
 	if s.flavor != MariaDB {
 		return ""
@@ -90,8 +90,8 @@ func (s *statements) next() string {
 func (s *statements) marks() string { return s.flavor.in(s.table, markTable) }
 func (s *statements) gates() string { return s.flavor.in(s.table, gateTable) }
 
-// gate is the condition for the row of a gate on MySQL and MariaDB. It uses the key, because InnoDB locks every row
-// that a statement reads.
+// gate is the condition for the row of a gate. It uses the key, because InnoDB locks all rows that a statement
+// reads.
 func (s *statements) gate(gate int) string {
 	return " WHERE ID = " + strconv.FormatInt(s.names.gate+int64(gate), 10)
 }
@@ -137,7 +137,6 @@ func oneRow(rows int) error {
 	return fmt.Errorf("%w: UID_FOLLOW has %d rows for it; call follow.Disable, restore the primary key of UID_FOLLOW, and call follow.Enable", ErrNotEnabled, rows)
 }
 
-// published reads the published mark.
 func (s *statements) published(ctx context.Context, db *sqldb.DB) (published int64, err error) {
 	rows := 0
 	err = db.Query(ctx, func(r *sql.Rows) error { rows++; return r.Scan(&published) },
@@ -148,8 +147,7 @@ func (s *statements) published(ctx context.Context, db *sqldb.DB) (published int
 	return published, err
 }
 
-// claim makes this process, with the name me, the closer for a turn, unless another process is the closer. It reports
-// whether this process is the closer now.
+// claim makes the process me the closer for a turn, and reports true, unless another process is the closer.
 func (s *statements) claim(ctx context.Context, db *sqldb.DB, me string) (bool, error) {
 	until, closer := s.flavor.quote("CLOSER_UNTIL"), s.flavor.quote("CLOSER")
 	end := s.now() + " + " + strconv.FormatInt(turn.Milliseconds(), 10)
@@ -158,14 +156,14 @@ func (s *statements) claim(ctx context.Context, db *sqldb.DB, me string) (bool, 
 	return n > 0, err
 }
 
-// giveTurn ends the turn of this process, with the name me, if it is the closer.
+// giveTurn ends the turn of the process me, if it is the closer.
 func (s *statements) giveTurn(ctx context.Context, db *sqldb.DB, me string) error {
 	_, err := db.Exec(ctx, "UPDATE "+s.marks()+" SET "+s.flavor.quote("CLOSER_UNTIL")+" = 0"+s.row()+" AND "+s.flavor.quote("CLOSER")+" = ?", me)
 	return err
 }
 
-// raise sets the trigger's mark to the given one, except on MySQL, where pass does that. It never lowers the mark,
-// even if other processes raise it at the same time.
+// raise raises the trigger's mark, except on MySQL, where pass does that. It never lowers the mark, even if other
+// processes raise it at the same time.
 func (s *statements) raise(ctx context.Context, db *sqldb.DB, mark int64) (err error) {
 	value := strconv.FormatInt(mark, 10)
 	switch s.flavor {
@@ -180,14 +178,14 @@ func (s *statements) raise(ctx context.Context, db *sqldb.DB, mark int64) (err e
 	case SQLite:
 		return s.update(ctx, db, "UPDATE "+s.gates()+` SET "MARK" = max("MARK", `+value+")"+s.row())
 	}
-	return err // on MySQL the gates have the mark, and pass raises it
+	return err
 }
 
-// pass waits until all transactions that took the gate before the call have ended, because they may have ids below
-// the mark. It reports false if some of them have not ended after a while.
+// pass waits until all transactions that took the gate before the call have ended. It reports false if some of them
+// have not ended after a while. On MySQL it also raises the mark in the gate.
 //
-// A writer may have chosen the gate just before the closer. If the closer waited for the gate, this writer would
-// have to wait behind the closer. So at first the closer does not wait, but asks again and again.
+// A writer may have chosen the gate just before the closer, and would have to wait behind a closer that waits. So
+// at first the closer does not wait, but asks again and again.
 func (s *statements) pass(ctx context.Context, db *sqldb.DB, gate int, mark int64) (passed bool, err error) {
 	begun := time.Now()
 	for pause := time.Millisecond; time.Since(begun) < grace; pause = min(2*pause, 16*time.Millisecond) {
@@ -205,7 +203,7 @@ func (s *statements) pass(ctx context.Context, db *sqldb.DB, gate int, mark int6
 			return true, nil
 		case errors.Is(err, ErrNotEnabled): // the gate is missing, which the UPDATE of MySQL would not notice
 			return false, err
-		case err != nil: // use s.wait, because asking without waiting only spares writers a wait
+		case err != nil: // go on with s.wait, because asking without waiting only spares writers a wait
 		case s.flavor == Postgres && gate == usedGate: // the trigger notices a closer that waits, and takes the other gate
 		default:
 			if !sleep(ctx, pause) {
@@ -218,8 +216,8 @@ func (s *statements) pass(ctx context.Context, db *sqldb.DB, gate int, mark int6
 	return s.wait(ctx, db, gate, mark)
 }
 
-// grace is how long the closer asks for a gate without waiting. It is longer than the trigger takes from choosing a
-// gate to asking for it.
+// grace is how long the closer asks for a gate without waiting. A trigger chooses a gate and asks for it in less
+// time.
 const grace = 300 * time.Millisecond
 
 // wait does what pass does, by one statement that waits. It gives up after the duration patience, or earlier if the
@@ -243,16 +241,16 @@ func (s *statements) setGate(ctx context.Context, db *sqldb.DB, gate int, mark s
 }
 
 // limit makes the server end a statement that waits too long for a gate, and close the connection if this process
-// hangs. Otherwise a process that hangs could hold divert's lock for hours, and only the same account or an
-// administrator could end its connection. Call restore at the end of the round, and close the connection if restore
-// fails. Both limits only shorten waits, so a round goes on if they cannot be set.
+// hangs, because a process that hangs could hold divert's lock for hours. Call restore at the end of the round, and
+// close the connection if restore fails. Both limits only shorten waits, so a round goes on if the server refuses
+// them.
 func (s *statements) limit(ctx context.Context, db *sqldb.DB) (restore func() error) {
 	if s.flavor != MySQL && s.flavor != MariaDB {
 		return func() error { return nil }
 	}
 	err := db.ExecRaw(ctx, fmt.Sprintf("SET @uid_wait = @@SESSION.innodb_lock_wait_timeout, @uid_idle = @@SESSION.wait_timeout,"+
 		" SESSION innodb_lock_wait_timeout = %d, SESSION wait_timeout = %d", patience/time.Second, (turn-patience)/time.Second))
-	after := "RELEASE_LOCK(" + s.flavor.userLock(s.table) + ")" // in case that undivert has failed
+	after := "RELEASE_LOCK(" + s.flavor.userLock(s.table) + ")" // in case undivert has failed
 	if err == nil {
 		after += ", SESSION innodb_lock_wait_timeout = @uid_wait, SESSION wait_timeout = @uid_idle"
 	}
@@ -262,9 +260,9 @@ func (s *statements) limit(ctx context.Context, db *sqldb.DB) (restore func() er
 // patience is how long a statement waits at a gate before the closer checks whether it still is the closer.
 const patience = 2 * time.Second
 
-// divert makes new transactions use the second gate, and undivert makes them use the first again. On PostgreSQL new
-// transactions use the second gate by themselves while the closer waits for the first. If another process diverts
-// already, divert changes nothing. Both statements only shorten waits, so a round goes on after their errors.
+// divert makes new transactions use the second gate, and undivert makes them use the first again. On PostgreSQL
+// they use the second gate by themselves while the closer waits for the first. If another process diverts already,
+// divert changes nothing. Both statements only shorten waits, so a round goes on after their errors.
 func (s *statements) divert(ctx context.Context, db *sqldb.DB) {
 	if s.flavor == MySQL || s.flavor == MariaDB {
 		_ = db.ExecRaw(ctx, "DO GET_LOCK("+s.flavor.userLock(s.table)+", 0)")
@@ -277,11 +275,10 @@ func (s *statements) undivert(ctx context.Context, db *sqldb.DB) {
 	}
 }
 
-// publish stores the mark for followers if the table still has the trigger and the published mark with which the round
-// began. Otherwise somebody may have installed another trigger meanwhile, with a mark of its own, or [Reset] may have
-// lowered both marks. publish also compares the trigger's mark, because a pooler may have sent the round to another
-// server after a failover, and because on SQLite a trigger that was installed again has the same identity. It
-// returns the mark that followers see.
+// publish stores the mark for followers if the table still has the trigger and the published mark with which the
+// round began. Somebody may have installed another trigger, or [Reset] may have lowered the marks. publish also
+// compares the trigger's mark: a pooler may have sent the round to another server after a failover, and on SQLite a
+// trigger that was installed again has the same identity. It returns the mark that followers see.
 func (s *statements) publish(ctx context.Context, db *sqldb.DB, mark int64, began State) (int64, error) {
 	published, greatest := s.flavor.quote("PUBLISHED"), "GREATEST"
 	if s.flavor == SQLite {
@@ -316,7 +313,7 @@ func (s *statements) one(ctx context.Context, db *sqldb.DB, query string) error 
 	return err
 }
 
-// update runs an UPDATE and checks that the row exists. MySQL and MariaDB do not show it: they count changed rows.
+// update runs an UPDATE and checks that it finds a row, except on MySQL and MariaDB, which count changed rows.
 func (s *statements) update(ctx context.Context, db *sqldb.DB, query string) error {
 	n, err := db.Exec(ctx, query)
 	if err == nil && n == 0 && s.flavor != MySQL && s.flavor != MariaDB {
@@ -325,7 +322,7 @@ func (s *statements) update(ctx context.Context, db *sqldb.DB, query string) err
 	return err
 }
 
-// granted reports false instead of an error if a statement gave up waiting for a lock, or was ended while it waited.
+// granted reports false, but no error, if a statement gave up waiting for a lock or was ended while it waited.
 func granted(ctx context.Context, err error) (bool, error) {
 	if err != nil && (isLockTimeout(err) || ctx.Err() == nil && isEnded(err)) {
 		return false, nil
@@ -333,8 +330,7 @@ func granted(ctx context.Context, err error) (bool, error) {
 	return err == nil, err
 }
 
-// isEnded reports whether the database has ended a statement because it took longer than a setting allows:
-// statement_timeout of PostgreSQL, max_statement_time of MariaDB, or max_execution_time of MySQL.
+// isEnded reports whether statement_timeout, max_statement_time or max_execution_time has ended a statement.
 func isEnded(err error) bool {
 	var state interface{ SQLState() string }
 	if errors.As(err, &state) {
@@ -343,7 +339,6 @@ func isEnded(err error) bool {
 	return strings.Contains(err.Error(), "Error 1969 ") || strings.Contains(err.Error(), "Error 3024 ")
 }
 
-// isLockTimeout reports whether a statement gave up waiting for a lock.
 func isLockTimeout(err error) bool {
 	var state interface{ SQLState() string }
 	if errors.As(err, &state) {
@@ -352,8 +347,8 @@ func isLockTimeout(err error) bool {
 	return strings.Contains(err.Error(), "Error 1205") || strings.Contains(err.Error(), "Error 3572") // 3572 for NOWAIT
 }
 
-// enabled returns err, or ErrNotEnabled if err says that a part of the installation is missing: nobody has enabled a
-// table of this database yet, or [Disable] has removed the part while a round needed it.
+// enabled returns ErrNotEnabled if err says that a part of the installation is missing, as before the first
+// [Enable], or during [Disable]. Otherwise it returns err.
 func enabled(err error) error {
 	if err == nil || !noPart.MatchString(err.Error()) || !strings.Contains(strings.ToUpper(err.Error()), markTable) {
 		return err

@@ -54,8 +54,8 @@ func (s *Status) TimeOf(mark int64) time.Time {
 	return p.Time
 }
 
-// Behind returns how far the published mark is behind the database's clock, or 0 before the first round. It is negative
-// for a mark in the future.
+// Behind returns how far the published mark is behind the database's clock, or 0 before the first round. It is
+// negative for a mark in the future.
 func (s *Status) Behind() time.Duration {
 	at := s.TimeOf(s.Published)
 	if at.IsZero() {
@@ -64,9 +64,8 @@ func (s *Status) Behind() time.Duration {
 	return s.Now.Sub(at)
 }
 
-// Ahead returns how far the trigger's mark is ahead of the database's clock, or 0. Until the clock reaches the
-// mark, nothing can be published, and the table refuses ids below the mark. If the mark came from a wrong clock,
-// these are all new ids. If the database's clock was set back, they come only from clocks that are behind the mark.
+// Ahead returns how far the trigger's mark, or a higher published mark, is ahead of the database's clock, or 0. The
+// table refuses ids below the trigger's mark. If a wrong clock raised it, these are all new ids.
 func (s *Status) Ahead() time.Duration {
 	at := s.TimeOf(max(s.Raised, s.Published))
 	if at.IsZero() {
@@ -75,8 +74,7 @@ func (s *Status) Ahead() time.Duration {
 	return max(at.Sub(s.Now), 0)
 }
 
-// Closing reports whether a process has the closer's turn now. A closer that was killed keeps its turn for some
-// seconds.
+// Closing reports whether a process has the closer's turn now. A closer that was killed keeps it for some seconds.
 func (s *Status) Closing() bool { return s.Closer != "" && s.Now.Before(s.Until) }
 
 // StatusOf returns the status of a table. It reports false if the table is not followed.
@@ -155,7 +153,7 @@ var (
 	notAllowed = regexp.MustCompile(`Error (1044|1142) |SQLSTATE 42501`)
 )
 
-// tablesIn returns the names in UID_FOLLOW, in the schema of t, that have the same schema prefix as t.Name.
+// tablesIn returns the names in the table UID_FOLLOW of the schema of t that have the same schema prefix as t.Name.
 func (f Flavor) tablesIn(ctx context.Context, db *sqldb.DB, t Table) (names []string, err error) {
 	err = db.Query(ctx, func(r *sql.Rows) error {
 		var name string
@@ -200,7 +198,7 @@ func (s *statements) status(ctx context.Context, db *sqldb.DB, result *Status) e
 	if result.Trigger != TriggerGone {
 		result.Broken = s.complete(ctx, db)
 	}
-	if !errors.Is(result.Broken, ErrNotEnabled) { // the context has ended
+	if !errors.Is(result.Broken, ErrNotEnabled) { // nil, or the context has ended
 		result.Broken = nil
 	}
 	result.Raised, unread = s.raised(ctx, db)

@@ -19,8 +19,8 @@ var mysqlError = regexp.MustCompile(`Error \d+ \(\w{5}\): `)
 
 const mysqlTooLate = "Error 1644 (45U01): " + tooLate
 
-// TooLate reports whether a trigger has refused a row, and returns the database's clock at that time. On SQLite that is
-// the clock of this machine.
+// TooLate reports whether a trigger has refused a row, and returns the database's clock at that time. On SQLite it
+// returns the present time.
 func TooLate(err error) (clock time.Time, ok bool) {
 	text := err.Error()
 	if !strings.Contains(text, tooLate) {

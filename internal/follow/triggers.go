@@ -10,9 +10,8 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// A trigger is a trigger of this package in the database. It stays with its table when the table is renamed, so its
-// name may come from a former name of the table. If another table now has that former name, then on MySQL, MariaDB
-// and SQLite it cannot have a trigger of this name.
+// A trigger of this package stays with its table when the table is renamed, so its name may come from a former
+// name. On MySQL, MariaDB and SQLite another table that has this name now cannot have a trigger of the same name.
 type trigger struct {
 	name, table string // the table as the database writes it
 	here        bool   // the trigger is on the table of the statements
@@ -22,9 +21,8 @@ type trigger struct {
 // ofThisPackage matches the beginning of our triggers' names. A tool that copies a trigger may append something.
 var ofThisPackage = regexp.MustCompile(`^uid_follow_[a-z0-9_]+_[0-9a-f]{6}`)
 
-// misplaced returns the triggers that have the trigger name of this table, but are on another table or do not guard
-// this one. It also returns the stale triggers on this table: their names were made from a former name of the table, so
-// no follower uses them.
+// misplaced returns the triggers with the trigger name of this table that are elsewhere or do not guard this table.
+// stale are triggers on this table whose names come from a former name of the table, so no follower uses them.
 func (s *statements) misplaced(ctx context.Context, db *sqldb.DB) (own, stale []trigger, err error) {
 	all, err := s.triggers(ctx, db)
 	if err != nil {
@@ -85,7 +83,6 @@ func (s *statements) triggers(ctx context.Context, db *sqldb.DB) (list []trigger
 	return list, err
 }
 
-// spaceless removes the white space from a text.
 func spaceless(text string) string { return strings.Join(strings.Fields(text), "") }
 
 // create returns the statement that creates the trigger on databases other than PostgreSQL.
@@ -98,7 +95,7 @@ func (f Flavor) create(t Table) string {
 	return ""
 }
 
-// triggersOfPostgres finds triggers by their function, because the function can be dropped only after all its triggers.
+// triggersOfPostgres finds triggers by their function, which can be dropped only after all its triggers.
 func (s *statements) triggersOfPostgres() string {
 	f := s.flavor
 	prefix := strings.TrimSuffix(f.in(s.table, ""), f.quote("")) // the schema with a dot
@@ -110,17 +107,16 @@ func (s *statements) triggersOfPostgres() string {
 // qualified is an expression for the table name of the trigger t, with the schema, so it suits every search path.
 const qualified = "(SELECT format('%I.%I', nspname, relname) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE c.oid = tgrelid)"
 
-// notCloned leaves out the triggers that PostgreSQL makes for the partitions of a table with a trigger. Before version
-// 13 they count as internal.
+// notCloned leaves out the triggers that PostgreSQL makes for the partitions of a table with a trigger. Before
+// version 13 they count as internal.
 const notCloned = "NOT t.tgisinternal AND COALESCE((to_jsonb(t) ->> 'tgparentid')::bigint, 0) = 0"
 
-// class is an expression for the table on PostgreSQL.
 func (s *statements) class() string {
 	return "to_regclass(" + s.flavor.text(s.flavor.in(s.table, bare(s.table.Name))) + ")"
 }
 
-// intact is a condition on PostgreSQL: the trigger t is on the table and enabled, and on a partition or a partitioned
-// table t runs for each row, because a trigger for each statement misses rows there. It does not compare t's function.
+// intact is a condition on PostgreSQL: the trigger t is on the table and enabled. On a partition or a partitioned
+// table t also runs for each row, because a trigger for each statement misses rows there.
 func (s *statements) intact() string {
 	return "t.tgrelid = " + s.class() + " AND t.tgenabled IN ('O', 'A') AND (t.tgtype & 1 = 1 OR NOT EXISTS" +
 		" (SELECT FROM pg_class c WHERE c.oid = t.tgrelid AND (c.relkind = 'p' OR c.relispartition)))"
@@ -142,7 +138,6 @@ BEGIN
 %sEND $uid$`, lockPatience.Milliseconds(), Postgres.text(function), notCloned, condition, strings.Join(actions, ""))
 }
 
-// drop returns the statement that drops a trigger.
 func (s *statements) drop(t trigger) string {
 	if s.flavor == Postgres {
 		return fmt.Sprintf("DO $uid$ BEGIN\n  PERFORM set_config('lock_timeout', '%dms', true);\n"+
