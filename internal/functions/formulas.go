@@ -8,13 +8,12 @@ import (
 	"github.com/uidplugin/uidplugin/generator"
 )
 
-// formulas writes what the SQL functions calculate as expressions, with "quoted" names, for a layout and a dialect.
+// formulas writes SQL expressions for a layout and a dialect. Names in them are in double quotes; see translate.
 type formulas struct {
 	generator.Layout
 	dialect string
 }
 
-// timeShift returns the position of the lowest bit of the time.
 func (f *formulas) timeShift() uint8 { return f.WorkerBits + f.SequenceBits }
 
 // idsOf returns the condition that the tick of an id is in a range.
@@ -27,18 +26,15 @@ func (f *formulas) workerOfID(id string) string {
 	return fmt.Sprintf("CASE WHEN %s THEN %s END", f.idsOf(id, 1, f.MaxTick()), f.workerOf(id))
 }
 
-// workerOf extracts the worker id.
 func (f *formulas) workerOf(id string) string {
 	return f.signed(fmt.Sprintf("(%s >> %d) & %d", id, f.SequenceBits, f.MaxWorkerID()))
 }
 
-// tickOf extracts the tick.
 func (f *formulas) tickOf(id string) string {
 	return f.signed(fmt.Sprintf("%s >> %d", id, f.timeShift()))
 }
 
-// timeOfID returns the time of an id in UTC. It is NULL for a number that is no id of the layout, or if the time is
-// outside of the years 1 to 9999.
+// timeOfID returns the time of an id in UTC; NULL if it is no id of the layout, or outside of the years 1 to 9999.
 func (f *formulas) timeOfID(id string) string {
 	first, last := f.ticks()
 	first, last = max(first, 1), min(last, f.MaxTick())
@@ -57,9 +53,8 @@ func (f *formulas) timeOfTick(tick string) string {
 	return fmt.Sprintf("CASE WHEN %s BETWEEN %d AND %d THEN %s END", tick, first, last, f.timeOf(tick))
 }
 
-// ticks returns the first and the last tick in the years 1 to 9999, because all dialects can calculate with these
-// years. The result last may be one above the layout's last tick. If the layout has no tick in these years, first
-// is above last.
+// ticks returns the first and the last tick in the years 1 to 9999, with which all dialects can calculate. last may
+// be one above the layout's last tick. If the layout has no tick in these years, first is above last.
 func (f *formulas) ticks() (first, last int64) {
 	begin, end := time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(10000, 1, 1, 0, 0, 0, -1, time.UTC)
 	if first = f.TickAt(begin.Add(-1)); first > f.MaxTick() {
@@ -68,8 +63,7 @@ func (f *formulas) ticks() (first, last int64) {
 	return first + 1, min(f.TickAt(end), f.MaxTick()+1)
 }
 
-// timeOf returns the start of a tick of the years 1 to 9999. It counts microseconds from the first tick of these
-// years, so nothing overflows.
+// timeOf returns the start of a tick of the years 1 to 9999. It counts from their first tick, so nothing overflows.
 func (f *formulas) timeOf(tick string) string {
 	first, _ := f.ticks()
 	base := f.TimeOf(first)
@@ -117,7 +111,7 @@ func (f *formulas) divided(n string, divisor int) string {
 	return fmt.Sprintf("%s / %d", n, divisor)
 }
 
-// least returns the smallest number. No number should be NULL, because PostgreSQL skips NULL.
+// least returns the smallest number. Like for greatest, no number should be NULL, because PostgreSQL skips NULL.
 func (f *formulas) least(n ...string) string {
 	if f.dialect == "sqlite" {
 		return "min(" + strings.Join(n, ", ") + ")"
@@ -125,7 +119,6 @@ func (f *formulas) least(n ...string) string {
 	return "LEAST(" + strings.Join(n, ", ") + ")"
 }
 
-// greatest returns the largest number. No number should be NULL.
 func (f *formulas) greatest(n ...string) string {
 	if f.dialect == "sqlite" {
 		return "max(" + strings.Join(n, ", ") + ")"

@@ -1,5 +1,4 @@
-// Package functions writes the view and the SQL functions that resolve ids inside of the database. Package migrations
-// documents the view and the functions.
+// Package functions writes the view and the SQL functions that package migrations documents.
 package functions
 
 import (
@@ -59,7 +58,6 @@ func StatementsFor(dialect, schema string, l generator.Layout) (string, error) {
 	return textOf(list), err
 }
 
-// textOf joins the statements of objects.
 func textOf(list []object) string {
 	var text strings.Builder
 	for _, o := range list {
@@ -70,7 +68,6 @@ func textOf(list []object) string {
 	return text.String()
 }
 
-// rights names the privileges that the user needs, by dialect.
 var rights = map[string]string{
 	"mysql": "the user needs the rights CREATE VIEW, CREATE ROUTINE, ALTER ROUTINE and DROP;" +
 		" if the server writes a binary log, it also requires SUPER for functions, or log_bin_trust_function_creators = 1",
@@ -127,7 +124,6 @@ func (f *formulas) translate(statement string) string {
 	return statement
 }
 
-// readLayout reads the layout from the registry.
 func readLayout(ctx context.Context, d *sqldb.DB) (text string, err error) {
 	found := false
 	err = d.Query(ctx, func(rows *sql.Rows) error { found = true; return rows.Scan(&text) },
@@ -179,8 +175,7 @@ func (f *formulas) postgres(prefix string) []object {
 	}
 }
 
-// sqlite returns only the view, because SQLite does not have stored functions. SQLite keeps the text of the view, so we
-// add the formulas as a comment.
+// sqlite returns only the view, because SQLite has no stored functions. The view has the formulas as a comment.
 func (f *formulas) sqlite() []object {
 	create := "CREATE VIEW uid_origin AS\n" +
 		"/* The time of an id is\n   " + f.timeOfID("id") + "\n   and its worker id\n   " + f.workerOfID("id") + " */\n" +

@@ -6,9 +6,7 @@ import (
 	"strings"
 )
 
-// tableOfID returns the SELECT for the table of the id in the parameter uid. Like Plugin.Locate, the SELECT checks the
-// layout, the table and START_TICK of the worker id's row, the fence of its slot, and the sessions of the slot. prefix
-// is the schema with a dot, or empty.
+// tableOfID returns the SELECT for the table of the id in the parameter uid, with the checks of Plugin.Locate.
 func (f *formulas) tableOfID(prefix string) string {
 	const id = "uid"
 	return strings.NewReplacer("{in}", prefix, "{tick}", f.tickOf(id)).Replace(
@@ -25,18 +23,18 @@ WHERE ` + f.idsOf(id, 1, f.MaxTick()) + `
     WHERE "X"."SLOT" = "S"."ID" AND "X"."START_TICK" >= {tick} AND "X"."BEFORE_TICK" < {tick})`)
 }
 
-// located returns the condition for the rows whose ids can be located. Rows of UidGenerator have an empty LAYOUT,
-// and rows that an older version of the plugin reserved have an empty TABLE_NAME.
+// located returns the condition for rows whose ids can be located. Rows of UidGenerator have an empty LAYOUT, and
+// rows that an older version of the plugin reserved have an empty TABLE_NAME.
 func (f *formulas) located() string {
 	return fmt.Sprintf(`"N"."LAYOUT" = '%s' AND "N"."SLOT" <> 0 AND "N"."TABLE_NAME" <> ''`, f.Layout)
 }
 
-// origin returns the SELECT of the view uid_origin: for each worker id and each session of its slot, the ids that the
-// process of this session may have made. It follows the same rules as tableOfID.
+// origin returns the SELECT of the view uid_origin: for each worker id and each session of its slot, the ids that
+// the process of this session may have made. It follows the same rules as tableOfID.
 //
-// The view looks only at the next session, because the minimum over all later sessions takes quadratic time on MariaDB.
-// The next session is enough, because BEFORE_TICK ascends with START_TICK: BEFORE_TICK is the FENCE of the reclaimed
-// slot, or the last tick granted to its holder, and both only grow while no commits are lost.
+// The view looks only at the next session, because the minimum over all later sessions takes quadratic time on
+// MariaDB. The next session is enough, because BEFORE_TICK ascends with START_TICK: it is the FENCE of the
+// reclaimed slot, or the last tick granted to its holder, and both only grow while no commits are lost.
 func (f *formulas) origin(prefix string) string {
 	last := strconv.FormatInt(f.MaxTick(), 10)
 	from := "(" + f.least(f.greatest(`"N"."START_TICK"`, `"X"."START_TICK"`, "0"), last) + " + 1)"

@@ -32,8 +32,7 @@ type Column struct {
 	Default, Comment    string
 }
 
-// ColumnsOfModels reads the columns of the tables of models and of their associations. It sends one query, and all
-// checks of columns can use the result.
+// ColumnsOfModels reads the columns of the tables of models and of their associations, by one query.
 func ColumnsOfModels(ctx context.Context, d *sqldb.DB, c *catalog.Catalog, db *gorm.DB, models []any) ([]Column, error) {
 	names := map[string]string{} // the names of the tables, by quoted name
 	c.Visit(db, models, func(table string, s *schema.Schema) {
@@ -52,9 +51,9 @@ func ColumnsOfModels(ctx context.Context, d *sqldb.DB, c *catalog.Catalog, db *g
 	return columns, err
 }
 
-// Columns returns the columns of those tables that exist. Write their names as in a statement. It returns nothing for
-// databases other than MySQL, PostgreSQL and SQLite. GORM does not log the query, because it fails in an
-// application's tests if they use a mock that does not expect it.
+// Columns returns the columns of those tables that exist. Write their names as in a statement. It returns nothing
+// for databases other than MySQL, PostgreSQL and SQLite. GORM does not log the query, because in an application's
+// tests a mock may not expect it, and it fails.
 func Columns(ctx context.Context, d *sqldb.DB, tables ...string) (columns []Column, err error) {
 	var names []tableName
 	for _, t := range tables {
@@ -180,8 +179,8 @@ func ofSQLite(ctx context.Context, d *sqldb.DB, names []tableName) (columns []Co
 	return columns, err
 }
 
-// LastNumber returns the last number of a column's sequence in PostgreSQL. It returns 0 if the column has no sequence,
-// or this user may not read it. Write the table as in a statement.
+// LastNumber returns the last number of a column's sequence in PostgreSQL. It returns 0 if the column has no
+// sequence, or this user may not read it. Write the table as in a statement.
 func LastNumber(ctx context.Context, d *sqldb.DB, table, column string) (last int64, err error) {
 	err = d.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&last) }, `SELECT COALESCE(MAX(pg_sequence_last_value(s.oid)), 0)`+
 		` FROM pg_attribute a JOIN pg_depend d ON d.refobjid = a.attrelid AND d.refobjsubid = a.attnum OR d.objid = (`+
@@ -193,7 +192,7 @@ func LastNumber(ctx context.Context, d *sqldb.DB, table, column string) (last in
 }
 
 // ColumnsFor returns the columns of the table, or tables, that a statement uses. names has the columns of interest
-// as its keys; the value true asks for a BIGINT. Use ColumnsFor inside transactions. On MySQL it avoids the catalog
+// as its keys; the value true asks for a BIGINT. Use ColumnsFor inside transactions: on MySQL it avoids the catalog
 // if these columns are wide enough integers, because reading the catalog begins the transaction's snapshot. Columns
 // that are not from the catalog, such as those of TEMPORARY tables, have little more than their types.
 func ColumnsFor(ctx context.Context, d *sqldb.DB, table string, names map[string]bool) ([]Column, error) {
@@ -220,9 +219,9 @@ func ColumnsFor(ctx context.Context, d *sqldb.DB, table string, names map[string
 	return columns, err
 }
 
-// visible returns the columns of a SELECT on this connection of MySQL. The SELECT is FOR UPDATE, because it then waits
-// for the same lock as the caller's next statement. With a weaker lock, the caller's statement and an ALTER TABLE
-// that copies the table would wait for each other. The SELECT, like the caller's statement, has no own time limit.
+// visible returns the columns of a SELECT on this connection of MySQL. The SELECT is FOR UPDATE, so that it waits
+// for the same lock as the caller's next statement. With a weaker lock, that statement and an ALTER TABLE that
+// copies the table would wait for each other. Like that statement, the SELECT has no time limit of its own.
 func visible(ctx context.Context, d *sqldb.DB, table string) (columns []Column, err error) {
 	mode := ""
 	if err := d.Silent().Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&mode) }, "SELECT @@sql_mode"); err != nil {
@@ -242,11 +241,11 @@ func visible(ctx context.Context, d *sqldb.DB, table string) (columns []Column, 
 // isLenient reports whether MySQL, in this sql_mode, changes values that do not fit.
 func isLenient(mode string) bool { return !strings.Contains(mode, "STRICT_") }
 
-// isNext reports whether a default takes numbers from a sequence. MariaDB has sequences, too.
+// isNext reports whether a default takes numbers from a sequence, in PostgreSQL or MariaDB.
 func isNext(standard string) bool { return strings.HasPrefix(standard, "nextval(") }
 
-// PlainStatement returns a statement that stops the database from numbering a column, or "" on SQLite, which cannot do
-// this. table is quoted.
+// PlainStatement returns a statement that stops the database from numbering a column, or "" on SQLite, which cannot
+// do this. table is quoted.
 func (c Column) PlainStatement(dialect, table string) string {
 	switch {
 	case dialect == "sqlite":

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// most limits the queued calls. We drop further calls, because by then the logger probably hangs.
+// most limits the queued calls. Further calls are dropped, because by then the logger probably hangs.
 const most = 10_000
 
-// A Queue runs calls in order, in a goroutine that ends when the queue is empty. It may be used concurrently and with
-// any lock held.
+// A Queue runs calls in order, in a goroutine that ends when the queue is empty. It may be used concurrently and
+// with any lock held.
 type Queue struct {
 	gate <-chan struct{} // calls start after it is closed; nil means at once
 
@@ -61,7 +61,7 @@ func (q *Queue) run(done chan struct{}) {
 	}
 }
 
-// next returns the next call. If next returns nil, the goroutine must end.
+// next returns the next call. If it returns nil, the goroutine must end.
 func (q *Queue) next() (call func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -75,7 +75,7 @@ func (q *Queue) next() (call func()) {
 	return call
 }
 
-// protected runs a call and recovers from its panic, because the panic would end the program.
+// protected runs a call. It recovers from a panic of the logger, which would end the program.
 func protected(call func()) {
 	defer func() { _ = recover() }()
 	call()
