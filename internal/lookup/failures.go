@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// failureForEach returns a failure for each entry of ids. It passes the id to format after args.
+// failureForEach returns a failure for each id. It passes the id to format after args.
 func failureForEach(ids []int64, format string, args ...any) (errs []error) {
 	for _, id := range ids {
 		errs = append(errs, failuref(id, format, append(slices.Clip(args), id)...))
@@ -26,7 +26,7 @@ func (loc *Locator) errorOf(err error) error {
 }
 
 // errorsOf joins the failures in errs, in the order of their ids in the parameter ids. If queries have failed, it
-// joins only the errors of the queries, because they may explain why ids are missing.
+// joins only their errors, because these may explain why ids are missing.
 func (loc *Locator) errorsOf(errs []error, ids []int64) error {
 	if others := withoutFailures(errs); len(others) > 0 {
 		return loc.joined(others)

@@ -59,8 +59,8 @@ func (f *Finder) FindAll(ctx context.Context, ids []int64) (map[int64]any, error
 	return found, loc.errorsOf(errs, ids)
 }
 
-// findNumbered adds rows of other programs that the database numbered. It looks for the row of a number in the
-// table of the id that precedes the number. It returns errs without the errors of ids that it found.
+// findNumbered adds rows of other programs that the database numbered. It looks for a number in the table of the id
+// that precedes the number. It returns errs without the errors of ids that it found.
 func (f *Finder) findNumbered(ctx context.Context, ids []int64, found map[int64]any, errs []error) []error {
 	loc := f.loc
 	if loc.Before == nil || loc.Fixed || f.db.Dialector.Name() == "sqlite" || len(withoutFailures(errs)) > 0 {

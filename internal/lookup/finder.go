@@ -82,7 +82,7 @@ func (f *Finder) Scoped(scope func(db *gorm.DB, model any) *gorm.DB) error {
 	return nil
 }
 
-// accept returns the reason why the Finder leaves out the rows of a model, or nil. The model must have a key.
+// accept returns why the Finder leaves out the rows of a model, or nil. The model must have a key.
 func (f *Finder) accept(p *catalog.Plan) error {
 	if f.Accept == nil {
 		return nil

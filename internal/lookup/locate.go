@@ -55,8 +55,8 @@ func (loc *Locator) locateOne(ctx context.Context, db *gorm.DB, id int64) (Place
 	return l, nil
 }
 
-// locate calls the function found with the place of each id, without its session. It returns an error for the other
-// ids. future is not nil if the id seems to be in the future. Such an id may be valid, because a clock may have
+// locate calls the function found with the place of each id, without its session, and returns the errors of the
+// other ids. future is the error of an id that seems to be in the future; it may be valid, because a clock may have
 // been ahead. locate reads WORKER_NODE each time, because remembered rows could be wrong after lost commits.
 func (loc *Locator) locate(ctx context.Context, db *workernode.DB, ids []int64, found func(l *Place, future error)) (errs []error) {
 	nodes := map[int64]*workernode.Node{}

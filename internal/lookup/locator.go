@@ -1,5 +1,5 @@
-// Package lookup resolves ids to their origin and their rows. It also turns times into ranges of ids. The root package
-// documents the behaviour, and converts the results to its types.
+// Package lookup resolves ids to their origin and their rows. It also turns times into ranges of ids. The root
+// package documents the behaviour, and converts the results to its types.
 package lookup
 
 import (
@@ -35,7 +35,7 @@ type Locator struct {
 	IDError func(id int64, err error) error // makes the errors about one id
 }
 
-// Decode splits an id by the layout. Its callers wrap the errors, as Locator.IDError does.
+// Decode splits an id by the layout.
 func (loc *Locator) Decode(id int64) (generator.Parts, error) {
 	if id < 0 {
 		return generator.Parts{}, fmt.Errorf("%w: %d", ErrNegativeID, id)
@@ -53,8 +53,8 @@ func (loc *Locator) Decode(id int64) (generator.Parts, error) {
 	return loc.Layout.Decompose(id)
 }
 
-// WorkersFor returns the database from which to read WORKER_NODE. We avoid the handle's transaction, as it may be
-// older than a worker id or, with dbresolver, on another database. We use it only if no connection is free.
+// WorkersFor returns the database from which to read WORKER_NODE. It avoids the handle's transaction, which may be
+// older than a worker id or, with dbresolver, on another database. It uses that only if no connection is free.
 func (loc *Locator) WorkersFor(db *gorm.DB) *workernode.DB {
 	pool := db.Statement.ConnPool
 	if loc.Workers == nil || loc.Apart || !sqldb.HoldsConnection(pool) || loc.free() {

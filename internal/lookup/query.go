@@ -11,7 +11,6 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// query returns the handle with the caller's scope, restricted to rows with the given keys.
 func (f *Finder) query(ctx context.Context, p *catalog.Plan, ids []int64) *gorm.DB {
 	key := p.RowKey()
 	values := make([]any, len(ids))
@@ -25,8 +24,7 @@ func columnOf(key *catalog.Field) clause.Column {
 	return clause.Column{Table: clause.CurrentTable, Name: key.DBName}
 }
 
-// where returns the handle with the caller's scope, restricted to rows that meet a condition. It checks the clauses
-// of the handle before it adds the clauses of the parameter more.
+// where returns the handle with the scope and a condition. It checks the clauses of the handle before it adds more.
 func (f *Finder) where(ctx context.Context, p *catalog.Plan, condition clause.Expression, more ...clause.Interface) *gorm.DB {
 	var scope clause.Expression
 	restrict := func(db *gorm.DB) *gorm.DB {
@@ -50,14 +48,14 @@ func (f *Finder) where(ctx context.Context, p *catalog.Plan, condition clause.Ex
 }
 
 // Where returns db restricted to rows of a model that meet a condition, in the order of their ids. Like [FindAs] it
-// checks the clauses of db before it adds the clauses of the parameter more.
+// checks the clauses of db before it adds more.
 func (loc *Locator) Where(ctx context.Context, db *gorm.DB, p *catalog.Plan, condition clause.Expression, more ...clause.Interface) *gorm.DB {
 	f := &Finder{loc: loc, db: db, inOrder: true}
 	return f.where(ctx, p, condition, more...)
 }
 
 // inTurn returns a scope that runs the given scopes one after the other. If one of them adds scopes, GORM runs
-// these only after the scope of inTurn, so inTurn puts the rest of its scopes behind the added scopes.
+// these only after the scope of inTurn. So inTurn puts the rest of its scopes behind them.
 func inTurn(scopes ...func(*gorm.DB) *gorm.DB) func(*gorm.DB) *gorm.DB {
 	return func(db *gorm.DB) *gorm.DB {
 		for i, scope := range scopes {
@@ -70,7 +68,7 @@ func inTurn(scopes ...func(*gorm.DB) *gorm.DB) func(*gorm.DB) *gorm.DB {
 	}
 }
 
-// scopesField is the private field that holds pending scopes. We need reflection because GORM does not export it.
+// scopesField is the field of pending scopes. It is read by reflection, because GORM does not export it.
 var scopesField, scopesKnown = reflect.TypeFor[gorm.Statement]().FieldByName("scopes")
 
 func hasScopes(stmt *gorm.Statement) bool {
@@ -94,8 +92,8 @@ func (f *Finder) restrict(p *catalog.Plan, stmt *gorm.Statement, key, scope clau
 }
 
 // restricted returns a builder that adds the conditions for key and scope to a WHERE clause. scope may be nil. GORM
-// calls the builder last, after other plugins and types such as [gorm.DeletedAt] have added conditions. So the
-// builder writes all conditions that the statement has in one pair of parentheses.
+// calls the builder last, after other plugins and types such as [gorm.DeletedAt] have added conditions. So it
+// writes all conditions that the statement has in one pair of parentheses.
 func restricted(key, scope clause.Expression) clause.ClauseBuilder {
 	return func(where clause.Clause, b clause.Builder) {
 		all := []clause.Expression{where.Expression, scope, key}

@@ -78,9 +78,9 @@ func (loc *Locator) Between(handle, db *gorm.DB, from, to time.Time) error {
 	return nil
 }
 
-// isPast reports whether t is before the present. The present spans a second, or a tick if that is longer, because
-// callers read the clock before their query runs. We use the earlier of the generators' clock and the clock of the
-// process, because callers read the clock of the process, which may have been set back.
+// isPast reports whether t is before the present, which spans a second, or a longer tick, because callers read the
+// clock before their query runs. It takes the earlier of the generators' clock and the clock of this process,
+// because callers read the latter, which may have been set back.
 func (loc *Locator) isPast(t time.Time) bool {
 	now := loc.Clock()
 	if wall := loc.Now(); wall.Before(now) {

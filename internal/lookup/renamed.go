@@ -10,9 +10,9 @@ import (
 	"gorm.io/gorm"
 )
 
-// renamed returns an error if a table does not exist, but the table of another model has a row with one of the
-// given ids, and the caller may see this row. Then the first table was probably renamed, and WORKER_NODE still has
-// the old name. The error does not wrap ErrNoSuchID, because callers would answer that with a 404.
+// renamed returns an error if a table does not exist, but the table of another model has a row with one of these
+// ids, and the caller may see it. Then the table was probably renamed, and WORKER_NODE still has the old name. The
+// error does not wrap ErrNoSuchID, because callers would answer that with a 404.
 func (f *Finder) renamed(ctx context.Context, table string, ids []int64) (errs []error) {
 	db := f.db.Session(&gorm.Session{NewDB: true, SkipHooks: true, Context: ctx})
 	if table == "" || db.Migrator().HasTable(table) {

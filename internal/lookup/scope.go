@@ -12,7 +12,7 @@ import (
 )
 
 // scopes returns scopes that run the caller's scope, f.scope. They move the conditions that f.scope adds from the
-// statement to *into. The statement keeps the conditions that it had before.
+// statement to *into.
 func (f *Finder) scopes(p *catalog.Plan, into *clause.Expression) []func(*gorm.DB) *gorm.DB {
 	if f.scope == nil {
 		return nil
@@ -62,9 +62,8 @@ func (f *Finder) scopes(p *catalog.Plan, into *clause.Expression) []func(*gorm.D
 // innerJoin matches SQL that begins with an inner join.
 var innerJoin = regexp.MustCompile(`(?i)^\s*(INNER\s+)?JOIN\s`)
 
-// joinsFrom looks at stmt.Joins[first:], the joins that a scope has added. It reports whether one is an inner join,
-// because only an inner join leaves out rows. repeated is the name of an added join whose association was joined
-// before, or "". A join of A.B also joins A.
+// joinsFrom looks at stmt.Joins[first:], the joins that a scope has added. Only inner joins leave out rows.
+// repeated is an added join whose association was joined before, or "". A join of A.B also joins A.
 func joinsFrom(stmt *gorm.Statement, first int) (inner bool, repeated string) {
 	for i := first; i < len(stmt.Joins); i++ {
 		name := stmt.Joins[i].Name
