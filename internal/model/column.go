@@ -107,8 +107,8 @@ func largestOf(digits int) int64 {
 	return n - 1
 }
 
-// Keeps reports whether the column stores a value unchanged. A non-numeric text in a column of numbers passes, because
-// it is not an id.
+// Keeps reports whether the column stores a value unchanged. A non-numeric text in a column of numbers passes,
+// because it is not an id.
 func (r Range) Keeps(text string) bool {
 	if r.Characters > 0 {
 		return utf8.RuneCountInString(text) <= r.Characters

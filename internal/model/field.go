@@ -35,8 +35,7 @@ func (t Target) digits() int { return len(strconv.FormatInt(t.Largest, 10)) }
 type Field struct {
 	*schema.Field
 
-	// Direct fields have an integer kind and are not pointers, so they are read and set without boxing. index locates
-	// them in the struct.
+	// Direct fields are integers, not pointers, and need no boxing. index locates them in the struct.
 	Direct   bool
 	unsigned bool
 	index    []int
@@ -44,8 +43,8 @@ type Field struct {
 	Text bool // the field takes decimal digits, not a number
 }
 
-// Tagged reports whether f has the tag, and returns the generator in it, which is "" for the default. A key that needs
-// no tag counts as tagged.
+// Tagged reports whether f has the tag, or is a key that needs none. It also returns the generator in the tag,
+// which is "" for the default.
 func Tagged(f *schema.Field) (generator string, ok bool) {
 	if !f.Creatable {
 		return "", false // see uncreated
@@ -62,8 +61,8 @@ func tagged(f *schema.Field) (generator string, ok bool) {
 	if f.DBName == "" || !ok {
 		return "", false
 	}
-	// GORM copies the tag of an embedded struct to all its fields, so the line gorm.Model `gorm:"uid"` gives CreatedAt
-	// the tag, too. We accept an inherited tag on the primary key only.
+	// GORM copies the tag of an embedded struct to all its fields, so the line gorm.Model `gorm:"uid"` gives
+	// CreatedAt the tag, too. An inherited tag counts on the primary key only.
 	if _, own := schema.ParseTagSetting(f.Tag.Get("gorm"), ";")[tagKey]; !own && !f.PrimaryKey {
 		return "", false
 	}
@@ -84,8 +83,8 @@ func CounterTag(f *schema.Field) string {
 	return strings.TrimSpace(tag)
 }
 
-// needsNoTag reports whether f is the sole primary key of its model, is a [Key] and is not a foreign key. Such a key
-// needs no tag because it serves ids only. We exclude models without a name, because ids could not resolve to them.
+// needsNoTag reports whether f is the sole primary key of its model, is a [Key] and is not a foreign key. Models
+// without a name need the tag, because ids could not resolve to them.
 func needsNoTag(f *schema.Field) bool {
 	if f.Schema.Name == "" || len(f.Schema.PrimaryFields) != 1 || f.Schema.PrimaryFields[0] != f || !isKey(f.FieldType) {
 		return false
@@ -104,7 +103,7 @@ func refers(f *schema.Field) bool {
 }
 
 // UnusedID returns a field that has the name and the type of a key, but is neither a key, nor tagged, nor a foreign
-// key. Such a field was probably meant to get ids. UnusedID returns nil if there is none.
+// key, or nil. Such a field was probably meant to get ids.
 func UnusedID(s *schema.Schema) *schema.Field {
 	f := s.LookUpField("id")
 	if f == nil {
@@ -122,8 +121,7 @@ func UnusedID(s *schema.Schema) *schema.Field {
 // IsKeyType reports whether f is a [Key], or points to one.
 func IsKeyType(f *schema.Field) bool { return isKey(f.IndirectFieldType) }
 
-// joins reports whether s belongs to a join table that GORM makes for many2many. Its Go type is unnamed, because GORM
-// makes it at run time; only the schema has a name.
+// joins reports whether s belongs to a join table of many2many. GORM makes its Go type, which has no name.
 func joins(s *schema.Schema) bool { return s.ModelType.Name() == "" && s.Name != "" }
 
 // UIDFields returns the tagged fields of s.
@@ -141,8 +139,8 @@ func UIDFields(s *schema.Schema) (fields []*schema.Field) {
 	return fields
 }
 
-// uncreated returns an error for a field that is tagged although GORM does not write it in creates, or nil. If such
-// a field is the key, the database would number it.
+// uncreated returns an error for a field that is tagged although GORM does not write it in creates, or nil. The
+// database would number such a field if it is the key.
 func uncreated(s *schema.Schema) error {
 	if joins(s) {
 		return nil
@@ -160,7 +158,7 @@ func uncreated(s *schema.Schema) error {
 	return nil
 }
 
-// HasTag reports whether f has the tag.
+// HasTag is [Tagged] without the generator.
 func HasTag(f *schema.Field) bool {
 	_, ok := Tagged(f)
 	return ok
@@ -213,8 +211,8 @@ func NewField(f *schema.Field, t Target) (*Field, error) {
 	return n, nil
 }
 
-// tooSmall explains why a field cannot hold an id whose number of digits is length. size is in bits, or in characters
-// for a text. tooSmall returns "" if the field can hold the id, or if size is 0.
+// tooSmall explains why a field cannot hold an id with length digits, or returns "". size is in bits, or in
+// characters for a text; a size of 0 is unknown.
 func tooSmall(text bool, size, length int) string {
 	switch {
 	case !text && size > 0 && size < 64:
@@ -225,8 +223,8 @@ func tooSmall(text bool, size, length int) string {
 	return ""
 }
 
-// direct reports whether reflection's SetInt or SetUint can set f. f must have an integer kind of 64 bits and be in the
-// struct itself, or in a struct embedded by value. If f implements driver.Valuer, the value must be the plain number.
+// direct reports whether reflection's SetInt or SetUint can set f: an integer of 64 bits that is not behind a
+// pointer. If f implements driver.Valuer, the value must be the plain number.
 func direct(f *schema.Field) (ok bool) {
 	switch f.FieldType.Kind() {
 	case reflect.Int64, reflect.Int, reflect.Uint64, reflect.Uint:
@@ -284,8 +282,8 @@ func (f *Field) probe(id int64) (text string, err error) {
 	return Digits(v), nil
 }
 
-// Look reports whether the field is zero in row, which is a struct of the model. Pass place to [Field.Put], because
-// to find the field by reflection a second time would cost as much as everything else together.
+// Look reports whether the field is zero in row, a struct of the model. Pass place to [Field.Put], because finding
+// the field a second time would cost as much as everything else together.
 func (f *Field) Look(ctx context.Context, row reflect.Value) (place reflect.Value, zero bool) {
 	if f.Direct {
 		place = f.in(row)

@@ -13,8 +13,8 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// CheckForeignKeys returns the associations that lose ids: GORM silently copies an id to a foreign key that cannot hold
-// it. Each error wraps [ErrField] and names both fields.
+// CheckForeignKeys returns the associations that lose ids: GORM silently copies an id to a foreign key that cannot
+// hold it. Each error wraps [ErrField] and names both fields.
 func CheckForeignKeys(s *schema.Schema, t Target) map[*schema.Relationship]error {
 	var bad map[*schema.Relationship]error
 	for _, r := range Relations(s) {
@@ -34,8 +34,8 @@ func CheckForeignKeys(s *schema.Schema, t Target) map[*schema.Relationship]error
 	return bad
 }
 
-// Distinct appends the errors of CheckForeignKeys to errs in the order of the associations. It skips duplicates,
-// because both models of a foreign key may have an association for it.
+// Distinct appends the errors of CheckForeignKeys to errs in the order of the associations, without duplicates:
+// both models of a foreign key may have an association for it.
 func Distinct(s *schema.Schema, bad map[*schema.Relationship]error, errs []error) []error {
 	for _, r := range Relations(s) {
 		err := bad[r]
@@ -46,8 +46,8 @@ func Distinct(s *schema.Schema, bad map[*schema.Relationship]error, errs []error
 	return errs
 }
 
-// checkForeignKey returns an error if the foreign key fk cannot hold the ids of the uid field pk. It must not read the
-// data type and size of fk, because GORM changes them while it parses another model with an association to fk.
+// checkForeignKey returns an error if the foreign key fk cannot hold the ids of the uid field pk. It must not read
+// the data type and size of fk, because GORM changes them while it parses another model with an association to fk.
 func checkForeignKey(fk, pk *schema.Field, t Target) error {
 	key, err := NewField(pk, t)
 	if err != nil {

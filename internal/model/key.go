@@ -13,8 +13,8 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// A Key is a type of keys, such as uidplugin.ID. A sole primary key of such a type gets ids without the tag uid. The
-// method returns a type of this package, so only types of this module can have it.
+// A Key is a type of keys, such as uidplugin.ID. A sole primary key of such a type gets ids without the tag uid.
+// The method returns a type of this package, so only types of this module can have it.
 type Key interface{ UIDKey() KeyKind }
 
 // A KeyKind describes a type of keys. It is zero if their texts outside the database are decimal digits.
@@ -32,7 +32,6 @@ func KindOf(t reflect.Type) KeyKind {
 	return reflect.Zero(t).Interface().(Key).UIDKey()
 }
 
-// keyText is the function that SetKeyTexts was called with.
 var keyText atomic.Pointer[func(text string) bool]
 
 // SetKeyTexts sets the function that IsKeyText calls. Before that, IsKeyText returns false.
@@ -44,8 +43,7 @@ func IsKeyText(text string) bool {
 	return f != nil && (*f)(text)
 }
 
-// isKey reports whether t is a type of keys. It looks at the kind, too, because a struct that embeds a key has the
-// methods of the key.
+// isKey reports whether t is a type of keys. A struct that embeds a key has its methods, but not its kind.
 func isKey(t reflect.Type) bool {
 	return t.Kind() == reflect.Int64 && t.Implements(reflect.TypeFor[Key]())
 }
@@ -63,8 +61,8 @@ func ParseID(s string) (int64, error) {
 	return n, nil
 }
 
-// ScanID reads an id as a driver returns it, for the method Scan of keys. NULL becomes 0. Leading zeros are allowed,
-// because ZEROFILL columns have them.
+// ScanID reads an id as a driver returns it, for the method Scan of keys. NULL becomes 0. Leading zeros are
+// allowed, because ZEROFILL columns have them.
 func ScanID(src any) (int64, error) {
 	switch v := src.(type) {
 	case nil:
@@ -87,11 +85,10 @@ func ScanID(src any) (int64, error) {
 	return 0, fmt.Errorf("uidplugin: not an id: a value of type %T", src)
 }
 
-// KeyDataType is the data type of keys. It is not an integer type, because GORM makes a primary key of an integer type
-// AUTO_INCREMENT.
+// KeyDataType is the data type of keys. It is not GORM's type for integers, which makes a key AUTO_INCREMENT.
 const KeyDataType = "bigint"
 
-// KeyColumnType returns the column type of a key: the type in the tag, if it has one; otherwise "integer" on
+// KeyColumnType returns the column type of a key: the type in its tag, if there is one; otherwise "integer" on
 // SQLite, which then stores the rows by this key, and BIGINT on other databases.
 func KeyColumnType(db *gorm.DB, f *schema.Field) string {
 	if f != nil && f.TagSettings["TYPE"] != "" {

@@ -1,5 +1,5 @@
-// Package model finds the uid fields of GORM's models, and reads and sets them in structs and maps. It also copies the
-// parts of a schema that an INSERT needs. It does not know generators, worker ids or the outcomes of statements.
+// Package model finds, reads and sets the uid fields of GORM's models, in structs and maps. It also copies the
+// parts of a schema that an INSERT needs. It does not know generators or worker ids.
 package model
 
 import (
@@ -21,8 +21,8 @@ type Model struct {
 	Schema *schema.Schema
 	Fields []*Field // tagged uid
 
-	// MayConflict is true if a hook, or the type of a field, may add an ON CONFLICT after the ids were set. Conflict is
-	// the clause that a type adds, or nil.
+	// MayConflict is true if a hook, or the type of a field, may add an ON CONFLICT after the ids were set.
+	// Conflict is the clause that a type adds, or nil.
 	MayConflict bool
 	Conflict    clause.Interface
 

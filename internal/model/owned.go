@@ -8,8 +8,8 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// GORM copies a statement's clauses, settings and columns when a hook or a callback makes a session of its handle. So
-// everything that the plugin keeps in a statement has an owner, and only the owner uses it.
+// GORM copies a statement's clauses, settings and columns when a hook or a callback makes a session of its handle.
+// So everything that the plugin keeps in a statement has an owner, and only the owner uses it.
 
 // An owner is the statement that a note belongs to. It is an expression, because it is kept in a clause.
 type owner gorm.Statement
@@ -17,13 +17,13 @@ type owner gorm.Statement
 // Build implements [clause.Expression].
 func (*owner) Build(clause.Builder) {}
 
-// Keep keeps a note in a statement. It uses a clause that GORM does not build, because a clause needs no allocation.
+// Keep keeps a note in a statement, in a clause that GORM does not build. A clause needs no allocation.
 func Keep(stmt *gorm.Statement, name string, note clause.Expression) {
 	stmt.Clauses[name] = clause.Clause{BeforeExpression: (*owner)(stmt), Expression: note}
 }
 
-// Kept returns the note that was kept in a statement. It returns nil if there is none. foreign reports that the note
-// belongs to another statement, of which stmt is a copy.
+// Kept returns the note that was kept in a statement, or nil. foreign reports that the note belongs to another
+// statement, of which stmt is a copy.
 func Kept(stmt *gorm.Statement, name string) (note clause.Expression, foreign bool) {
 	c, ok := stmt.Clauses[name]
 	if !ok {
@@ -35,17 +35,14 @@ func Kept(stmt *gorm.Statement, name string) (note clause.Expression, foreign bo
 	return c.Expression, false
 }
 
-// changesName is the name of the note about a statement's changes.
 const changesName = "uidplugin:changes"
 
-// changes has the parts of a statement that the plugin may change for the time of its INSERT or UPDATE: before has
-// them without the changes of the plugin, and after with them.
+// changes has what the plugin may change in a statement for its INSERT or UPDATE, before and after the change.
 type changes struct{ before, after *gorm.Statement }
 
 // Build implements [clause.Expression].
 func (*changes) Build(clause.Builder) {}
 
-// snapshot copies the parts that may be changed.
 func snapshot(stmt *gorm.Statement) *gorm.Statement {
 	s := &gorm.Statement{Omits: stmt.Omits, Schema: stmt.Schema, Result: stmt.Result, Clauses: map[string]clause.Clause{}}
 	for _, name := range changedClauses {
@@ -96,8 +93,8 @@ func Undo(stmt *gorm.Statement) {
 	delete(stmt.Clauses, changesName)
 }
 
-// undoCopied takes the changes out of a copy that was made between Change and Undo of the original. It keeps what was
-// added to the copy.
+// undoCopied takes the changes out of a copy that was made between Change and Undo of the original. It keeps what
+// was added to the copy.
 func (c *changes) undoCopied(copied *gorm.Statement) {
 	if c.after == nil { // the change has panicked
 		return
@@ -109,7 +106,7 @@ func (c *changes) undoCopied(copied *gorm.Statement) {
 	for _, name := range changedClauses {
 		now, after := copied.Clauses[name], c.after.Clauses[name]
 		if reflect.DeepEqual(after, c.before.Clauses[name]) {
-			continue // unchanged
+			continue
 		}
 		if reflect.DeepEqual(now, after) {
 			setClause(copied, name, c.before)
@@ -128,7 +125,6 @@ func (c *changes) undoCopied(copied *gorm.Statement) {
 	}
 }
 
-// setClause copies a clause of source to stmt, or removes it from stmt if source does not have it.
 func setClause(stmt *gorm.Statement, name string, source *gorm.Statement) {
 	if c, ok := source.Clauses[name]; ok {
 		stmt.Clauses[name] = c

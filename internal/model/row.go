@@ -77,7 +77,7 @@ func (r Row) Set(ctx context.Context, f *Field, id int64) error {
 	return f.Put(ctx, place, id)
 }
 
-// mapKey returns the map's key for a field: the column, the field's name, or another name that GORM accepts.
+// mapKey returns the map's key for a field. GORM accepts the column, the field's name, and other names.
 func mapKey(m map[string]any, f *schema.Field) string {
 	for _, key := range [...]string{f.DBName, f.Name} {
 		if _, ok := m[key]; ok {

@@ -40,7 +40,7 @@ func isModel(t reflect.Type) bool {
 }
 
 // ParseElsewhere returns the schema that GORM's migrator uses if the handle names another table by db.Table, or
-// else nil. GORM uses this schema only in the migrator and only for that table; creates use the schema of [Parse].
+// else nil. For creates GORM uses the schema of [Parse] all the same.
 func ParseElsewhere(db *gorm.DB, model any) *schema.Schema {
 	s, err := Parse(db, model)
 	if table := db.Statement.Table; err == nil && table != "" && table != s.Table {
@@ -90,8 +90,8 @@ func Relations(s *schema.Schema) []*schema.Relationship {
 	return append(append(all, r.HasMany...), r.Many2Many...)
 }
 
-// FieldOf returns a field of a struct. It returns the zero Value if the field is behind a nil embedded pointer. We
-// avoid GORM's ReflectValueOf, because it would set the pointer.
+// FieldOf returns a field of a struct, or the zero Value if the field is behind a nil embedded pointer, which
+// GORM's ReflectValueOf would set.
 func FieldOf(row reflect.Value, f *schema.Field) reflect.Value {
 	for _, i := range f.StructField.Index {
 		if i >= 0 {
@@ -117,8 +117,8 @@ func IsEmpty(v reflect.Value) bool {
 }
 
 // WithoutDefault returns a copy of s in which key, the primary key, has no database default. In a create from maps,
-// GORM overwrites an AUTO_INCREMENT key with its guess of the assigned number, or appends the maps that it read
-// back (go-gorm/gorm#7650, #5927). GORM does so even if the keys were set, so we remove the default.
+// GORM otherwise overwrites an AUTO_INCREMENT key with its guess of the assigned number, or appends the maps that
+// it read back (go-gorm/gorm#7650, #5927), even if the keys were set.
 func WithoutDefault(s *schema.Schema, key *schema.Field) *schema.Schema {
 	k := *key
 	k.HasDefaultValue, k.AutoIncrement = false, false
@@ -154,7 +154,6 @@ func CopyForInsert(s *schema.Schema) *schema.Schema {
 	return c
 }
 
-// uniques implements [Model.Uniques].
 func uniques(s *schema.Schema) (all [][]*schema.Field) {
 	add := func(fields []*schema.Field) {
 		if len(fields) > 0 && !slices.ContainsFunc(fields, HasTag) {

@@ -84,7 +84,6 @@ func (z noZeroKey) isZero(row reflect.Value) bool {
 	return key.IsValid() && key.IsZero()
 }
 
-// why explains the zero key and suggests a fix.
 func (z noZeroKey) why(stmt *gorm.Statement) string {
 	switch _, used := stmt.DB.Config.Plugins["uidplugin"]; {
 	case !used:

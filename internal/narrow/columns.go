@@ -21,18 +21,16 @@ type table struct {
 	known atomic.Pointer[tableColumns] // immutable; replaced under the mutex of the Guard
 }
 
-// tableColumns holds the known columns of a table.
 type tableColumns struct {
 	ids     map[string]idColumn     // by column name
 	numbers map[string]numberColumn // the entries of the map ids with number = true, by name in lower case
 	places  map[string]*limits      // by the table's name in the statement, because db.Table can name another table
 }
 
-// An idColumn is a column that may hold ids.
 type idColumn struct {
 	field  string // such as Order.CustomerID
 	small  bool   // see [Limit]; false for uid fields with the layout's ids, foreign keys to them, and key types
-	number bool   // the field is not a string
+	number bool   // the field is an integer
 }
 
 // limits holds the columns of a table that are too narrow for the largest id; nil Limits mean unknown columns.
@@ -42,15 +40,13 @@ type limits struct {
 	again time.Time // from this time on, a value that does not fit makes the plugin read them again
 }
 
-// rereads is the shortest time between two reads of a table's columns if values do not fit, because such values may
-// come often.
+// rereads is the shortest time between two reads of a table's columns if values often do not fit.
 const rereads = time.Second
 
-// recheck is how long limits are used before the columns are read again, if the columns are unknown, or if the
-// server changes values that do not fit instead of refusing them.
+// recheck is how long limits are used if the columns are unknown, or the server changes values that do not fit.
 const recheck = 10 * time.Second
 
-// expired reports whether limits must be read. With dbresolver, limits that have an end expire at once, because any
+// expired reports whether limits must be read. With dbresolver, limits that have an end expire at once: any
 // statement may be for another database, and the pool of a transaction does not show which.
 func (g *Guard) expired(l *limits) bool {
 	if l == nil || l.until.IsZero() {
@@ -65,7 +61,6 @@ func (g *Guard) Note(db *gorm.DB, models []any) {
 	g.catalog.Visit(db, models, func(_ string, s *schema.Schema) { g.noteColumns(s) })
 }
 
-// tableFor returns the table of a model.
 func (g *Guard) tableFor(s *schema.Schema) *table {
 	if t, ok := g.models.Load(s); ok {
 		return t.(*table)
@@ -167,7 +162,6 @@ func (g *Guard) reread(stmt *gorm.Statement, t *table, place string, old *limits
 	return found
 }
 
-// learn returns the limits of columns, and keeps them.
 func (g *Guard) learn(t *table, known *tableColumns, place string, columns []inspect.Column) *limits {
 	found := g.limitsOf(known.ids, columns)
 	g.keep(t, known, place, found)
