@@ -6,15 +6,15 @@
 // Both register the real plugin, which then makes these ids. [uidplugin.From] returns it. Tags, associations,
 // batches, upserts, hooks and AutoMigrate work as in production.
 //
-// The plugin needs no tables of its own, leases no worker ids and runs nothing in the background, and db.Use and
-// Close do not send statements. So it works with a mock of the database, such as sqlmock.
+// The plugin needs no tables of its own, leases no worker ids and runs nothing in the background. db.Use and Close
+// send no statement, so the plugin works with a mock of the database, such as sqlmock.
 //
 // # Options
 //
-// Pass the options of the application. Options for the source of ids are ignored: WithWorkerID, WithOneWorkerID,
-// WithDisposable, WithRegistry, WithSchema, WithDatabaseName, WithoutMigration, WithLookupOnly, WithGenerator,
-// WithSource, WithSegments and WithDefaultGenerator. Tags may name any generator. Nothing is logged without
-// WithLogger.
+// Pass the options of the application. Those for the source of ids do not change the ids: WithWorkerID,
+// WithOneWorkerID, WithDisposable, WithRegistry, WithRegion, WithSchema, WithDatabaseName, WithoutMigration,
+// WithLookupOnly, WithGenerator, WithSource and WithSegments. Tags may name any generator. Nothing is logged
+// without WithLogger.
 //
 // # Tables, plugins and tests
 //
@@ -78,10 +78,11 @@ func Sequential(options ...uidplugin.Option) gorm.Plugin {
 // Fixed returns a plugin for db.Use that makes the ids of a process whose clock always shows start. The ids of a table
 // are the same in each run, so a test can compare them with numbers in a file.
 //
-// The ids have the layout and ascend within their table. The first ids have the tick of start, and further ids have the
-// next ticks. The worker id is derived from the name of the table. Two tables with the same worker id share a count, so
-// that their ids differ. Their ids then depend on the order of creates. Among 50 tables, two share a worker id with a
-// probability of 0.5 % in the default layout. In layouts with few worker ids this is likely.
+// The ids have the bits of the layout and ascend within their table. The first ids have the tick of start, and
+// further ids have the next ticks. The worker id is derived from the names of the table and the generator. Two
+// tables with the same worker id share a count, so that their ids differ. Their ids then depend on the order of
+// creates. Among 50 tables, two share a worker id with a probability of 0.5 % in the default layout. In layouts
+// with few worker ids this is likely.
 //
 // To create a row at another time, use a second handle on the same database with Fixed at that time. Lookups of the
 // first handle find the row, unless its table shares a worker id with another table.
@@ -109,7 +110,6 @@ type fixed struct {
 	counters map[int64]*counter // by worker id
 }
 
-// counter returns the counter of a table. Other tables may share the counter.
 func (f *fixed) counter(k key) *counter {
 	if f.specs[k.generator].Counter {
 		return &counter{number: following(k)}
@@ -138,7 +138,7 @@ func (f *fixed) stamps(worker int64, table string) func(n int64) (int64, error) 
 	}
 }
 
-// table returns the table of an id. It implements Table of [config.Test].
+// table implements Table of [config.Test].
 func (f *fixed) table(id int64) (table string, ok bool) {
 	parts, err := f.layout.Decompose(id)
 	tick := f.layout.TickAt(parts.Time)
@@ -158,7 +158,7 @@ func (f *fixed) table(id int64) (table string, ok bool) {
 // noWorker is the worker id of the plugin itself. Ids never contain it.
 const noWorker = 0
 
-// workerOf derives the worker id of a counter, at least noWorker+1.
+// workerOf derives the worker id of a counter, which is never noWorker.
 func workerOf(l generator.Layout, k key) int64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(k.table + " " + k.generator))
@@ -168,8 +168,8 @@ func workerOf(l generator.Layout, k key) int64 {
 // An opener returns the counter of a table.
 type opener func(key) *counter
 
-// newPlugin returns a plugin with the options of an application, except options for the source of ids. It passes
-// the resulting configuration to the function counters, which returns the opener.
+// newPlugin returns a plugin with the options of an application, except options for the source of ids. The function
+// counters returns the opener for a configuration.
 func newPlugin(options []uidplugin.Option, name string, counters func(*config.Config) opener) *uidplugin.Plugin {
 	before := []uidplugin.Option{uidplugin.WithLogger(nil)}
 	after := []uidplugin.Option{func(c *config.Config) {
@@ -219,7 +219,6 @@ func (s *sequence) Initialize(db *gorm.DB) error {
 
 const watching = "uidtest:watch"
 
-// counter returns the counter of a table. It starts at 1.
 func (s *sequence) counter(k key) *counter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -260,7 +259,6 @@ func (s *sequence) watch(db *gorm.DB) {
 	}
 }
 
-// A key identifies a counter.
 type key struct{ table, generator string }
 
 // A counter holds the ids of a table, or of several tables that share a worker id.
@@ -280,7 +278,6 @@ type run struct {
 	table string
 }
 
-// generatorOf returns the generator of a table.
 func (c *counter) generatorOf(table string) generator.Generator {
 	c.mu.Lock()
 	defer c.mu.Unlock()

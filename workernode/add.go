@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// This file adds missing worker ids to the slot, or continues without them. Only the lease manager's goroutine
-// calls it.
+// Only the goroutine of the lease manager calls the functions of this file.
 
-// An addError is the error of a failed add. It does not affect the lease of the slot, so tables that have worker
-// ids continue. The error of a failed renewal is not an addError.
+// An addError is the error of a failed add. Tables that have worker ids continue, because the error does not affect
+// the lease of the slot.
 type addError struct{ error }
 
 func (e addError) Unwrap() error { return e.error }
@@ -41,7 +40,6 @@ func (m *Manager) add(ctx context.Context, tables []Table) error {
 	return nil
 }
 
-// notAdded handles a failed add.
 func (m *Manager) notAdded(ctx context.Context, tables []Table, cause error) error {
 	m.rows.mustReread = true
 	optional := !m.requests.any() && m.allocator.postpone(tables, m.later())
@@ -60,8 +58,8 @@ func (m *Manager) notAdded(ctx context.Context, tables []Table, cause error) err
 // later returns the time of the next attempt to get worker ids.
 func (m *Manager) later() time.Time { return m.clock.now().Add(grace / 2) }
 
-// usedUp handles missing worker ids when the layout has none left. The process continues without further lanes. If it
-// has no worker id, it tries to get a slot that has some. If there is no such slot, requests fail.
+// usedUp handles a layout that has no worker ids left. Generators continue without further lanes. A process without
+// any worker id releases its slot, to acquire one that has some. Otherwise the waiting requests fail.
 func (m *Manager) usedUp(ctx context.Context, cause error, tables []Table) error {
 	later := m.later()
 	more, used := m.allocator.limit(cause, later)
@@ -86,7 +84,7 @@ func (m *Manager) usedUp(ctx context.Context, cause error, tables []Table) error
 	return nil
 }
 
-// explain adds a remedy, and the names of the tables with the most worker ids, to err, which wraps ErrExhausted.
+// explain adds the tables with the most worker ids, and a remedy, to an error that wraps [ErrExhausted].
 func (m *Manager) explain(ctx context.Context, err error, tables []Table) error {
 	owners, e := m.store.owners(ctx)
 	if e != nil {

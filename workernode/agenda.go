@@ -8,8 +8,6 @@ import (
 	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
-// This file decides the lease manager's next statement, and serves requests for which the slot has worker ids.
-
 // An agenda is what is due at one moment.
 type agenda struct {
 	lease.Needs
@@ -18,8 +16,7 @@ type agenda struct {
 	wait    time.Duration // until the next look
 }
 
-// lookAndServe looks at generators and requests. It serves the requests for which the slot has worker ids, decides
-// which generators get more lanes, and returns the work that needs a statement.
+// lookAndServe serves the requests for which the slot has worker ids, and returns the work that needs a statement.
 func (m *Manager) lookAndServe() *agenda {
 	now := m.clock.now()
 	d, tick := m.allocator.look(now)
@@ -88,7 +85,7 @@ type stillness struct {
 	since time.Time
 }
 
-// check returns an error if the clock has shown one tick for long, because then no further tick can be granted.
+// check returns an error if the clock stands still for long, because then no further tick can be granted.
 func (s *stillness) check(tick int64, layout generator.Layout) error {
 	if now := time.Now(); tick != s.tick || s.since.IsZero() {
 		s.tick, s.since = tick, now

@@ -22,8 +22,8 @@ type worker struct {
 	retired int64 // last tick that a closed generator may have stamped; 0: none
 }
 
-// An allocator divides the slot's worker ids among the generators, and passes the slot's grants on to them. It sends no
-// statement. All methods may be called concurrently.
+// An allocator divides the slot's worker ids among the generators, and passes the slot's grants on to them. It
+// sends no statement. Its methods lock mu, except those whose caller must hold mu.
 type allocator struct {
 	clock   *clock
 	params  lease.Params
@@ -38,7 +38,7 @@ type allocator struct {
 	workers []*worker      // the slot's worker ids
 	leases  []*TableLease  // the generators' shares of the slot
 	given   int64          // the largest worker id known to be given out, 0 if none
-	failure error          // of the latest statement; nil if it succeeded
+	failure error          // why the lease cannot be renewed; nil if it can
 	ignored map[int64]bool // unusable worker ids that were logged
 }
 
@@ -58,7 +58,7 @@ func (a *allocator) noteSlot(slot lease.Slot) {
 	}
 }
 
-// forget forgets the slot's worker ids, and detaches all generators, which use up their leases. The caller holds mu.
+// forget takes the worker ids from all generators, which use up their leases. The caller holds mu.
 func (a *allocator) forget() {
 	a.workers = nil
 	for _, l := range a.leases {
@@ -75,7 +75,7 @@ func (a *allocator) noteRead(nodes []*Node) {
 	a.dropDeleted(nodes)
 }
 
-// addRead adds worker ids whose rows were read. It skips and reports unusable worker ids. The caller holds the mutex.
+// addRead adds worker ids whose rows were read, and logs unusable ones once. The caller holds mu.
 func (a *allocator) addRead(nodes []*Node) {
 	have := make(map[int64]bool, len(a.workers))
 	for _, w := range a.workers {
@@ -106,10 +106,9 @@ func (a *allocator) addRead(nodes []*Node) {
 	}
 }
 
-// dropDeleted gives up worker ids whose rows were deleted, because ids made with them cannot be located. Their tables
-// get other worker ids. If a row names another table, an operator has renamed the table. Then an unused worker id
-// serves the new name. A worker id in use is given up, because its generator makes ids for the old name. The caller
-// holds the mutex.
+// dropDeleted gives up worker ids whose rows were deleted, because their ids cannot be located. A row that names
+// another table shows that an operator has renamed the table. Then an unused worker id serves the new name. A
+// worker id in use is given up, because its generator makes ids for the old name. The caller holds mu.
 func (a *allocator) dropDeleted(nodes []*Node) {
 	known := make(map[int64]Table, len(nodes))
 	for _, n := range nodes {
@@ -133,7 +132,6 @@ func (a *allocator) dropDeleted(nodes []*Node) {
 	})
 }
 
-// add records new worker ids of the slot.
 func (a *allocator) add(nodes []newNode, start int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -143,7 +141,6 @@ func (a *allocator) add(nodes []newNode, start int64) {
 	a.given = max(a.given, nodes[len(nodes)-1].worker)
 }
 
-// counts returns the number of the slot's worker ids, and the largest worker id known to be given out.
 func (a *allocator) counts() (workers int, largest int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -158,8 +155,8 @@ type generatorNeeds struct {
 	starving bool      // a generator has callers that wait for ticks
 }
 
-// look reads the usage of all generators, and decides which of them get more lanes. It reads the clock after the
-// usage, so ids made in a pause of this goroutine do not seem to be ahead of the clock.
+// look reads the usage of all generators and lets them grow. It reads the clock after the usage, because otherwise
+// ids made in a pause of this goroutine would seem to be ahead of the clock.
 func (a *allocator) look(now time.Time) (d generatorNeeds, tick int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -200,8 +197,8 @@ func (a *allocator) provide(now time.Time) (lack map[Table]int) {
 	return lack
 }
 
-// assign returns a lease for each table. lanes has the number of worker ids for each table. It returns nil if the
-// slot lacks worker ids or ticks.
+// assign returns a lease for each table, or nil if the slot lacks worker ids or ticks. lanes[i] is the number of
+// worker ids for tables[i].
 func (a *allocator) assign(tables []Table, lanes []int) []*TableLease {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -227,20 +224,19 @@ func (a *allocator) assign(tables []Table, lanes []int) []*TableLease {
 	return leases
 }
 
-// remove forgets a lease. The caller holds the mutex.
+// remove forgets a lease. The caller holds mu.
 func (a *allocator) remove(l *TableLease) {
 	a.leases = slices.DeleteFunc(a.leases, func(other *TableLease) bool { return other == l })
 }
 
-// missing returns one table for each worker id that the slot has to get. lack[t] is how many table t needs.
 func (a *allocator) missing(lack map[Table]int) []Table {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return missing(lack, func(t Table) int { return len(a.free(t)) })
 }
 
-// missing returns one table for each worker id that a slot has to get. lack[t] is how many table t needs, and
-// free(t) how many unused ones it has. It is pure.
+// missing returns one table for each worker id that a slot has to get. Table t needs lack[t] worker ids, and has
+// free(t) unused ones.
 func missing(lack map[Table]int, free func(Table) int) (tables []Table) {
 	for t, n := range lack {
 		for range n - free(t) {
@@ -251,7 +247,7 @@ func missing(lack map[Table]int, free func(Table) int) (tables []Table) {
 	return tables
 }
 
-// free returns a table's unused worker ids, in ascending order. The caller holds the mutex.
+// free returns a table's worker ids that a generator may get now. The caller holds mu.
 func (a *allocator) free(t Table) (free []*worker) {
 	for _, w := range a.workers {
 		if w.table == t && w.user == nil && (w.retired == 0 || w.retired < a.clock.tick()) {
@@ -273,8 +269,7 @@ func (a *allocator) soonFree(tables []Table) (n int) {
 	return n
 }
 
-// leasesOf returns the leases of lanes: the ticks of the session that all of them may stamp. It returns nil if there
-// are no such ticks. The caller holds the mutex.
+// leasesOf returns leases with the ticks of the session that all lanes may stamp. The caller holds mu.
 func (a *allocator) leasesOf(lanes []*worker) []generator.Lease {
 	from := a.slot.Start + 1
 	for _, w := range lanes {
@@ -308,8 +303,8 @@ func (a *allocator) postpone(tables []Table, retry time.Time) bool {
 	return true
 }
 
-// limit makes generators use only the lanes that the slot has, until the time retry, because the layout has no further
-// worker ids. changed reports whether a generator wants fewer lanes now, and used whether any has a worker id.
+// limit makes generators use only the lanes that the slot has, until the time retry. changed reports whether a
+// generator now wants fewer lanes, and used whether any has a worker id.
 func (a *allocator) limit(cause error, retry time.Time) (changed, used bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -338,8 +333,8 @@ func (a *allocator) exhaust(cause error, retry time.Time) {
 	}
 }
 
-// noteFailure records an error of a statement. If suspend is true, callers of generators whose leases are used up get
-// the error. Otherwise these callers wait.
+// noteFailure records an error of a statement. If suspend is true, callers get the error once the leases of their
+// generator are used up. Otherwise they wait.
 func (a *allocator) noteFailure(err error, suspend bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -351,8 +346,8 @@ func (a *allocator) noteFailure(err error, suspend bool) {
 	}
 }
 
-// noteNotAdded records why worker ids could not be added. Callers of generators without worker ids get the error. Other
-// generators are not affected, because the slot's grants are renewed before worker ids are added.
+// noteNotAdded records why worker ids could not be added. Generators with worker ids are not affected, because the
+// slot's grants are renewed before worker ids are added.
 func (a *allocator) noteNotAdded(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -368,8 +363,8 @@ func (a *allocator) noteNotAdded(err error) {
 	}
 }
 
-// noteRecovery undoes noteFailure and noteNotAdded. A generator whose table lacks a worker id keeps its own error until
-// [TableLease.replace] gives the table another worker id.
+// noteRecovery undoes noteFailure and noteNotAdded. A generator without worker ids keeps its own error until
+// [TableLease.replace] gives it others.
 func (a *allocator) noteRecovery() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

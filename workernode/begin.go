@@ -15,12 +15,10 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// This file begins a registry, or refuses to begin it, because two registries must never give out the same number.
+// This file begins a registry only if no other registry may give out the same numbers.
 
-// openRegistry reads the registry. The first process inserts it, which pins its layout, lead and region; begun reports
-// whether this process has inserted it. The zero Region accepts a registry of any region, and begins one that is not
-// divided. The error wraps [ErrLayoutMismatch] if another layout is pinned, [ErrRegion] if another region is pinned,
-// and [ErrTable] if the row was deleted.
+// openRegistry reads the registry, or inserts it with the layout, lead and region of this process. begun reports
+// whether this process has inserted it. The zero Region accepts any region, and begins an undivided registry.
 func (d *DB) openRegistry(ctx context.Context, layout generator.Layout, lead time.Duration, region Region) (r Registry, begun bool, err error) {
 	if err := d.commits(ctx); err != nil {
 		return r, false, err
@@ -100,11 +98,9 @@ func couldBeUidGenerators(l generator.Layout) bool {
 	return l.Tick == time.Second && l.TimeBits+l.WorkerBits+l.SequenceBits == 63
 }
 
-// newSpace returns a random ID_SPACE.
 func newSpace() string { return strings.ToLower(rand.Text()[:13]) }
 
-// refuseShared returns an error if the region is one of several, and UidGenerator shares WORKER_NODE, so the registry
-// cannot begin.
+// refuseShared is [refuseRegion] for a registry that was not read.
 func (d *DB) refuseShared(ctx context.Context, region Region) error {
 	if region == Whole || d.sql.Dialect() != "mysql" {
 		return nil
@@ -118,8 +114,8 @@ func (d *DB) refuseShared(ctx context.Context, region Region) error {
 	return refuseRegion(region, shared)
 }
 
-// mayBegin returns an error if a registry of a region cannot begin in this database: a deleted registry has given out
-// numbers that are now unknown, or another registry has given out numbers of the region.
+// mayBegin returns an error if a deleted registry, or the registry of another region, may have given out numbers of
+// the region.
 func (d *DB) mayBegin(ctx context.Context, r Region) error {
 	if err := d.refuseDeletedRow(ctx, r); err != nil || r == Whole {
 		return err
@@ -127,11 +123,11 @@ func (d *DB) mayBegin(ctx context.Context, r Region) error {
 	return d.refuseDividedElsewhere(ctx, r)
 }
 
-// refuseDeletedRow returns an error if a process of the region had a slot, and the registry's row is missing. Then
-// processes may still stamp ids, and the worker ids that were given out are unknown.
+// refuseDeletedRow returns an error if a process of the region had a slot, but the registry's row is missing. Then
+// ids may still be stamped, and nobody knows which worker ids were given out.
 func (d *DB) refuseDeletedRow(ctx context.Context, r Region) error {
-	// Rows of other regions may be there, because they are replicated. Sessions and worker ids without the row of their
-	// slot may be of any region.
+	// Other regions replicate their rows into this database. Sessions and worker ids whose slot has no row may be
+	// of any region.
 	slots, lone := `EXISTS (SELECT 1 FROM "WORKER_SLOT")`, ``
 	if r != Whole {
 		slots = fmt.Sprintf(`EXISTS (SELECT 1 FROM "WORKER_SLOT" WHERE "REGION" = %d)`, r.N)
@@ -157,8 +153,8 @@ func (d *DB) refuseDeletedRow(ctx context.Context, r Region) error {
 	return nil
 }
 
-// refuseDividedElsewhere returns an error if another registry has given out numbers outside of its own region, before
-// it was divided. Such numbers may be of any region, and perhaps not all of them are replicated yet.
+// refuseDividedElsewhere returns an error if another registry gave out numbers before it was divided. These numbers
+// may be of any region, and perhaps not all of them are replicated yet.
 func (d *DB) refuseDividedElsewhere(ctx context.Context, r Region) error {
 	divided, region := false, d.sql.Mod(`"S"."REGION"`, r.Of)
 	err := d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&divided) },

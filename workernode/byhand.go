@@ -14,10 +14,8 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// A worker id that is given by hand is below FIRST_ID, and the registry gives out none below FIRST_ID, so they are
-// never equal. A registry usually begins above [generator.Layout.MaxFixedWorkerID]. So a process with a number up to
-// that need not write anything, even if the registry is created later. A process with a higher number claims the
-// number.
+// The package comment describes worker ids that are given by hand. A registry usually begins above
+// [generator.Layout.MaxFixedWorkerID], so a process has to claim only numbers above that.
 
 // ErrFixed reports a worker id that was given by hand, and that the registry may give out as well. [DB.CheckFixed] and
 // [DB.ClaimFixed] return it.
@@ -49,8 +47,8 @@ func (d *DB) CheckFixed(ctx context.Context, layout generator.Layout, worker int
 	return r.checkFixed(layout, worker)
 }
 
-// checkUnbegun is CheckFixed in a database without a registry. If WORKER_NODE is UidGenerator's, no number but 0 is
-// free, because UidGenerator may have taken it or take it later, or a registry that begins later may give it out.
+// checkUnbegun is CheckFixed in a database without a registry. If WORKER_NODE is UidGenerator's, only 0 is free,
+// because UidGenerator or a later registry may give out any other number.
 func (d *DB) checkUnbegun(ctx context.Context, layout generator.Layout, worker int64) error {
 	columns, err := d.sql.Columns(ctx, NodeTable)
 	switch {
@@ -85,8 +83,8 @@ func noTable(err error) bool { return missingTable.MatchString(err.Error()) }
 var missingTable = regexp.MustCompile(`Error 1146\b|SQLSTATE 42P01|no such table`)
 
 // ClaimFixed raises FIRST_ID above a worker id, so that the registry gives out neither this worker id nor a lower
-// one. It begins the registry if there is none; the tables must exist. The error wraps [ErrFixed] if FIRST_ID cannot
-// be raised any more, as when the registry has given out worker ids, and [ErrLayoutMismatch] if the registry has
+// one. It begins the registry if there is none; the tables must exist. The error wraps [ErrFixed] if FIRST_ID can
+// no longer be raised, for example because the registry has given out worker ids, and [ErrLayoutMismatch] if it has
 // another layout. Any number of processes may call it at once, while others take worker ids.
 func (d *DB) ClaimFixed(ctx context.Context, layout generator.Layout, worker int64) error {
 	lead := max(d.defaultLead(), minLeadTicks*layout.Tick)
@@ -115,14 +113,12 @@ func (d *DB) ClaimFixed(ctx context.Context, layout generator.Layout, worker int
 	}
 }
 
-// claimable reports whether FIRST_ID must and may be raised above a worker id. It may only be raised while the
-// registry has given out no worker id, and never in a region, because other regions would keep their FIRST_ID, nor
-// next to UidGenerator, which ignores FIRST_ID.
+// claimable reports whether FIRST_ID must and may be raised above a worker id. It may never be raised in a region,
+// because other regions would keep their FIRST_ID, or next to UidGenerator, which ignores it.
 func (r Registry) claimable(worker int64) bool {
 	return worker >= r.FirstID && r.NextID == r.FirstID && r.Region == Whole && !r.Shared
 }
 
-// checkFixed returns an error if the registry may give out the worker id, or has another layout.
 func (r Registry) checkFixed(layout generator.Layout, worker int64) error {
 	if err := r.check(layout, Region{}); err != nil {
 		return err
@@ -143,8 +139,8 @@ func (r Registry) refuseFixed(worker int64) error {
 	return nil
 }
 
-// byHand returns the last words of the error about used up worker ids, which name those that are given by hand. They
-// are empty unless FIRST_ID was raised.
+// byHand returns the end of the error about used up worker ids, which names those given by hand. It is empty if
+// FIRST_ID was not raised.
 func (r Registry) byHand(layout generator.Layout) string {
 	if r.FirstID <= layout.MaxFixedWorkerID()+1 {
 		return ""
@@ -160,8 +156,7 @@ func (r Registry) given() int64 {
 	return r.NextID - 1
 }
 
-// firstIDs returns FIRST_ID and NEXT_ID for a registry that begins. It reserves the lowest numbers for worker ids that
-// are given by hand. If WORKER_NODE has such numbers, or UidGenerator may insert them, FIRST_ID is 1.
+// firstIDs returns FIRST_ID and NEXT_ID of a new registry. Numbers below FIRST_ID are for worker ids given by hand.
 func (d *DB) firstIDs(ctx context.Context, layout generator.Layout, region Region) (first, next int64, err error) {
 	largest, err := d.largest(ctx, layout, region)
 	if err != nil {
@@ -175,8 +170,8 @@ func (d *DB) firstIDs(ctx context.Context, layout generator.Layout, region Regio
 	return first, region.From(max(largest+1, first)), nil
 }
 
-// lowest reports whether WORKER_NODE has one of the numbers that a registry reserves for worker ids given by hand, and
-// whether UidGenerator may insert them.
+// lowest reports whether WORKER_NODE has a number that new registries reserve for worker ids given by hand, and
+// whether UidGenerator may insert one.
 func (d *DB) lowest(ctx context.Context, layout generator.Layout) (taken, shared bool, err error) {
 	columns, args := `EXISTS (SELECT 1 FROM "WORKER_NODE" WHERE "ID" BETWEEN 1 AND ?)`, []any{layout.MaxFixedWorkerID()}
 	into := []any{&taken}

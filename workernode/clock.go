@@ -42,8 +42,8 @@ func (d *DB) CheckClock(ctx context.Context, now func() time.Time, skew time.Dur
 	return err
 }
 
-// behind returns a lower bound of how far the clock of now() is behind the database's, or a negative duration if it
-// is ahead. The errors are the same as those of CheckClock.
+// behind returns the smallest possible lag of the clock of now() behind the database's. The lag is negative if the
+// clock is ahead.
 func (d *DB) behind(ctx context.Context, now func() time.Time, skew time.Duration) (lag time.Duration, err error) {
 	if skew <= 0 {
 		return 0, nil
@@ -65,8 +65,8 @@ func (d *DB) behind(ctx context.Context, now func() time.Time, skew time.Duratio
 	return lag, err
 }
 
-// A clock is the time as the protocol sees it. It never goes back. It ignores changes of the wall clock, unless the
-// wall clock was set ahead and the database's clock, if there is one, agrees; see [clockCheck.follow].
+// A clock is the time as the protocol sees it. It never goes back. It ignores changes of the wall clock, except
+// those that [clockCheck.follow] accepts.
 type clock struct {
 	read   func() time.Time
 	layout generator.Layout
@@ -83,7 +83,6 @@ func newClock(now func() time.Time, layout generator.Layout) *clock {
 // now returns the time. It may be called concurrently.
 func (c *clock) now() time.Time { return c.steady(c.read()) }
 
-// tick returns the time as a tick of the layout.
 func (c *clock) tick() int64 { return max(c.layout.TickAt(c.now()), 0) }
 
 func (c *clock) steady(reading time.Time) time.Time {
@@ -102,8 +101,8 @@ func (c *clock) steady(reading time.Time) time.Time {
 	return c.base.Round(0).Add(time.Duration(passed))
 }
 
-// reach sets the clock ahead to target, and returns by how much. It does nothing, and returns 0, if target has passed
-// or is more than limit ahead. It may be called concurrently.
+// reach sets the clock ahead to target, and returns by how much. It returns 0 if target has passed or is more than
+// limit ahead. It may be called concurrently.
 func (c *clock) reach(target time.Time, limit time.Duration) time.Duration {
 	for {
 		gained := c.gained.Load()
@@ -150,9 +149,9 @@ func (c *clockCheck) check(ctx context.Context) error {
 }
 
 // follow adjusts the clock if the wall clock has run ahead of the monotonic one, because an operator set it or the
-// machine slept. The database's clock, if there is one, must agree, because a fence set by a wrong clock would block
-// this process once the clock is corrected. Otherwise follow asks again later: after both machines slept, the
-// database's clock may be set last.
+// machine slept. The database's clock, if there is one, must agree, because a fence from a wrong clock would block
+// this process once the clock is corrected. Otherwise follow asks again later, because the database's clock may be
+// set last after both machines slept.
 func (c *clockCheck) follow(ctx context.Context) error {
 	reading := c.clock.read()
 	ahead := reading.Round(0).Sub(c.clock.steady(reading))

@@ -23,8 +23,8 @@
 //
 // Once this statement is acknowledged the process owns the ticks above the old FENCE up to the new one, alone and
 // permanently. The successful statements on a row are in one order, each begins where its predecessor ended, and
-// nothing else writes FENCE. Ids are unique because of this, and because each process uses each id only once.
-// Timing does not matter, nor whether clocks agree, processes pause, answers arrive or other processes are alive.
+// nothing else writes FENCE. So ids are unique if each process uses each id only once. Timing does not matter:
+// clocks may differ, processes may pause or end, and answers may be late or lost.
 //
 // HOLDER (a random token of each start) and the clock only decide which process should try. They may be wrong at any
 // time: if two live processes use one slot, one of them notices at its next statement.
@@ -51,13 +51,13 @@
 //     slot's row back before COMMIT, because a trigger or a narrow column may keep another FENCE. Renewals and
 //     keep-alives are not read back: the next statement compares their values.
 //  2. Outcome unknown: read. The slot is lost if HOLDER is another process or the row is gone. Otherwise the next
-//     statement compares with the row as read. The row itself grants nothing. If VERSION is below the acknowledged
-//     one, either the database has lost commits or the read was stale. Only a release that compares with this row
-//     can tell. If VERSION is not lower, but FENCE is below the last grant, the database did not keep FENCE. Then
-//     the process reports this, keeps the slot, and gets no grant until it begins a session whose FENCE was read back.
-//  3. A session is a run of grants without a gap. A renewal continues it only if FENCE equals the last grant and the
-//     clock has not passed the grant. Both must hold before the statement is sent and after it is acknowledged.
-//     Otherwise a transaction begins a new session.
+//     statement compares with the row as read, but the row grants nothing. If VERSION is below the acknowledged
+//     one, the database has lost commits or the read was stale. Only a release that compares with this row can
+//     tell. If just FENCE is below the last grant, the database did not keep FENCE. Then the process reports this,
+//     keeps the slot, and gets no grant until it begins a session, whose transaction reads FENCE back.
+//  3. A session is a run of grants without a gap. A renewal continues it only if FENCE equals the last grant and
+//     the clock has not passed the tick after it. Both must hold before the statement is sent and after it is
+//     acknowledged. Otherwise a transaction begins a new session.
 //  4. Nothing lowers FENCE. Rows of WORKER_NODE are never deleted. The table of a worker id never changes once it is
 //     set, except that an operator gives it the new name of a renamed table (uid tables rename). A transaction that
 //     inserts rows reads them back before COMMIT. If somebody deletes or changes the row of a worker id, its process
@@ -103,9 +103,9 @@
 //     worker ids, before COMMIT.
 //   - If somebody replaced only the registry's row, each process notices within ten minutes.
 //
-// If a process finds another id space, it forgets its slot and reports that it needs a restart. Emptying all tables at
-// once is a loss of commits: processes still use up their grants. So the condition above applies, and G ends when the
-// new registry begins.
+// If a process finds another id space, it forgets its slot and reports that it needs a restart. Emptying all tables
+// at once is like a loss of commits, because processes still use up their grants. So Lead <= G - S - 1 tick must
+// hold there, too, and G ends when the new registry begins.
 //
 // # Regions
 //
@@ -113,11 +113,11 @@
 // gives out the worker ids and slots that leave the remainder r when divided by n. So rows of all regions can be
 // replicated in both directions, or merged later. An id resolves in each database that has the rows.
 //
-// The registry stores n in STRIDE and r in REMAINDER. Each UPDATE that takes numbers compares them, so a registry can
-// be divided while processes run. It keeps the numbers that it gave out before, whatever their remainder, and the other
-// regions begin above them. REGION of a slot names its region. A process holds only slots of its own region, because
-// FENCE of a replicated row may be old. The registry's row is not replicated. A process takes no number while there is
-// a slot of another region that gives out the same numbers, because then the registry is from before a division.
+// The registry stores n in STRIDE and r in REMAINDER. Each UPDATE that takes numbers compares them, so a registry
+// can be divided while processes run. It keeps the numbers that it gave out before, whatever their remainder, and
+// the other regions begin above them. REGION of a slot names its region. A process holds only slots of its own
+// region, because FENCE of a replicated row may be old. The registry's row is not replicated. If a slot shows that
+// another region gives out the same numbers, the registry is older than a division, and processes take no number.
 //
 // The protocol is the same within each region. Its proof needs only that a slot's row is changed in one database, and
 // that no other registry gives out the numbers of this one.
@@ -145,16 +145,16 @@
 //
 // # Worker ids given by hand
 //
-// The registry gives out no worker id below FIRST_ID, so processes that are given such a number by hand need not write
-// anything, and a registry may begin later. A process that is given a higher one raises FIRST_ID and NEXT_ID above it,
-// in one UPDATE that compares both, and STRIDE and REMAINDER. It may do so only while FIRST_ID equals NEXT_ID, that
-// is, before the registry has given out a worker id, and never in a region. The UPDATEs that take worker ids change the
-// same row, so one comes first. FIRST_ID is 1 if WORKER_NODE has numbers of UidGenerator, or may get some.
+// The registry gives out no worker id below FIRST_ID, so processes that are given such a number by hand need not
+// write anything, and a registry may begin later. A process that is given a higher one raises FIRST_ID and NEXT_ID
+// above it, in one UPDATE that compares both, and STRIDE and REMAINDER. It may do so only while FIRST_ID equals
+// NEXT_ID (no worker id was given out), and never in a region. The UPDATEs that take worker ids change the same
+// row, so one comes first. FIRST_ID is 1 if WORKER_NODE has numbers of UidGenerator, or may get some.
 //
 // # Next to UidGenerator
 //
-// UidGenerator's Java service may insert into the same table, because added columns have defaults. Its rows have a NULL
-// SLOT and are never used. If ID is AUTO_INCREMENT, both programs draw worker ids from that counter, this package by an
-// INSERT that is rolled back. So neither ever gets a number of the other. Where the counter is behind NEXT_ID or beyond
-// the layout, this package uses NEXT_ID instead.
+// UidGenerator's Java service may insert into the same table, because added columns have defaults. Its rows have a
+// NULL SLOT and are never used. If ID is AUTO_INCREMENT, both programs draw worker ids from its counter, this
+// package by an INSERT that is rolled back. So neither ever gets a number of the other. If the counter is behind
+// NEXT_ID or beyond the layout, this package uses NEXT_ID instead.
 package workernode

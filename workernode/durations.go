@@ -10,8 +10,8 @@ import (
 const (
 	// DefaultLead is the default of Config.Lead.
 	DefaultLead = 10 * time.Second
-	// defaultLeadSQLite is the default on SQLite. It is longer because transactions of the application block the lease
-	// manager's writes. It may be longer because a file has no failover, which could lose commits.
+	// defaultLeadSQLite is the default on SQLite. It is longer because transactions of the application block the
+	// lease manager's writes. This is safe because an SQLite file has no failover that loses commits.
 	defaultLeadSQLite = 10 * time.Minute
 
 	// skew is the assumed difference between the clocks of two processes.
@@ -26,10 +26,10 @@ const (
 	minStatement   = 500 * time.Millisecond
 	maxStatement   = 2 * time.Second
 	maxTransaction = 5 * time.Second
-	// wakePause is the shortest time after which the lease manager serves the next wake-up by a generator.
+	// wakePause is the shortest time between two wake-ups by generators that the lease manager serves.
 	wakePause = 25 * time.Millisecond
-	// minPause is the time after which a generator that needs more ids may cause the next renewal; a short Lead
-	// lowers it. maxPause limits the pause before the lease manager repeats a failed attempt.
+	// minPause is the shortest time between renewals that generators cause; a short Lead lowers it. maxPause limits
+	// the pause before the lease manager repeats a failed attempt.
 	minPause = 250 * time.Millisecond
 	maxPause = 500 * time.Millisecond
 )
@@ -44,9 +44,9 @@ func ticks(layout generator.Layout, d time.Duration) int64 {
 
 // paramsOf returns the durations of the protocol for a lead.
 func paramsOf(layout generator.Layout, lead time.Duration, leadTicks int64, dialect string) lease.Params {
-	// If commits were lost, ticks up to Lead ahead may have been stamped without a trace in the row. So a free slot is
-	// not reclaimed for Lead plus the clock difference. SQLite's file does not fail over, so the clock difference is
-	// enough there. Waiting for Lead, by default 10 minutes, would make each restarted process take another slot.
+	// Lost commits may have granted ticks up to Lead ahead without a trace in the row. So nobody reclaims a free
+	// slot before Lead has passed. An SQLite file does not fail over, and a wait for its default Lead of 10 minutes
+	// would make each restarted process take another slot.
 	settle := ticks(layout, lead+skew) + 1
 	if dialect == "sqlite" {
 		settle = ticks(layout, skew)

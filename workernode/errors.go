@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Errors that a caller can act on. Most others are of the database, of a context or of package generator.
+// Errors that a caller can act on. Most others come from the database, a context or package generator.
 var (
 	// ErrLayoutMismatch reports a registry that was begun with another layout. [NewManager] returns it.
 	ErrLayoutMismatch = errors.New("workernode: layout differs from the registry's")

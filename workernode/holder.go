@@ -11,9 +11,8 @@ import (
 	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
-// A slotHolder acquires, renews and releases the slot of this process, as package lease decides. Each method sends
-// one statement or transaction and records the outcome. No lock is needed, because only the Manager's goroutine
-// uses a slotHolder, and Close once the goroutine has ended.
+// A slotHolder acquires, renews and releases the slot of this process, as package lease decides. No lock is needed,
+// because only the Manager's goroutine uses a slotHolder, and Close once the goroutine has ended.
 type slotHolder struct {
 	store   *statements
 	params  lease.Params
@@ -32,11 +31,11 @@ type slotHolder struct {
 	renewInterval time.Duration // the next renewal is due this long after lastAck
 	seen          int64         // SEEN_TICK of the last keep-alive
 	refused       int           // consecutive statements that changed no row
-	timeouts      int           // consecutive unanswered statements on the slot's row
+	timeouts      int           // consecutive sessions of a held slot that timeouts or locks prevented
 
 	slotTries int                 // consecutive attempts to insert a slot that already existed
 	leastSlot int64               // the smallest slot to reserve
-	avoid     map[int64]time.Time // slots that could not be reclaimed, and the time of the attempt
+	avoid     map[int64]time.Time // slots that seemed locked or unreadable, and when
 }
 
 // renew moves the fence on.
@@ -53,8 +52,7 @@ func (h *slotHolder) renew(ctx context.Context) error {
 	return nil
 }
 
-// add adds worker ids to the slot in a transaction that also renews it. It returns their START_TICK, and reports false
-// if the slot's row did not have the expected values.
+// add adds worker ids to the slot in a transaction that also renews it, and returns their START_TICK.
 func (h *slotHolder) add(ctx context.Context, nodes []newNode) (start int64, ok bool, err error) {
 	c := h.lease.RenewChange(h.params, h.clock.tick(), h.me)
 	start, ok, err = h.store.add(ctx, c, nodes, h.clock.tick)
@@ -80,9 +78,8 @@ func (h *slotHolder) keepAlive(ctx context.Context) error {
 	return nil
 }
 
-// succeeded reports whether a statement returned no error and changed the expected rows. If not, it records the
-// outcome, and returns an error, or nil if the statement should be tried again. changed reports whether the rows
-// changed, and name is the statement's name in errors.
+// succeeded reports whether a statement changed the expected rows. Otherwise it records the outcome, and returns an
+// error, or nil if the statement should be tried again.
 func (h *slotHolder) succeeded(ctx context.Context, changed bool, err error, name string) (bool, error) {
 	switch {
 	case err != nil:
@@ -102,7 +99,7 @@ func (h *slotHolder) noteRenewal(c lease.Change) {
 	h.noteAck()
 }
 
-// noteAck notes that a statement about the slot was acknowledged, and schedules the next renewal.
+// noteAck records an acknowledged statement about the slot, and schedules the next renewal.
 func (h *slotHolder) noteAck() {
 	h.refused, h.timeouts = 0, 0
 	h.lastAck = time.Now()
@@ -115,8 +112,8 @@ func (h *slotHolder) setRenewInterval() {
 	h.renewInterval = third - third/8 + mathrand.N(third/8+1)
 }
 
-// refuse records that a statement about the held slot changed no row. It waits briefly. After too many consecutive
-// statements of this kind it returns an error instead.
+// refuse records that a statement about the held slot changed no row, and waits briefly. After too many such
+// statements it returns an error instead.
 func (h *slotHolder) refuse(ctx context.Context, name string) error {
 	h.lease.Doubt()
 	h.refused++
@@ -164,7 +161,6 @@ func (h *slotHolder) read(ctx context.Context) error {
 	return nil
 }
 
-// lost forgets the slot and logs the reason.
 func (h *slotHolder) lost(slot int64, reason string) {
 	if !h.closing() {
 		h.log.Warn("uidplugin: this process has lost its slot and acquires another: "+reason, "slot", slot)
@@ -172,8 +168,8 @@ func (h *slotHolder) lost(slot int64, reason string) {
 	h.lease.Lose()
 }
 
-// giveUpIfLocked gives up a slot whose row seems to be locked: statements time out although the row can be read, and
-// its grants are used up. Giving up a slot is always safe.
+// giveUpIfLocked gives up a slot whose grants are used up, and whose row can be read but not changed. Giving up a
+// slot is always safe.
 func (h *slotHolder) giveUpIfLocked(err error) {
 	if err == nil || !timedOut(err) && !lockWait.MatchString(err.Error()) {
 		h.timeouts = 0

@@ -11,10 +11,8 @@ import (
 	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
-// How a slotHolder gets a slot and begins sessions.
-
 // acquire gets a slot that a process has left, or a new one. If tables is empty, it reclaims only slots of this
-// application. Otherwise it reclaims only slots, of any application, that own worker ids for one of tables.
+// application. Otherwise it reclaims slots of any application that own worker ids for one of tables.
 func (h *slotHolder) acquire(ctx context.Context, tables []Table) error {
 	if err := h.clock.layout.ValidAt(h.clock.now()); err != nil {
 		return err
@@ -60,7 +58,7 @@ func (h *slotHolder) reclaim(ctx context.Context, tables []Table) (bool, error) 
 	}
 }
 
-// reclaimOne tries to get one of the slots in rows. refused counts the slots that have changed since they were read.
+// reclaimOne tries to get one of the slots in rows. refused counts the slots that have changed since.
 func (h *slotHolder) reclaimOne(ctx context.Context, rows []lease.Row) (got bool, refused int, err error) {
 	failures := 0
 	for _, r := range rows {
@@ -113,7 +111,7 @@ func (h *slotHolder) begin(ctx context.Context) error {
 	return err
 }
 
-// beginSession begins a session by the change c, in the same slot or another. It reports false if c was refused.
+// beginSession begins a session by the change c, in the same slot or another.
 func (h *slotHolder) beginSession(ctx context.Context, c *lease.Change) (bool, error) {
 	nodes, floor, ok, err := h.store.beginSession(ctx, c, h.clock.tick)
 	if !ok {
@@ -142,7 +140,7 @@ func (h *slotHolder) beginSession(ctx context.Context, c *lease.Change) (bool, e
 	return true, nil
 }
 
-// tooLate is the error for a session whose ticks have passed before the session could be used.
+// tooLate is the error for a session whose ticks have passed before the process could use it.
 func (h *slotHolder) tooLate() error {
 	return fmt.Errorf("workernode: begin a session: the database's answers took longer than the lead of %v (LEAD_TICKS in %s): %w",
 		h.lead, RegistryTable, context.DeadlineExceeded)

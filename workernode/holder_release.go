@@ -8,8 +8,6 @@ import (
 	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
-// How a slotHolder releases its slot.
-
 // checkLostCommits releases a slot whose row has a lower VERSION than the acknowledged one. If the release succeeds,
 // the database has lost commits.
 func (h *slotHolder) checkLostCommits(ctx context.Context) error {

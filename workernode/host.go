@@ -12,17 +12,20 @@ import (
 )
 
 // A Host names a process in uidplugin's Plugin.Locate and in lists of slots and sessions. Each text is cut to 64
-// characters. A starting process prefers a slot of its own application, host and port. Uniqueness does not depend on
-// these texts, because host names and process ids repeat in containers. Zero fields have the defaults described here.
+// characters. A starting process prefers a slot of its own application, host and port. Ids are unique even if hosts
+// repeat, as in containers. In uidplugin.WithHost, zero fields have the defaults described here.
 type Host struct {
 	// Name is the host name by default. Characters other than ASCII are escaped where a column cannot hold them.
 	Name string
 
-	// Port is by default the environment variable PORT, or JPAAS_HTTP_PORT as in UidGenerator, with the process id, as in
-	// "8080/pid-4711". Without these variables it is "pid-4711". If the process id is 1, as in a container, it is "8080".
+	// Port is by default the environment variable PORT, which Cloud Run, Heroku and others set, or JPAAS_HTTP_PORT
+	// as in UidGenerator. The process id follows, as in "8080/pid-4711", because several processes of a machine may
+	// have the same environment. Without these variables Port is "pid-4711". With them it is only "8080" if the
+	// process id is 1, as in a container.
 	Port string
 
-	// Kind is Container by default if Kubernetes, Docker, Podman, containerd, LXC or systemd-nspawn is detected.
+	// Kind is by default Container if Kubernetes, Docker, Podman, containerd, LXC or systemd-nspawn leave traces.
+	// Otherwise it is Actual.
 	Kind Kind
 
 	// Application groups processes that write to the same tables. While worker ids are left, a process reclaims only slots
@@ -50,14 +53,7 @@ func (h Host) near(application, name, port string) int {
 // maxHost is the width of HOST_NAME, PORT and APPLICATION.
 const maxHost = 64
 
-// DetectHost detects where this process runs:
-//
-//   - Name is the host name.
-//   - Port is the environment variable PORT, as Cloud Run, Heroku and others set it, or JPAAS_HTTP_PORT, as
-//     UidGenerator reads it, followed by "/pid-" and the process id, because several processes of a machine may have
-//     the same environment. Without these it is "pid-" and the process id. The process id 1 is left out after a port.
-//   - Application is the base name of the executable.
-//   - Kind is Container if there are traces of Kubernetes, Docker, Podman, containerd, LXC or systemd-nspawn.
+// DetectHost returns the defaults of a [Host] for this process. Name is "unknown" if the host name cannot be read.
 func DetectHost() Host {
 	name, err := os.Hostname()
 	if err != nil || name == "" {
@@ -79,7 +75,6 @@ func detect(root fs.FS, getenv func(string) string) Host {
 	return h
 }
 
-// portOf returns the port of a process, for people.
 func portOf(pid int, getenv func(string) string) string {
 	port := cmp.Or(getenv("PORT"), getenv("JPAAS_HTTP_PORT"))
 	switch {
@@ -114,8 +109,8 @@ func contained(root fs.FS, getenv func(string) string) bool {
 			continue
 		}
 		for _, m := range list {
-			// The host of containers mounts such paths, too. But only a container has such a mount at /etc/hostname and
-			// the like.
+			// The machine that runs containers mounts such paths, too, but only a container mounts one below /etc,
+			// such as /etc/hostname.
 			if file == "proc/self/mountinfo" {
 				if mountsEtc(string(text), m) {
 					return true
@@ -128,8 +123,8 @@ func contained(root fs.FS, getenv func(string) string) bool {
 	return false
 }
 
-// mountsEtc reports whether a file below /etc is mounted from a path that contains mark. The fourth field of mountinfo
-// is the path within the source, and the fifth the mount point.
+// mountsEtc reports whether a file below /etc is mounted from a path that contains mark. In mountinfo the fourth
+// field is the path within the source, and the fifth the mount point.
 func mountsEtc(mountinfo, mark string) bool {
 	for line := range strings.Lines(mountinfo) {
 		f := strings.Fields(line)

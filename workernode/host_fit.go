@@ -9,9 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// fit returns h with texts that all columns can hold. The texts are cut to the width of the columns. If the character
-// set of a column or of the connection cannot hold them, they are written in ASCII. So no process fails to start
-// because of these texts, which are for people.
+// fit cuts the texts of h to the width of their columns, and writes them in ASCII if a character set requires it.
+// So no process fails to start because of these texts, which are for people.
 func (d *DB) fit(ctx context.Context, h Host) Host {
 	fitted := h.fitted()
 	if text := fitted.Name + fitted.Port + fitted.Application; text == inASCII(text, len(text)) || d.holds(ctx, text) {
@@ -23,7 +22,7 @@ func (d *DB) fit(ctx context.Context, h Host) Host {
 	return fitted
 }
 
-// textColumns lists the columns for texts of a Host. Their types may differ: others may have made WORKER_NODE.
+// textColumns lists the columns for texts of a Host. Another program may have chosen the types in WORKER_NODE.
 var textColumns = map[string][]string{
 	NodeTable:    {"HOST_NAME", "PORT"},
 	SlotTable:    {"APPLICATION", "HOST_NAME", "PORT"},
@@ -72,8 +71,8 @@ func (d *DB) keeps(ctx context.Context, text string) bool {
 	return true
 }
 
-// inASCII returns s with each character that is not ASCII written as in a Go literal, such as \u8ba2. The result has at
-// most n characters, and no such literal is cut.
+// inASCII writes each character of s that is not ASCII as in a Go literal, such as \u8ba2. The result has at most n
+// characters, and no literal is cut.
 func inASCII(s string, n int) string {
 	var out strings.Builder
 	for _, r := range s {

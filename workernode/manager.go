@@ -43,8 +43,8 @@ type Config struct {
 // process's tables. From the first [Manager.Assign] to [Manager.Close] its goroutine sends every statement about the
 // slot, one at a time. All methods may be called concurrently.
 //
-// Ticks, and the last use of a generator, are measured by Config's clock. Due times of statements, and how long a slot
-// is avoided, are measured by time.Now, because the application's clock may stand still.
+// Config.Now measures ticks and the last use of a generator. time.Now measures when statements are due, and how
+// long a slot is avoided, because the clock of the application may stand still.
 type Manager struct {
 	layout   generator.Layout
 	config   Config
@@ -118,7 +118,6 @@ func NewManager(ctx context.Context, db *DB, layout generator.Layout, host Host,
 	return newManager(db, layout, db.fit(ctx, host), c, r), nil
 }
 
-// newManager returns the lease manager for a registry that was read.
 func newManager(db *DB, layout generator.Layout, host Host, c Config, r Registry) *Manager {
 	queue := logqueue.New(nil)
 	short := &DB{db.sql.Limited(min(max(c.Lead/4, minStatement), maxStatement), min(max(c.Lead/2, minStatement), maxTransaction), queue.Do)}
@@ -153,8 +152,8 @@ func (m *Manager) Registry() Registry { return m.registry }
 // that is set ahead only if the database's clock, if there is one, agrees.
 func (m *Manager) Now() time.Time { return m.clock.now() }
 
-// ReachClock sets the protocol's time ahead to the clock of a database that has refused an id as too old, unless that
-// clock is ahead by more than db.Use allows. It reports whether it has set the time.
+// ReachClock sets the protocol's time ahead to target, the clock of a database that has refused an id as too old,
+// unless target is ahead by more than db.Use allows. It reports whether it has set the time.
 func (m *Manager) ReachClock(target time.Time) bool {
 	ahead := m.clock.reach(target, cmp.Or(m.config.MaxSkew, DefaultMaxSkew))
 	if ahead >= noticedSkew {
@@ -166,7 +165,7 @@ func (m *Manager) ReachClock(target time.Time) bool {
 // Assign returns a lease for each of tables, in their order. lanes has the number of worker ids for each table; nil
 // means one for each. The number of statements does not depend on the number of tables. Assign waits at most until
 // ctx ends. Then its error includes the latest error of the database. The error wraps [ErrExhausted], [ErrTable],
-// [ErrClock], [ErrRegion], [generator.ErrClosed], [generator.ErrConfig], or comes from the database.
+// [ErrClock], [ErrRegion], [generator.ErrClosed] or [generator.ErrConfig], or comes from the database.
 func (m *Manager) Assign(ctx context.Context, tables []Table, lanes []int) ([]*TableLease, error) {
 	if err := checkTables(tables); err != nil {
 		return nil, err
@@ -213,9 +212,10 @@ func (m *Manager) Stats() SlotStats {
 	return s
 }
 
-// Close ends the lease manager and releases the slot. Close the generators first. Another process can reclaim the slot
-// once its clock is about Lead past the fence, or a minute past it if Close did not release the slot. Close waits
-// at most until ctx ends. Close may be called again to retry whatever failed.
+// Close ends the lease manager and releases the slot. Close the generators first. Another process can reclaim the
+// slot once its clock is about Lead past the fence, or a second past it on SQLite. If Close did not release the
+// slot, its clock must be at least a minute past the fence. Close waits at most until ctx ends. Call it again to
+// retry whatever failed.
 func (m *Manager) Close(ctx context.Context) error {
 	m.cancel()
 	m.requests.end(generator.ErrClosed)

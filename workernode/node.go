@@ -48,7 +48,7 @@ func (d *DB) Lookup(ctx context.Context, workers ...int64) (map[int64]*Node, err
 	return nodes, nil
 }
 
-// inChunks calls f for each chunk of the workers, with its question marks and its values, until f returns an error.
+// inChunks calls f for each chunk of the workers, with its question marks and its values.
 func inChunks(workers []int64, f func(marks string, args []any) error) error {
 	for chunk := range slices.Chunk(workers, lookupChunk) {
 		args := make([]any, len(chunk))
@@ -80,8 +80,7 @@ func (d *DB) nodesOf(ctx context.Context, slot int64) ([]*Node, error) {
 	return nodes, nil
 }
 
-// nodesAt returns the nodes of a slot if its row has the given holder and version. Otherwise ok is false, because the
-// slot has changed.
+// nodesAt returns the nodes of a slot. ok is false if the slot does not have the given holder and version any more.
 func (d *DB) nodesAt(ctx context.Context, slot int64, holder string, version int64) (nodes []*Node, ok bool, err error) {
 	// A row of NULLs means that the slot matches but owns no worker id.
 	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
@@ -145,9 +144,9 @@ func (r *nodeRow) node() *Node {
 	}
 }
 
-// date reads a DATE or a DATETIME that people will see. The driver returns a time or, with MySQL's parseTime=false,
-// text. The digits are UTC, whatever zone the driver adds. Other values leave the date zero, such as a word on
-// SQLite, infinity on PostgreSQL or a year that JSON cannot represent.
+// date reads a DATE or a DATETIME that people will see. The driver returns a time or, with parseTime=false of
+// MySQL, text. The digits are UTC, whatever zone the driver adds. Other values leave the date zero: a word on
+// SQLite, infinity on PostgreSQL, or a year that JSON cannot represent.
 type date struct{ time.Time }
 
 // timestampFormat is the format of a DATETIME, with milliseconds.

@@ -14,9 +14,7 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// This file takes worker ids and slots from the counters of a registry.
-
-// nextSlot takes a slot that was never given out, and that is not below the number low.
+// nextSlot takes a slot number that was never given out, and that is at least low.
 func (s *statements) nextSlot(ctx context.Context, low int64) (int64, error) {
 	r, err := s.reread(ctx)
 	if err != nil {
@@ -25,8 +23,7 @@ func (s *statements) nextSlot(ctx context.Context, low int64) (int64, error) {
 	return s.db.advance(ctx, r, "NEXT_SLOT", low, 1)
 }
 
-// reserve takes n worker ids that were never given out, and that are not below the number low. The error wraps
-// [ErrExhausted] if the layout has too few left.
+// reserve takes n worker ids that were never given out, none of them below low.
 func (s *statements) reserve(ctx context.Context, n, low int64) (b block, err error) {
 	r, err := s.reread(ctx)
 	if err == nil {
@@ -38,7 +35,7 @@ func (s *statements) reserve(ctx context.Context, n, low int64) (b block, err er
 	return s.db.reserveFrom(ctx, s.layout, r, n, low)
 }
 
-// reread reads the registry again, and notes the region that it has now.
+// reread reads the registry again, and notes its present region.
 func (s *statements) reread(ctx context.Context) (Registry, error) {
 	r, err := s.db.reread(ctx, s.space, s.region)
 	if err == nil {
@@ -98,9 +95,9 @@ func room(layout generator.Layout, region Region, first, n int64) bool {
 	return first > 0 && first <= layout.MaxWorkerID()-(n-1)*region.Of
 }
 
-// draw takes n numbers from the AUTO_INCREMENT of WORKER_NODE by an INSERT that is rolled back. InnoDB does not reuse
-// these numbers. So neither this process nor UidGenerator, which may have drawn numbers without inserting them yet,
-// ever gets a number of the other.
+// draw takes n numbers from the AUTO_INCREMENT of WORKER_NODE by an INSERT that is rolled back. InnoDB does not
+// give these numbers to UidGenerator or anybody else later. Nor does this process get a number that UidGenerator
+// has drawn but not yet inserted.
 func (d *DB) draw(ctx context.Context, n int64) (b block, err error) {
 	err = d.transact(ctx, func(ctx context.Context, tx *DB) error {
 		_, err := tx.sql.Exec(ctx, `INSERT INTO "WORKER_NODE" ("HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED") VALUES `+
@@ -119,9 +116,8 @@ func (d *DB) draw(ctx context.Context, n int64) (b block, err error) {
 	return b, err
 }
 
-// advance takes n numbers of r's region from a counter of the registry, none below the number low, and returns the
-// first. It uses one statement outside of a transaction, because a process that vanishes must not lock a row that all
-// processes need. The error wraps [errSpace] if the registry belongs to another id space than r.
+// advance takes n numbers of r's region from a counter of the registry, none of them below low, and returns the
+// first. It uses no transaction, because a process that vanishes must not lock a row that all processes need.
 func (d *DB) advance(ctx context.Context, r Registry, counter string, low, n int64) (first int64, err error) {
 	found := false
 	scan := func(rows *sql.Rows) error { found = true; return rows.Scan(&first) }
@@ -135,7 +131,6 @@ func (d *DB) advance(ctx context.Context, r Registry, counter string, low, n int
 			if err != nil || changed != 1 {
 				return err
 			}
-			// Query LAST_INSERT_ID, because a trigger changes the id that the driver reports.
 			return conn.Query(ctx, scan, `SELECT LAST_INSERT_ID()`)
 		})
 	} else {
@@ -157,7 +152,7 @@ func (d *DB) advance(ctx context.Context, r Registry, counter string, low, n int
 }
 
 // nextNumber returns SQL for the first number of the region that is not below the counter, nor below a given number
-// of the region. The SQL has two question marks, both for the given number.
+// of the region. Both question marks in the SQL are for the given number.
 func (d *DB) nextNumber(r Region, counter string) string {
 	aligned := `"` + counter + `"`
 	if r != Whole {
@@ -167,8 +162,8 @@ func (d *DB) nextNumber(r Region, counter string) string {
 	return `CASE WHEN "` + counter + `" > ? THEN ` + aligned + ` ELSE ? END`
 }
 
-// largest returns the largest worker id in WORKER_NODE that is of the region and fits the layout, or 0. We ignore
-// larger numbers, because they are not worker ids and would use up the layout.
+// largest returns the largest worker id of the region in WORKER_NODE, or 0. It ignores numbers beyond the layout,
+// because they are not worker ids and would use up the layout.
 func (d *DB) largest(ctx context.Context, layout generator.Layout, region Region) (id int64, err error) {
 	where := ` WHERE "ID" <= ?`
 	if region != Whole { // not for Whole: without a condition the database reads only the end of the index
@@ -179,9 +174,8 @@ func (d *DB) largest(ctx context.Context, layout generator.Layout, region Region
 	return max(id, 0), err
 }
 
-// reread reads the registry again before a process takes a number. region is the registry's region as the process last
-// read it; the registry may have been divided since. The error wraps [errSpace] if the registry belongs to another
-// id space, and [ErrRegion] if its region cannot come from a division of region.
+// reread reads the registry again before a process takes a number, and refuses it if another registry may give out
+// the same number. region is what the process last read; the registry may have been divided since.
 func (d *DB) reread(ctx context.Context, space string, region Region) (r Registry, err error) {
 	r, ok, err := d.registry(ctx)
 	switch {
@@ -200,8 +194,8 @@ func (d *DB) reread(ctx context.Context, space string, region Region) (r Registr
 	return r, err
 }
 
-// refuseOverlap returns an error if the tables have a slot of another region that gives out numbers of r. Then r is
-// from a backup that is older than a division, or the other region began with another number of regions.
+// refuseOverlap returns an error if a slot shows that another region gives out numbers of r. Then r is from a
+// backup that is older than a division, or the other region began with another number of regions.
 func (d *DB) refuseOverlap(ctx context.Context, r Region) error {
 	var other sql.NullInt64
 	err := d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&other) },
@@ -219,8 +213,8 @@ func (d *DB) refuseOverlap(ctx context.Context, r Region) error {
 // errDivided reports that the registry was divided while a number was taken.
 var errDivided = errors.New(RegistryTable + " was divided a moment ago: try again")
 
-// mayInsert returns an error if this user lacks the privilege to insert worker ids. Call it first, so that a failing
-// process does not use up worker ids.
+// mayInsert returns an error if this user may not insert worker ids. Call it before worker ids are reserved,
+// because a failing process must not use them up.
 func (d *DB) mayInsert(ctx context.Context) error {
 	_, err := d.sql.Exec(ctx, `INSERT INTO "WORKER_NODE" (`+nodeColumns+`) SELECT `+nodeColumns+` FROM "WORKER_NODE" WHERE 1 = 0`)
 	if err != nil {
@@ -232,8 +226,8 @@ func (d *DB) mayInsert(ctx context.Context) error {
 // maxTries bounds retries that may be hopeless.
 const maxTries = 20
 
-// pause waits before the next attempt. The time is random, so that processes that start together spread out. Its bound
-// doubles from 4 ms to 256 ms.
+// pause waits for a random time, so that processes that start together spread out. The longest wait doubles with
+// each try, from 4 ms to 256 ms.
 func pause(ctx context.Context, try int) error {
 	timer := time.NewTimer(mathrand.N(4 * time.Millisecond << min(try, 6)))
 	defer timer.Stop()

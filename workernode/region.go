@@ -20,7 +20,7 @@ var Whole = Region{0, 1}
 // String returns a text such as "region 0 of 2".
 func (r Region) String() string { return fmt.Sprintf("region %d of %d", r.N, r.Of) }
 
-// share returns the end of an error about used up worker ids: the region of the registry, or "" for Whole.
+// share returns the end of an error about used up worker ids.
 func (r Region) share() string {
 	if r == Whole {
 		return ""
@@ -31,7 +31,6 @@ func (r Region) share() string {
 // Valid reports whether N is from 0 to Of-1, and Of is so small that numbers of the region do not overflow.
 func (r Region) Valid() bool { return 0 <= r.N && r.N < r.Of && r.Of <= math.MaxInt32 }
 
-// check returns an error that wraps [ErrTable] unless the region is valid.
 func (r Region) check() error {
 	if r.Valid() {
 		return nil

@@ -34,8 +34,8 @@ type Registry struct {
 	Shared bool
 }
 
-// Registry reads the registry and changes nothing. The error wraps [ErrTable] if the table cannot be read, and is
-// [ErrNotBegun] if the table is empty.
+// Registry reads the registry and changes nothing. The error wraps [ErrTable] if the table or its region is
+// unusable, but not if the database is unreachable. It is [ErrNotBegun] if the table is empty.
 func (d *DB) Registry(ctx context.Context) (Registry, error) {
 	r, ok, err := d.registry(ctx)
 	switch {
@@ -110,7 +110,7 @@ func (r Registry) CheckRegion(region Region) error {
 		ErrRegion, region.N, region.Of, r.Region)
 }
 
-// floor reads FLOOR_TICK. The error wraps [errSpace] if the registry belongs to another id space.
+// floor reads FLOOR_TICK, and compares ID_SPACE.
 func (d *DB) floor(ctx context.Context, space string) (floor int64, err error) {
 	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
 		var there string
@@ -125,7 +125,6 @@ func (d *DB) floor(ctx context.Context, space string) (floor int64, err error) {
 // errSpace reports that another registry was begun, or restored, while this process ran.
 var errSpace = fmt.Errorf("%w: %s belongs to another id space than this process", ErrTable, RegistryTable)
 
-// sameSpace returns an error that wraps errSpace if the stored ID_SPACE is not this process's.
 func sameSpace(stored, space string) error {
 	if stored == space {
 		return nil

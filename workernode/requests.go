@@ -22,7 +22,7 @@ type request struct {
 	tried  bool  // an attempt to serve it was made, so a failed statement concerns this request
 }
 
-// requests are the waiting calls of [Manager.Assign]. All methods may be called concurrently.
+// requests are the waiting calls of [Manager.Assign]. The methods lock mu, except failIf.
 type requests struct {
 	mu      sync.Mutex
 	waiting []*request
@@ -41,7 +41,6 @@ func (q *requests) add(r *request, now time.Time) error {
 	return nil
 }
 
-// wait waits until r is done or ctx ends.
 func (q *requests) wait(ctx context.Context, r *request) ([]*TableLease, error) {
 	select {
 	case <-r.done:
@@ -62,7 +61,6 @@ func (q *requests) wait(ctx context.Context, r *request) ([]*TableLease, error) 
 	return nil, fmt.Errorf("workernode: no worker ids: the database has not answered: %w", ctx.Err())
 }
 
-// any reports whether requests wait.
 func (q *requests) any() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -90,7 +88,7 @@ func (q *requests) serve(assign func(*request) []*TableLease) {
 	})
 }
 
-// note records why the latest attempt to serve the requests failed. The requests keep waiting.
+// note records why the latest attempt to serve the requests failed.
 func (q *requests) note(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -99,15 +97,15 @@ func (q *requests) note(err error) {
 	}
 }
 
-// fail ends the waiting requests that were tried, with an error. The other requests arrived while the failed statement
-// ran, and may not need this statement.
+// fail ends the waiting requests that were tried, with an error. Others arrived while the failed statement ran, and
+// may not need this statement.
 func (q *requests) fail(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.failIf(err, func(r *request) bool { return r.tried })
 }
 
-// failIf ends waiting requests with an error. The caller holds the mutex.
+// failIf ends waiting requests with an error. The caller holds mu.
 func (q *requests) failIf(err error, match func(*request) bool) {
 	q.waiting = slices.DeleteFunc(q.waiting, func(r *request) bool {
 		if !match(r) {
@@ -119,7 +117,7 @@ func (q *requests) failIf(err error, match func(*request) bool) {
 	})
 }
 
-// end ends all waiting requests and all later ones with an error, which is [generator.ErrClosed] after Close.
+// end ends all waiting and all later requests with an error. After Close, later requests get [generator.ErrClosed].
 func (q *requests) end(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

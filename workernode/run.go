@@ -13,8 +13,6 @@ import (
 	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
-// This file has the goroutine of the lease manager: which statement it sends next, and what waiting callers get.
-
 func (m *Manager) run() {
 	defer close(m.done)
 	for failures := 0; m.ctx.Err() == nil; { // after Close no statement begins, because Close would interrupt it
@@ -51,9 +49,8 @@ func (m *Manager) rest(wait time.Duration) {
 	}
 }
 
-// sleep waits for a time, or until a caller or a generator needs something. After a generator's request it ignores
-// further requests for a while, so that they do not keep the processor busy. While a caller of Assign waits, sleep
-// takes at most 2 ms.
+// sleep waits for a time, or until a caller or a generator needs something. It serves generators at most every
+// wakePause, so that they do not keep the processor busy. While a caller of Assign waits, sleep takes at most 2 ms.
 func (m *Manager) sleep(wait time.Duration) {
 	pause := min(wait, wakePause)
 	if m.requests.any() {
@@ -116,7 +113,6 @@ func (m *Manager) one(ctx context.Context) (more bool, wait time.Duration, err e
 	return true, 0, err
 }
 
-// send sends the statement of an action.
 func (m *Manager) send(ctx context.Context, w *agenda, next lease.Action, step lease.Step) error {
 	switch next {
 	case lease.DoKeepAlive:
@@ -148,8 +144,7 @@ func (m *Manager) send(ctx context.Context, w *agenda, next lease.Action, step l
 	return fmt.Errorf("%w: the layout %v ends at %s", generator.ErrTimeExhausted, m.layout, m.layout.Expires())
 }
 
-// share passes the outcome of a statement about the slot to the generators and to Stats. newSession reports whether the
-// statement began a session.
+// share passes the outcome of a statement about the slot to the generators and to Stats.
 func (m *Manager) share(newSession bool) {
 	h := m.slot
 	if newSession { // before grants are passed on, because the row of a worker id may have been deleted
@@ -200,7 +195,7 @@ const (
 	fatal                   // also fails waiting requests; the manager goes on trying
 )
 
-// severityOf returns the severity of an error. failures counts the failures in a row, with this one. It is pure.
+// severityOf returns the severity of an error. failures counts consecutive failures, including this one.
 func severityOf(err error, failures int) severity {
 	again := failures > 2
 	switch {
@@ -212,7 +207,7 @@ func severityOf(err error, failures int) severity {
 	return fatal
 }
 
-// noteFailure records an error of a pass. The severity decides how it affects requests and generators.
+// noteFailure records an error of a pass.
 func (m *Manager) noteFailure(err error, s severity) {
 	m.slot.stats.Failures++
 	if errors.Is(err, errSpace) { // forget the slot, because its renewals would succeed: they do not read ID_SPACE
@@ -244,7 +239,7 @@ func (m *Manager) noteDegraded(err error) {
 	m.showStats()
 }
 
-// showError shows an error in the log and in Health.
+// showError shows an error in the log and in Stats.
 func (m *Manager) showError(err error) {
 	stats := &m.slot.stats
 	last := stats.LastError
@@ -267,7 +262,7 @@ func (m *Manager) showError(err error) {
 	stats.LastError = err
 }
 
-// noteRecovery undoes noteFailure and noteDegraded after a pass without an error.
+// noteRecovery undoes noteFailure and noteDegraded.
 func (m *Manager) noteRecovery() {
 	stats := &m.slot.stats
 	if stats.LastError == nil {

@@ -57,7 +57,6 @@ type origin struct {
 	Last  int64 // no process stamped a later tick in the session; -1 if the slot has no row
 }
 
-// session returns o with times instead of ticks.
 func (o origin) session(layout generator.Layout) Session {
 	s := Session{Slot: o.Slot, From: TimeOf(layout, o.Start+1)}
 	if o.Holder != "" {
@@ -95,13 +94,13 @@ func (d *DB) Sessions(ctx context.Context, layout generator.Layout, slot int64, 
 }
 
 // latestOrigins returns up to limit sessions of one slot, or of all slots if slot is 0, whose START_TICK is below
-// tick. Last takes only the next session of the slot into account.
+// tick. Only the next session of the slot limits Last.
 func (d *DB) latestOrigins(ctx context.Context, slot, tick int64, limit int) (sessions []origin, err error) {
 	where, args := `"X"."START_TICK" < ?`, []any{tick}
 	fence, next, end := "NULL", "NULL", "NULL"
 	if slot != 0 {
-		// The subselects use no column of X, so they run once, by the key. Otherwise MariaDB would read all sessions of
-		// the slot.
+		// The subselects use no column of X, so each runs once, by the key. Otherwise MariaDB would read all
+		// sessions of the slot.
 		const following = ` FROM "WORKER_SESSION" WHERE "SLOT" = ? AND "START_TICK" >= ? ORDER BY "START_TICK" LIMIT 1)`
 		fence = `(SELECT "FENCE" FROM "WORKER_SLOT" WHERE "ID" = ?)`
 		next, end = `(SELECT "START_TICK"`+following, `(SELECT "BEFORE_TICK"`+following

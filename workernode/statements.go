@@ -15,12 +15,10 @@ import (
 	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
-// The statements of the lease protocol, which doc.go describes. Each UPDATE compares the values that it changes, is
-// harmless if executed twice or late, and has succeeded if it changed the expected number of rows. It finds its row by
-// ID, so InnoDB locks no other row.
+// The statements of the lease protocol, which doc.go describes. Each UPDATE compares the values that it changes, so
+// it is harmless if executed twice or late. It finds its row by ID, so InnoDB locks no other row.
 
-// statements sends these statements for one start of a process. Only the lease manager uses it, one statement at a
-// time.
+// statements sends these statements for one start of a process. Only the lease manager uses it, never concurrently.
 type statements struct {
 	db         *DB
 	layout     generator.Layout
@@ -55,7 +53,7 @@ func (s *statements) candidatesOfApplication(ctx context.Context, p lease.Params
 }
 
 // candidatesWithTables returns reclaimable slots, of any application, that own worker ids for one of the tables.
-// Pass at least one table. It ignores the tables beyond maxCandidates.
+// Pass at least one table.
 func (s *statements) candidatesWithTables(ctx context.Context, p lease.Params, now int64, tables []Table) ([]lease.Row,
 	error) {
 	tables = tables[:min(len(tables), maxCandidates)]
@@ -110,7 +108,6 @@ func (s *statements) read(ctx context.Context, slot int64) (r lease.Row, found b
 // whereAsExpected finds a row that has the expected values of a change.
 const whereAsExpected = ` WHERE "ID" = ? AND "HOLDER" = ? AND "VERSION" = ? AND "FENCE" = ?`
 
-// expected returns the values of whereAsExpected.
 func expected(c lease.Change) []any { return []any{c.Slot, c.Holder, c.Version, c.Fence} }
 
 // update executes c, such as a renewal or a keep-alive. It reports false if the row was not as expected.
@@ -123,8 +120,8 @@ func (s *statements) update(ctx context.Context, c lease.Change, now int64) (boo
 	return n == 1, nil
 }
 
-// release executes c, which frees a slot. It reads the row back, because no later statement of this process compares
-// the row. Like update it reports false if the row was not as expected.
+// release executes c, which frees a slot. It reads the row back, because no later statement of this process
+// compares the row. It reports false if the row was not as expected.
 func (s *statements) release(ctx context.Context, c lease.Change, now int64) (ok bool, err error) {
 	err = s.db.transact(ctx, func(ctx context.Context, tx *DB) error {
 		t := statements{db: tx}
@@ -140,8 +137,8 @@ func (s *statements) release(ctx context.Context, c lease.Change, now int64) (ok
 	return ok, nil
 }
 
-// beginSession executes c and begins its session in one transaction. It sets c.First, and returns the slot's worker ids
-// and FLOOR_TICK. It reports false, and changes nothing, if the row was not as expected, or if there is no tick to
+// beginSession executes c and begins its session in one transaction. It sets c.First, and returns the slot's worker
+// ids and FLOOR_TICK. It reports false, and changes nothing, if the row was not as expected or no tick is left to
 // grant.
 func (s *statements) beginSession(ctx context.Context, c *lease.Change, clock func() int64) (nodes []*Node, floor int64, ok bool, err error) {
 	err = s.db.transact(ctx, func(ctx context.Context, tx *DB) error {
@@ -175,8 +172,8 @@ func (s *statements) beginSession(ctx context.Context, c *lease.Change, clock fu
 	return nodes, floor, true, nil
 }
 
-// kept reads a change back in its transaction, and returns FLOOR_TICK. It returns an error if the slot's row does not
-// have the values that c sets, or if the registry belongs to another id space. A slot may be released in any id space.
+// kept reads a change back in its transaction, and returns FLOOR_TICK. It returns an error if the slot's row does
+// not have the new values, or if the registry belongs to another id space. A slot may be released in any id space.
 func (s *statements) kept(ctx context.Context, tx *DB, c lease.Change) (floor int64, err error) {
 	ok, space := false, ""
 	err = tx.sql.Query(ctx, func(rows *sql.Rows) error { ok = true; return rows.Scan(&floor, &space) },
@@ -192,7 +189,6 @@ func (s *statements) kept(ctx context.Context, tx *DB, c lease.Change) (floor in
 	return floor, err
 }
 
-// errFence is errNotKept for FENCE of a slot.
 func errFence(slot, fence int64) error {
 	return errNotKept("FENCE", fence, "slot", slot, SlotTable, "two processes could make the same ids")
 }
@@ -235,9 +231,9 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// add executes c and inserts worker ids in one transaction, and returns their START_TICK. It reports false, and changes
-// nothing, if the row was not as expected. The error wraps errTaken if another program has inserted one of the worker
-// ids.
+// add executes c and inserts worker ids in one transaction, and returns their START_TICK. It reports false, and
+// changes nothing, if the row was not as expected or FLOOR_TICK leaves no tick. The error wraps errTaken if another
+// program has inserted one of the worker ids.
 func (s *statements) add(ctx context.Context, c lease.Change, nodes []newNode, clock func() int64) (start int64, ok bool, err error) {
 	err = s.db.transact(ctx, func(ctx context.Context, tx *DB) error {
 		t := statements{db: tx}
@@ -273,8 +269,8 @@ func (s *statements) add(ctx context.Context, c lease.Change, nodes []newNode, c
 	return start, true, nil
 }
 
-// nodesKept reads the inserted worker ids back in their transaction. Ids would resolve to another table if a trigger or
-// a narrow column changed the table's name.
+// nodesKept reads the inserted worker ids back. Ids would resolve to another table if a trigger or a narrow column
+// changed the name of the table.
 func (s *statements) nodesKept(ctx context.Context, tx *DB, slot int64, nodes []newNode, start int64) error {
 	ids := make([]int64, len(nodes))
 	for i, n := range nodes {
@@ -307,14 +303,14 @@ var errTaken = errors.New("workernode: taken by another program")
 // insertChunk keeps a statement below SQLite's limit of 500 SELECTs joined by UNION.
 const insertChunk = 250
 
-// insert inserts worker ids only while the slot's row is as c left it. So it inserts nothing if a proxy has split the
+// insert inserts worker ids if the slot's row is as c left it. So nothing is inserted if a proxy has split the
 // transaction.
 func (s *statements) insert(ctx context.Context, tx *DB, c lease.Change, nodes []newNode, start int64) error {
 	var list strings.Builder
 	args := []any{s.host.Name, s.host.Port}
 	for i, n := range nodes {
-		// Numbers are literals, because PostgreSQL takes a placeholder in a SELECT list for text. SUBSTR leaves a text as
-		// it is. Without SUBSTR MariaDB takes the text for CHAR, and sql_mode=PAD_CHAR_TO_FULL_LENGTH pads it.
+		// Numbers are literals, because PostgreSQL takes a placeholder in a SELECT list for text. SUBSTR does not
+		// change a text. Without it MariaDB takes the text for CHAR, and sql_mode=PAD_CHAR_TO_FULL_LENGTH pads it.
 		if i == 0 {
 			fmt.Fprintf(&list, `SELECT %d AS "ID", SUBSTR(?, 1) AS "DATABASE_NAME", SUBSTR(?, 1) AS "TABLE_NAME"`, n.worker)
 		} else {

@@ -14,8 +14,8 @@ import (
 const farAhead = 250 * time.Millisecond
 
 // A TableLease is one generator's share of the slot: worker ids for one table, one for each lane. [Manager.Assign]
-// returns it. Call [TableLease.Attach] with the generator, which then gets every change. All methods may be called
-// concurrently.
+// returns it. Call [TableLease.Attach] with the generator, which then gets every change. The exported methods may
+// be called concurrently.
 type TableLease struct {
 	allocator *allocator
 	table     Table
@@ -91,7 +91,7 @@ func (l *TableLease) Release() {
 	a.remove(l)
 }
 
-// giveBack gives back worker ids with which no tick was stamped, so they are free at once. The caller holds the mutex.
+// giveBack gives back worker ids with which no tick was stamped, so they are free at once. The caller holds mu.
 func (l *TableLease) giveBack() {
 	for _, w := range l.lanes {
 		w.user = nil
@@ -99,8 +99,8 @@ func (l *TableLease) giveBack() {
 	l.lanes = nil
 }
 
-// giveUpLanes gives the worker ids back to the slot. They are not reused before the clock has passed the generator's
-// leases. The caller holds the mutex.
+// giveUpLanes gives the worker ids back. They become free when the clock has passed the generator's leases. The
+// caller holds mu.
 func (l *TableLease) giveUpLanes() {
 	for _, w := range l.lanes {
 		if w.user = nil; len(l.published) > 0 {
@@ -110,8 +110,8 @@ func (l *TableLease) giveUpLanes() {
 	l.want, l.lanes = max(l.want, len(l.lanes)), nil
 }
 
-// publish passes changed leases to the generator. After the slot was lost, the generator keeps its leases until it gets
-// others, because their grants remain valid. The caller holds the mutex.
+// publish passes changed leases to the generator. After the slot was lost, the generator keeps its leases until it
+// gets others, because their grants remain valid. The caller holds mu.
 func (l *TableLease) publish() {
 	leases := l.allocator.leasesOf(l.lanes)
 	if leases == nil || slices.Equal(leases, l.published) {
@@ -128,7 +128,7 @@ func (l *TableLease) publish() {
 	l.published = leases
 }
 
-// take gives n of the free worker ids to the lease, as further lanes. The caller holds the mutex.
+// take gives n of the free worker ids to the lease, as further lanes. The caller holds mu.
 func (l *TableLease) take(free []*worker, n int) {
 	for _, w := range free[:n] {
 		w.user = l
@@ -137,7 +137,7 @@ func (l *TableLease) take(free []*worker, n int) {
 	slices.SortFunc(l.lanes, func(a, b *worker) int { return cmp.Compare(a.id, b.id) })
 }
 
-// replace gives the lease more lanes, or new lanes in place of lost ones. The caller holds the mutex.
+// replace gives the lease more lanes, or new lanes in place of lost ones. The caller holds mu.
 func (l *TableLease) replace(free []*worker, n int) {
 	had := len(l.published)
 	l.take(free, n)
@@ -158,7 +158,7 @@ func (l *TableLease) replace(free []*worker, n int) {
 	l.allocator.log.Info(text, "table", l.table.String(), "worker_id", ids)
 }
 
-// exhaust records that the lease has lost its worker ids without a replacement. The caller holds the mutex.
+// exhaust records that the lease has lost its worker ids without a replacement. The caller holds mu.
 func (l *TableLease) exhaust(cause error, retry time.Time) {
 	if l.noWorkerID == nil {
 		l.allocator.log.Error("uidplugin: a table has lost its worker id, and no replacement is available: creates fail", "table", l.table.String(), "error", cause)
@@ -169,7 +169,7 @@ func (l *TableLease) exhaust(cause error, retry time.Time) {
 	}
 }
 
-// look reads the generator's usage. The caller holds the mutex.
+// look reads the generator's usage. The caller holds mu.
 func (l *TableLease) look(now time.Time) {
 	if l.generator == nil {
 		l.lastUse = now // the generator is being created
@@ -181,9 +181,8 @@ func (l *TableLease) look(now time.Time) {
 	}
 }
 
-// grow sets how many lanes the generator should have: all that it may have, as soon as its ids run ahead of the clock.
-// With a few lanes at a time, the ids of an import would be far ahead before the next lanes arrive. The caller holds
-// the mutex.
+// grow gives the generator all lanes that it may have as soon as its ids run ahead of the clock. With a few lanes
+// at a time, the ids of an import would be far ahead before the next lanes arrive. The caller holds mu.
 func (l *TableLease) grow(now time.Time, tick int64) {
 	a, u, have := l.allocator, l.usage, len(l.lanes)
 	if l.generator == nil || len(l.published) == 0 || have == 0 || l.want > have {

@@ -42,8 +42,8 @@ const (
 	nodeColumns    = `"ID", "HOST_NAME", "PORT", "TYPE", "LAUNCH_DATE", "MODIFIED", "CREATED", "SLOT", "DATABASE_NAME", "TABLE_NAME", "LAYOUT", "START_TICK"`
 )
 
-// maxText limits the characters of a text in lists of nodes, sessions and slots. This package writes only shorter
-// texts, but other programs may write longer texts into SQLite, which does not enforce the width of a column.
+// maxText limits the characters of a text in lists of nodes, sessions and slots. Only other programs write longer
+// texts, and only into SQLite, which does not enforce the width of a column.
 const maxText = 200
 
 // cut returns SQL with the columns, in which each text column is limited to maxText characters.

@@ -10,7 +10,7 @@ import (
 	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
-// workerRows reserves worker ids for the slot, and reads their rows again. Only the goroutine of the Manager uses it.
+// workerRows reserves worker ids for the slot, and reads their rows again. Only the goroutine of Manager uses it.
 type workerRows struct {
 	store *statements
 
@@ -22,8 +22,7 @@ type workerRows struct {
 	lastRead   time.Time // when the rows of the slot's worker ids were last read
 }
 
-// reserve returns a worker id for each of tables. It reuses worker ids that were reserved for failed adds. The
-// error wraps [ErrExhausted] if the layout has too few left.
+// reserve returns a worker id for each of tables. It reuses worker ids that were reserved for failed adds.
 func (r *workerRows) reserve(ctx context.Context, tables []Table) ([]newNode, error) {
 	if !r.mayInsert {
 		if err := r.store.db.mayInsert(ctx); err != nil {
@@ -50,13 +49,13 @@ func (r *workerRows) reserve(ctx context.Context, tables []Table) ([]newNode, er
 	return nodes, nil
 }
 
-// noteAdded records that nodes, which reserve has returned, were added.
+// noteAdded records that nodes from reserve were added.
 func (r *workerRows) noteAdded(nodes []newNode) {
 	r.unclaimed, r.taken = r.unclaimed[len(nodes):], 0
 }
 
 // noteTaken records that another program, such as UidGenerator, has inserted the reserved worker ids. It reports
-// whether to try again with other worker ids, and in that case waits briefly.
+// whether to try others, after a short wait.
 func (r *workerRows) noteTaken(ctx context.Context) (retry bool, err error) {
 	largest, err := r.store.db.largest(ctx, r.store.layout, r.store.region)
 	if err != nil {
@@ -80,13 +79,13 @@ func (r *workerRows) noteRead(nodes []*Node) {
 }
 
 // due reports whether to read the rows: every ten minutes, because somebody may have deleted rows, and after an add
-// with an unknown outcome. It reports false until the latest statement about the slot is acknowledged.
+// with an unknown outcome.
 func (r *workerRows) due(l *lease.Slot) bool {
 	return (r.mustReread || time.Since(r.lastRead) > rereadAfter) &&
 		l.Held && !l.InDoubt && !l.Regressed && l.Version == l.AckedVersion
 }
 
-// reread reads the rows of the slot's worker ids. It reports false, perhaps without an error, if it has to be repeated.
+// reread reads the rows of the slot's worker ids. ok is false, perhaps without an error, if it must be repeated.
 func (r *workerRows) reread(ctx context.Context, l *lease.Slot, me string) (nodes []*Node, ok bool, err error) {
 	// nodesAt also compares VERSION of the slot. It differs if a statement was committed late, or if a server that
 	// lacks the latest commits has taken over.

@@ -7,8 +7,6 @@ import "slices"
 
 // START_TICK, FLOOR_TICK, Start and Floor are the tick before the first one that may be stamped. FENCE and Granted are
 // the last tick that may be stamped, and BEFORE_TICK the last one that earlier sessions of the slot may have stamped.
-//
-// Functions named ...Change return a [Change], and functions named Note... record the database's answer.
 
 // Params are the durations of the protocol, in ticks of the layout.
 type Params struct {
@@ -31,8 +29,7 @@ type Row struct {
 	Near    int // preference for reclaiming: 2 same host and port, 1 same application, 0 another application
 }
 
-// A Change is one statement on a row of WORKER_SLOT: the values it expects, and the values it sets. It inserts or
-// reclaims a slot, begins a session, or renews, keeps alive or releases the slot.
+// A Change is one statement on a row of WORKER_SLOT: the values it expects, and the values it sets.
 type Change struct {
 	Slot           int64
 	Insert         bool   // inserts the row, and expects nothing
@@ -81,7 +78,7 @@ const (
 	stepExhausted                // the layout has no tick left
 )
 
-// Next returns what the lease manager must do next to be granted ticks. now is the clock.
+// Next returns what the lease manager must do next to be granted ticks.
 func (l *Slot) Next(p Params, now int64) Step {
 	switch {
 	case !l.Held:
@@ -102,15 +99,15 @@ func (l *Slot) Next(p Params, now int64) Step {
 	return StepBegin
 }
 
-// contiguous reports whether a grant made now continues the previous one: it begins with the tick after Granted,
-// which must be above FLOOR_TICK, and which the clock must not have passed.
+// contiguous reports whether a grant made now continues the previous one. Its first tick is Granted+1, which must
+// be above FLOOR_TICK, and which the clock must not have passed.
 func (l *Slot) contiguous(now int64) bool {
 	return l.Fence == l.Granted && now <= l.Granted+1 && l.Floor <= l.Granted
 }
 
-// Altered reports whether the row has a lower FENCE than the database has acknowledged, although its VERSION is not
-// older: the database did not keep FENCE. Only a new session helps, because its transaction reads the values back.
-// Until then the slot must not be released: its next holder would begin below ticks that this process has stamped.
+// Altered reports whether the database did not keep FENCE, although it acknowledged it. Only a new session helps,
+// because its transaction reads the values back. Until then the slot must not be released, because its next holder
+// would begin below ticks that this process has stamped.
 func (l *Slot) Altered() bool {
 	return l.Held && !l.InDoubt && !l.Regressed && l.Fence < l.Granted
 }
@@ -128,25 +125,25 @@ func (p Params) Reclaimable(r Row, now int64) bool {
 	return r.Fence < now-p.Grace && r.Seen < now-p.Quiet
 }
 
-// Usable reports whether a process may reclaim the slot of r: it is reclaimable, of the process's region, and its
-// values are valid. A slot of another region may be a replicated row, whose present values only its region knows.
+// Usable reports whether a process may reclaim the slot of r. A slot of another region may be a replicated row,
+// whose present values only its region knows.
 func (p Params) Usable(r Row, now int64) bool {
 	return p.Reclaimable(r, now) && r.Region == p.Region && r.ID > 0 && r.Version >= 0 && r.Version < maxVersion && r.Fence <= p.Last
 }
 
 // InOrder returns up to 2*MaxRefused of the rows in the order in which to try them, the largest Near first. Rows
-// with the same Near are in random order, so that processes that start at once do not all try the same slot.
+// with the same Near are in random order, because processes that start at once should not all try the same slot.
 func InOrder(rows []Row, shuffle func(n int, swap func(i, j int))) []Row {
 	shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
 	slices.SortStableFunc(rows, func(a, b Row) int { return b.Near - a.Near })
 	return rows[:min(len(rows), 2*MaxRefused)]
 }
 
-// MaxRefused limits immediate retries: of a refused statement, and of reading candidates when all of them were refused.
+// MaxRefused limits the immediate retries of a refused statement, and of a look for free slots.
 const MaxRefused = 4
 
-// LooksAgain reports whether a process that got no slot should read candidates again. If all candidates were refused,
-// other processes were faster, and more slots may be free. After some looks the process inserts a slot instead.
+// LooksAgain reports whether a process that got no slot should read candidates again. If all candidates were
+// refused, other processes were faster, and more slots may be free.
 func LooksAgain(tried, refused, looks int) bool {
 	return tried > 0 && refused == tried && looks <= MaxRefused
 }
@@ -157,14 +154,13 @@ func StartOf(now, floor int64) int64 { return max(now-1, floor) }
 // maxVersion is the largest VERSION that this package accepts in a row.
 const maxVersion = 1 << 62
 
-// nextVersion reserves a version that no earlier statement of this process has used, and that is above expected.
+// nextVersion returns a version above expected that this process has not used yet.
 func (l *Slot) nextVersion(expected int64) int64 {
 	l.Used = max(l.Used, expected) + 1
 	return l.Used
 }
 
-// ReclaimChange returns the change that reclaims a slot. [Change.SetFirst] sets the first tick of its session once the
-// row is locked.
+// ReclaimChange returns the change that reclaims a slot. Call [Change.SetFirst] once the row is locked.
 func (l *Slot) ReclaimChange(p Params, r Row, now int64, me string) Change {
 	return Change{
 		Slot: r.ID, Holder: r.Holder, Version: r.Version, Fence: r.Fence,
@@ -173,13 +169,13 @@ func (l *Slot) ReclaimChange(p Params, r Row, now int64, me string) Change {
 	}
 }
 
-// AllocateChange returns the change that inserts a new slot. [Change.SetFirst] sets the first tick of its session.
+// AllocateChange returns the change that inserts a new slot. Call [Change.SetFirst] once the row is inserted.
 func (l *Slot) AllocateChange(p Params, slot, now int64, me string) Change {
 	return Change{Slot: slot, Insert: true, NewHolder: me, NewVersion: l.nextVersion(0), NewFence: p.FenceAt(now, 0)}
 }
 
-// BeginChange returns the change that begins a new session of the same holder. BEFORE_TICK is the last granted tick.
-// FENCE may be higher, set by a statement that was not acknowledged. Nobody has stamped the ticks between.
+// BeginChange returns the change that begins a new session of the same holder. FENCE may be above the last granted
+// tick, after a statement without acknowledgement. Nobody has stamped the ticks between.
 func (l *Slot) BeginChange(p Params, now int64, me string) Change {
 	c := l.KeepAliveChange(me)
 	c.NewFence = p.FenceAt(now, l.Fence)
@@ -194,10 +190,10 @@ func (c *Change) SetFirst(now, floor int64) bool {
 	return c.First <= c.NewFence
 }
 
-// RenewChange returns the change that moves the fence on. It also goes first in a transaction that adds worker ids. If
-// the clock has passed the last grant since [Slot.Next] looked, the change grants nothing, and a new session follows
-// above FENCE. In that case the change sets FENCE as if it had come in time. A FENCE that is Lead ahead of now
-// would leave that session no tick.
+// RenewChange returns the change that moves the fence on. It also goes first in a transaction that adds worker ids.
+// If the clock has passed the last grant since [Slot.Next] looked, the change grants nothing, and a new session
+// begins above FENCE. So FENCE is then counted from the last grant: if it were Lead ahead of now, it would leave
+// that session no tick.
 func (l *Slot) RenewChange(p Params, now int64, me string) Change {
 	return Change{
 		Slot: l.ID, Holder: me, Version: l.Version, Fence: l.Fence,
@@ -228,8 +224,8 @@ func (l *Slot) NoteSession(c Change, floor int64) {
 	}
 }
 
-// NoteRenewal records that the renewal c was acknowledged, and reports whether it granted anything. now is the clock
-// after the acknowledgement. A grant must continue the previous one. Otherwise a new session has to begin.
+// NoteRenewal records that the renewal c was acknowledged, and reports whether it granted anything. now is the
+// clock after the acknowledgement. A renewal that does not continue the previous grant grants nothing.
 func (l *Slot) NoteRenewal(c Change, now int64) bool {
 	joins := l.contiguous(now)
 	grew := joins && c.NewFence > l.Granted
@@ -245,12 +241,11 @@ func (l *Slot) NoteAck(c Change) {
 	l.Version, l.Fence, l.AckedVersion, l.InDoubt = c.NewVersion, c.NewFence, c.NewVersion, false
 }
 
-// Doubt records that a statement granted nothing, because its outcome is unknown or it changed fewer rows than
-// expected.
+// Doubt records that a statement granted nothing, because its outcome is unknown or it changed too few rows.
 func (l *Slot) Doubt() { l.InDoubt, l.Regressed = true, false }
 
-// NoteRow records the slot's row after a doubt, and reports whether the slot is still held. found is false if the row
-// does not exist. The next statement compares with the values of r, but they grant nothing.
+// NoteRow records the row as read after a doubt, and reports whether the slot is still held. found is false if the
+// row does not exist. The values of r grant nothing.
 func (l *Slot) NoteRow(r Row, found bool, me string) bool {
 	if !found || r.Holder != me || r.Version > maxVersion {
 		l.Lose()

@@ -1,7 +1,5 @@
 package lease
 
-// This file decides in which order a lease manager sends statements.
-
 // An Action is the next thing that the lease manager does. For DoSlot, a [Step] tells what exactly.
 type Action int
 
@@ -23,7 +21,7 @@ type Needs struct {
 	Add       bool // worker ids are missing
 }
 
-// Next returns what to do first. The step matters only if the action is DoSlot.
+// Next returns what to do first. The step matters only for DoSlot.
 func (n *Needs) Next(l *Slot, p Params, now int64) (Action, Step) {
 	if !l.Held && !n.Wanted {
 		return DoNothing, StepReady
@@ -46,7 +44,7 @@ func (n *Needs) Next(l *Slot, p Params, now int64) (Action, Step) {
 	return DoNothing, StepReady
 }
 
-// Sends reports whether an action sends a statement. If the action is DoSlot, s is its step.
+// Sends reports whether an action sends a statement. For DoSlot, s is its step.
 func (a Action) Sends(s Step) bool {
 	return a != DoNothing && (a != DoSlot || s != StepWait && s != stepExhausted)
 }
