@@ -55,7 +55,6 @@ func (m *Manager) notAdded(ctx context.Context, tables []Table, cause error) err
 	return nil
 }
 
-// later returns the time of the next attempt to get worker ids.
 func (m *Manager) later() time.Time { return m.clock.now().Add(grace / 2) }
 
 // usedUp handles a layout that has no worker ids left. Generators continue without further lanes. A process without

@@ -12,7 +12,7 @@ import (
 	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
-// A worker is a worker id of the slot. The allocator's mutex guards it.
+// A worker is a worker id of the slot. The allocator's mu guards it.
 type worker struct {
 	id    int64
 	table Table

@@ -15,8 +15,6 @@ import (
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 )
 
-// This file begins a registry only if no other registry may give out the same numbers.
-
 // openRegistry reads the registry, or inserts it with the layout, lead and region of this process. begun reports
 // whether this process has inserted it. The zero Region accepts any region, and begins an undivided registry.
 func (d *DB) openRegistry(ctx context.Context, layout generator.Layout, lead time.Duration, region Region) (r Registry, begun bool, err error) {
@@ -114,8 +112,7 @@ func (d *DB) refuseShared(ctx context.Context, region Region) error {
 	return refuseRegion(region, shared)
 }
 
-// mayBegin returns an error if a deleted registry, or the registry of another region, may have given out numbers of
-// the region.
+// mayBegin returns an error if a deleted registry, or one of another region, may have given out numbers of r.
 func (d *DB) mayBegin(ctx context.Context, r Region) error {
 	if err := d.refuseDeletedRow(ctx, r); err != nil || r == Whole {
 		return err
@@ -126,8 +123,8 @@ func (d *DB) mayBegin(ctx context.Context, r Region) error {
 // refuseDeletedRow returns an error if a process of the region had a slot, but the registry's row is missing. Then
 // ids may still be stamped, and nobody knows which worker ids were given out.
 func (d *DB) refuseDeletedRow(ctx context.Context, r Region) error {
-	// Other regions replicate their rows into this database. Sessions and worker ids whose slot has no row may be
-	// of any region.
+	// Rows of other regions may be replicated into this database. Sessions and worker ids whose slot has no row may
+	// be of any region.
 	slots, lone := `EXISTS (SELECT 1 FROM "WORKER_SLOT")`, ``
 	if r != Whole {
 		slots = fmt.Sprintf(`EXISTS (SELECT 1 FROM "WORKER_SLOT" WHERE "REGION" = %d)`, r.N)
@@ -184,7 +181,6 @@ func (d *DB) commits(ctx context.Context) error {
 	return err
 }
 
-// defaultLead returns the lead of a registry whose processes set none.
 func (d *DB) defaultLead() time.Duration {
 	if d.sql.Dialect() == "sqlite" {
 		return defaultLeadSQLite

@@ -139,8 +139,7 @@ func (r Registry) refuseFixed(worker int64) error {
 	return nil
 }
 
-// byHand returns the end of the error about used up worker ids, which names those given by hand. It is empty if
-// FIRST_ID was not raised.
+// byHand returns the end of the error about used up worker ids, which names those given by hand.
 func (r Registry) byHand(layout generator.Layout) string {
 	if r.FirstID <= layout.MaxFixedWorkerID()+1 {
 		return ""
@@ -170,8 +169,7 @@ func (d *DB) firstIDs(ctx context.Context, layout generator.Layout, region Regio
 	return first, region.From(max(largest+1, first)), nil
 }
 
-// lowest reports whether WORKER_NODE has a number that new registries reserve for worker ids given by hand, and
-// whether UidGenerator may insert one.
+// lowest reports whether WORKER_NODE has worker ids as low as those by hand, and whether UidGenerator may add some.
 func (d *DB) lowest(ctx context.Context, layout generator.Layout) (taken, shared bool, err error) {
 	columns, args := `EXISTS (SELECT 1 FROM "WORKER_NODE" WHERE "ID" BETWEEN 1 AND ?)`, []any{layout.MaxFixedWorkerID()}
 	into := []any{&taken}

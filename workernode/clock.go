@@ -42,8 +42,7 @@ func (d *DB) CheckClock(ctx context.Context, now func() time.Time, skew time.Dur
 	return err
 }
 
-// behind returns the smallest possible lag of the clock of now() behind the database's. The lag is negative if the
-// clock is ahead.
+// behind returns the smallest possible lag of now() behind the database's clock, negative if now() is ahead.
 func (d *DB) behind(ctx context.Context, now func() time.Time, skew time.Duration) (lag time.Duration, err error) {
 	if skew <= 0 {
 		return 0, nil
@@ -65,8 +64,7 @@ func (d *DB) behind(ctx context.Context, now func() time.Time, skew time.Duratio
 	return lag, err
 }
 
-// A clock is the time as the protocol sees it. It never goes back. It ignores changes of the wall clock, except
-// those that [clockCheck.follow] accepts.
+// A clock is the protocol's time. It never goes back, and follows the wall clock as [clockCheck.follow] decides.
 type clock struct {
 	read   func() time.Time
 	layout generator.Layout

@@ -42,7 +42,6 @@ func ticks(layout generator.Layout, d time.Duration) int64 {
 	return int64((d + layout.Tick - 1) / layout.Tick)
 }
 
-// paramsOf returns the durations of the protocol for a lead.
 func paramsOf(layout generator.Layout, lead time.Duration, leadTicks int64, dialect string) lease.Params {
 	// Lost commits may have granted ticks up to Lead ahead without a trace in the row. So nobody reclaims a free
 	// slot before Lead has passed. An SQLite file does not fail over, and a wait for its default Lead of 10 minutes

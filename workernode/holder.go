@@ -38,7 +38,6 @@ type slotHolder struct {
 	avoid     map[int64]time.Time // slots that seemed locked or unreadable, and when
 }
 
-// renew moves the fence on.
 func (h *slotHolder) renew(ctx context.Context) error {
 	if err := h.check.check(ctx); err != nil {
 		return err

@@ -43,7 +43,7 @@ func (h *slotHolder) acquire(ctx context.Context, tables []Table) error {
 	return err
 }
 
-// reclaim tries to get a slot that a process has left, and reports whether it did.
+// reclaim tries to get a slot that a process has left.
 func (h *slotHolder) reclaim(ctx context.Context, tables []Table) (bool, error) {
 	for look := 1; ; look++ {
 		rows, err := h.candidates(ctx, tables)
@@ -90,7 +90,6 @@ func (h *slotHolder) reclaimOne(ctx context.Context, rows []lease.Row) (got bool
 	return false, refused, nil
 }
 
-// candidates returns the slots that acquire may reclaim.
 func (h *slotHolder) candidates(ctx context.Context, tables []Table) ([]lease.Row, error) {
 	if len(tables) > 0 {
 		return h.store.candidatesWithTables(ctx, h.params, h.clock.tick(), tables)

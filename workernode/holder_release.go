@@ -8,8 +8,7 @@ import (
 	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
-// checkLostCommits releases a slot whose row has a lower VERSION than the acknowledged one. If the release succeeds,
-// the database has lost commits.
+// checkLostCommits releases a slot whose row has an old VERSION. If this succeeds, the database has lost commits.
 func (h *slotHolder) checkLostCommits(ctx context.Context) error {
 	slot := h.lease.ID
 	if ok, err := h.release(ctx); !ok {
@@ -31,7 +30,7 @@ func (h *slotHolder) abandon(ctx context.Context) error {
 	return nil
 }
 
-// release frees the slot if its row is as last known, and then forgets the slot. It reports whether it did.
+// release frees the slot if its row is as last known, and then forgets the slot.
 func (h *slotHolder) release(ctx context.Context) (bool, error) {
 	c := h.lease.ReleaseChange(h.me)
 	ok, err := h.store.release(ctx, c, h.clock.tick())

@@ -33,7 +33,6 @@ type Host struct {
 	Application string
 }
 
-// fitted returns h with its texts cut to the width of their columns.
 func (h Host) fitted() Host {
 	h.Name, h.Port, h.Application = fit(h.Name, maxHost), fit(h.Port, maxHost), fit(h.Application, maxHost)
 	return h

@@ -133,7 +133,6 @@ func (r *nodeRow) into() []any {
 	return []any{&r.id, &r.slot, &r.database, &r.table, &r.layout, &r.start, &r.launched}
 }
 
-// node returns nil for a row of NULLs.
 func (r *nodeRow) node() *Node {
 	if !r.id.Valid {
 		return nil

@@ -120,8 +120,7 @@ func (s *statements) update(ctx context.Context, c lease.Change, now int64) (boo
 	return n == 1, nil
 }
 
-// release executes c, which frees a slot. It reads the row back, because no later statement of this process
-// compares the row. It reports false if the row was not as expected.
+// release executes c, which frees a slot. It reads the row back, because no later statement compares the row.
 func (s *statements) release(ctx context.Context, c lease.Change, now int64) (ok bool, err error) {
 	err = s.db.transact(ctx, func(ctx context.Context, tx *DB) error {
 		t := statements{db: tx}
@@ -137,9 +136,8 @@ func (s *statements) release(ctx context.Context, c lease.Change, now int64) (ok
 	return ok, nil
 }
 
-// beginSession executes c and begins its session in one transaction. It sets c.First, and returns the slot's worker
-// ids and FLOOR_TICK. It reports false, and changes nothing, if the row was not as expected or no tick is left to
-// grant.
+// beginSession executes c and begins its session in one transaction, and sets c.First. ok is false, and nothing is
+// changed, if the row was not as expected or no tick is left to grant.
 func (s *statements) beginSession(ctx context.Context, c *lease.Change, clock func() int64) (nodes []*Node, floor int64, ok bool, err error) {
 	err = s.db.transact(ctx, func(ctx context.Context, tx *DB) error {
 		now := clock()
@@ -231,9 +229,8 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// add executes c and inserts worker ids in one transaction, and returns their START_TICK. It reports false, and
-// changes nothing, if the row was not as expected or FLOOR_TICK leaves no tick. The error wraps errTaken if another
-// program has inserted one of the worker ids.
+// add executes c and inserts worker ids in one transaction, and returns their START_TICK. ok is false, and nothing
+// is changed, if the row was not as expected or FLOOR_TICK leaves no tick.
 func (s *statements) add(ctx context.Context, c lease.Change, nodes []newNode, clock func() int64) (start int64, ok bool, err error) {
 	err = s.db.transact(ctx, func(ctx context.Context, tx *DB) error {
 		t := statements{db: tx}
@@ -303,8 +300,7 @@ var errTaken = errors.New("workernode: taken by another program")
 // insertChunk keeps a statement below SQLite's limit of 500 SELECTs joined by UNION.
 const insertChunk = 250
 
-// insert inserts worker ids if the slot's row is as c left it. So nothing is inserted if a proxy has split the
-// transaction.
+// insert inserts worker ids if the slot's row is as c left it, so none if a proxy has split the transaction.
 func (s *statements) insert(ctx context.Context, tx *DB, c lease.Change, nodes []newNode, start int64) error {
 	var list strings.Builder
 	args := []any{s.host.Name, s.host.Port}

@@ -22,7 +22,7 @@ type SlotStats struct {
 	Lost        int64 `json:"lost"`         // slots reclaimed by another process, or released by an operator
 	LostCommits int64 `json:"lost_commits"` // slots given up because the database lost commits
 
-	LastError error     `json:"-"`              // latest error, if a retry was unlikely to help; nil after a success
+	LastError error     `json:"-"`              // latest error that a retry may not cure; nil after a success
 	Since     time.Time `json:"since,omitzero"` // start of the current failures
 }
 

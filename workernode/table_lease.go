@@ -20,7 +20,7 @@ type TableLease struct {
 	allocator *allocator
 	table     Table
 
-	// The allocator's mutex guards the rest.
+	// The allocator's mu guards the rest.
 	lanes      []*worker           // ascending; empty while the lanes of a lost slot are not replaced
 	least      int                 // number of lanes that the generator needs
 	want       int                 // number of lanes that the generator should have
@@ -181,8 +181,8 @@ func (l *TableLease) look(now time.Time) {
 	}
 }
 
-// grow gives the generator all lanes that it may have as soon as its ids run ahead of the clock. With a few lanes
-// at a time, the ids of an import would be far ahead before the next lanes arrive. The caller holds mu.
+// grow makes the generator want all lanes that it may have once its ids run ahead of the clock. With a few lanes at
+// a time, the ids of an import would be far ahead before the next lanes arrive. The caller holds mu.
 func (l *TableLease) grow(now time.Time, tick int64) {
 	a, u, have := l.allocator, l.usage, len(l.lanes)
 	if l.generator == nil || len(l.published) == 0 || have == 0 || l.want > have {

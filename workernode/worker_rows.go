@@ -10,7 +10,7 @@ import (
 	"github.com/uidplugin/uidplugin/workernode/internal/lease"
 )
 
-// workerRows reserves worker ids for the slot, and reads their rows again. Only the goroutine of Manager uses it.
+// workerRows reserves worker ids for the slot, and reads their rows again. Only the Manager's goroutine uses it.
 type workerRows struct {
 	store *statements
 
@@ -49,13 +49,12 @@ func (r *workerRows) reserve(ctx context.Context, tables []Table) ([]newNode, er
 	return nodes, nil
 }
 
-// noteAdded records that nodes from reserve were added.
 func (r *workerRows) noteAdded(nodes []newNode) {
 	r.unclaimed, r.taken = r.unclaimed[len(nodes):], 0
 }
 
-// noteTaken records that another program, such as UidGenerator, has inserted the reserved worker ids. It reports
-// whether to try others, after a short wait.
+// noteTaken records that another program has inserted the reserved worker ids. It reports whether to try others,
+// after a short wait.
 func (r *workerRows) noteTaken(ctx context.Context) (retry bool, err error) {
 	largest, err := r.store.db.largest(ctx, r.store.layout, r.store.region)
 	if err != nil {

@@ -99,8 +99,8 @@ func (l *Slot) Next(p Params, now int64) Step {
 	return StepBegin
 }
 
-// contiguous reports whether a grant made now continues the previous one. Its first tick is Granted+1, which must
-// be above FLOOR_TICK, and which the clock must not have passed.
+// contiguous reports whether a grant made now continues the previous one. It would begin with the tick Granted+1,
+// which must be above FLOOR_TICK, and which the clock must not have passed.
 func (l *Slot) contiguous(now int64) bool {
 	return l.Fence == l.Granted && now <= l.Granted+1 && l.Floor <= l.Granted
 }
