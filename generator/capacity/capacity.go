@@ -276,7 +276,7 @@ func (f Forecast) advice() string {
 		l, number(float64(l.MaxWorkerID()-l.MaxFixedWorkerID())), number(math.Ldexp(1, int(l.SequenceBits))/l.Tick.Seconds()))
 }
 
-// carrier returns the layout nearest to f.Layout that has f.Leased.Held worker ids, or false if too few bits are
+// carrier returns the layout nearest to f.Layout that has enough worker ids for f.Demand, or false if too few bits are
 // left. The layout lasts as long, and is safe for JavaScript if f.Layout is. Its additional worker bits come from
 // unused bits, then from the sequence, then from the time. It is for new databases, because a database in use has
 // its layout pinned.
@@ -286,7 +286,15 @@ func (f Forecast) carrier() (generator.Layout, bool) {
 	if l.JSSafe() {
 		most = 53
 	}
-	for l.MaxWorkerID()-l.MaxFixedWorkerID() < f.Leased.Held {
+	for {
+		// More worker bits also mean more lanes for imports, so the demand is planned again.
+		next, err := Plan(l, f.Demand)
+		if err != nil {
+			return generator.Layout{}, false
+		}
+		if next.Leased.Fits {
+			return l, true
+		}
 		free := int(l.TimeBits)+int(l.WorkerBits)+int(l.SequenceBits) < most
 		switch {
 		case free:
@@ -299,7 +307,6 @@ func (f Forecast) carrier() (generator.Layout, bool) {
 		}
 		l.WorkerBits++
 	}
-	return l, true
 }
 
 // span writes years in the largest unit that fits at least twice. 0 years mean that worker ids are too few.

@@ -208,7 +208,7 @@ func FuzzPlan(f *testing.F) {
 		lines := 8
 		if l, ok := f.Carrier(); !f.Leased.Fits {
 			lines = 10
-			if ok && (l.Validate() != nil || l.MaxWorkerID() < f.Leased.Held || l.Expires() != f.Layout.Expires() || l.JSSafe() != f.Layout.JSSafe()) {
+			if ok && (!plan(t, l, f.Demand).Leased.Fits || l.Expires() != f.Layout.Expires() || l.JSSafe() != f.Layout.JSSafe()) {
 				t.Fatalf("%v is to carry\n%v", l, f)
 			}
 		} else if !ok || l != f.Layout {
@@ -228,7 +228,7 @@ func TestForecastCarrier_HasEnoughWorkerIDs(t *testing.T) {
 		l.WorkerBits, l.SequenceBits = uint8(int(l.WorkerBits)+worker), uint8(int(l.SequenceBits)+sequence)
 		return l
 	}
-	large, tables := generator.DefaultLayout(), generator.JSSafeTablesLayout()
+	large, tables, small := generator.DefaultLayout(), generator.JSSafeTablesLayout(), generator.JSSafeLayout()
 	coarser := shifted(large, 4, -3)
 	coarser.TimeBits, coarser.Tick = 40, 2*time.Millisecond
 	tests := []struct {
@@ -244,6 +244,7 @@ func TestForecastCarrier_HasEnoughWorkerIDs(t *testing.T) {
 		{"safe for JavaScript", tables, capacity.Demand{Processes: 200, Tables: 50}, shifted(tables, 1, -1)},
 		{"free bits go first", seconds(30, 8, 4), capacity.Demand{Processes: 100, Tables: 50}, shifted(seconds(30, 8, 4), 5, 0)},
 		{"free bits, and then those of the sequence", seconds(44, 13, 4), capacity.Demand{Processes: 5000, Tables: 50}, shifted(seconds(44, 13, 4), 5, -3)},
+		{"more bits give imports more lanes", small, capacity.Demand{Processes: 1, Tables: 10, Imports: 10}, shifted(small, 3, -3)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
