@@ -25,7 +25,7 @@ HOSTILES := HostileWriters|HostileConsumers
 # and the root package show.
 PLAIN := $(wildcard ./cmd/uid/ ./generator/capacity/ ./generator/foreign/ ./migrations/ ./publicid/ ./uidprom/ ./uidtest/ $(patsubst %,./examples/%/,node outbox quickstart shards) \
 	$(patsubst %,./internal/%/,admin adopt catalog config core functions inspect lookup model narrow partition rounded testkit upsert) \
-	$(patsubst %,./integration/%/,adopt docs leases metrics partitions paths plugins registry schemas tables upsert))
+	$(patsubst %,./integration/%/,adopt docs leases metrics partitions paths registry schemas tables upsert))
 
 # Packages that would take most of the time with it. "make test SLOW=./integration/paths/" tests some of them with it,
 # before a release.
@@ -35,10 +35,11 @@ SLOW := $(wildcard $(patsubst %,./integration/%/,consume follow lifecycle outage
 CHAOS := ./integration/chaos/
 
 # What only "make test-more" tests, to keep "make test" short: clusters, a promoted replica, the previous build,
-# the control of TestChaos, settings of servers such as SQL modes, a browser, and the program of the comparison.
+# the control of TestChaos, settings of servers such as SQL modes, other plugins of GORM, a browser, and the program of the
+# comparison.
 MORE_CHAOS := Galera|TestGroup|Promoted|Previous|Control
 MORE_SERVERS := TestDoctor_FindsEachSettingOfAServer
-MORE := $(wildcard ./benchmarks/ ./integration/page/ ./integration/settings/)
+MORE := $(wildcard ./benchmarks/ $(patsubst %,./integration/%/,page plugins settings))
 
 # The packages that have tests of a pattern; the others would be compiled for nothing.
 HAVE = $(sort $(dir $(shell grep -rlE --include='*_test.go' 'func \w*($(1))' .)))
@@ -72,7 +73,7 @@ tests:
 test-short: ## the tests that need no server
 	go test $(PACKAGES)
 
-test-more: ## the other tests: clusters, a replica, the page in a browser, the comparison; installs as "make test" does
+test-more: ## the other tests: clusters, settings of servers, other plugins, the page in a browser; installs as "make test" does
 	@command -v chromium >/dev/null || integration/servers.sh install chromium
 	integration/servers.sh run -- $(MAKE) --no-print-directory more
 
