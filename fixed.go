@@ -31,8 +31,8 @@ func (s *shared) excludeRegistry(db *gorm.DB) error {
 	if err == nil || errors.Is(err, workernode.ErrFixed) || errors.Is(err, workernode.ErrLayoutMismatch) {
 		return s.fixedError(err)
 	}
-	s.Log.Warn("uidplugin: WORKER_REGISTRY could not be read; if it is of an earlier build, or UidGenerator uses this database,"+
-		" another process may get the worker id of WithWorkerID, too", "worker_id", s.WorkerID, "error", err)
+	s.Log.Warn("uidplugin: WORKER_REGISTRY could not be read; another process may get the worker id of WithWorkerID, too,"+
+		" if the table is of an earlier build, or if UidGenerator uses this database", "worker_id", s.WorkerID, "error", err)
 	return nil
 }
 

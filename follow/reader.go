@@ -251,7 +251,7 @@ func (r *reader[T]) check(rows []*T, cursor engine.Cursor, published int64) erro
 	for _, row := range rows {
 		id := r.id(row)
 		if id <= last || id >= published {
-			return fmt.Errorf("%w: a row came with the key %d after %d: let Select and Omit of the handle keep %s,"+
+			return fmt.Errorf("%w: the row %d came after the row %d: let Select and Omit of the handle keep the column %s,"+
 				" and remove joins that repeat rows", uidplugin.ErrClause, id, last, r.Key)
 		}
 		last = id

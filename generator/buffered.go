@@ -358,7 +358,7 @@ func (g *Buffered) fetch(want int64) (run Run, err error) {
 	}
 	if run.N < 1 || run.First <= g.last || run.First > math.MaxInt64-run.N+1 {
 		// An id that does not ascend may have been handed out before.
-		return run, fmt.Errorf("%w: Source returned %d ids from %d on; it must return at least one id, and only ids above %d, its last id before", ErrSource, run.N, run.First, g.last)
+		return run, fmt.Errorf("%w: Source returned %d ids from %d on; it must return at least one id, and only ids above %d, the last one that it returned before", ErrSource, run.N, run.First, g.last)
 	}
 	return run, nil
 }

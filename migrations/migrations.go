@@ -54,7 +54,7 @@ func refuseOutdated(table string, columns []string) error {
 	if column == "" || len(missing([]string{column}, columns)) > 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: it was created by an unreleased version of uidplugin, which had the column %s:"+
+	return fmt.Errorf("%w: it has the column %s, so it was created by an unreleased version of uidplugin:"+
 		" use another database for uidplugin, or, if no row has an id of that version, drop %s and %s", workernode.ErrTable, column, workernode.NodeTable, workernode.RegistryTable)
 }
 

@@ -101,7 +101,7 @@ func (g *Generator) fetch(ctx context.Context) (generator.Run, error) {
 	}
 }
 
-var errConflict = errors.New("segment: lost every race against other processes")
+var errConflict = errors.New("segment: lost the race against other processes")
 
 // try makes one attempt to fetch a range. The range is empty if another process was faster.
 func (g *Generator) try(ctx context.Context) (run generator.Run, err error) {

@@ -221,5 +221,5 @@ func (l *TableLease) limit(cause error) {
 		args = append(args, "error", cause)
 	}
 	l.allocator.log.Warn("uidplugin: a table needs ids faster than its worker ids make them, and cannot have more worker ids: its ids run ahead of the"+
-		" clock, and creates wait when they are Lead ahead (a layout with more sequence bits makes more ids per worker id)", args...)
+		" clock, and creates wait once ids are Lead ahead (a layout with more sequence bits makes more ids per worker id)", args...)
 }

@@ -145,7 +145,7 @@ func TestTableLease_GetsNoLanesWhereWorkerIDsAreFew(t *testing.T) {
 		if s := p.Stats(); s.WorkerIDs != 8 {
 			t.Errorf("%+v", s)
 		}
-		if n := len(w.log.Lines("creates wait when")); n != 1 {
+		if n := len(w.log.Lines("creates wait once")); n != 1 {
 			t.Errorf("the log says %d times that creates wait", n)
 		}
 		w.check()

@@ -200,7 +200,7 @@ a row finishes it first. The processes go on running, and the cursor stays.`
 		}
 		if consumer.Findings = []admin.Finding{}; !paused && consumer.State == admin.ConsumerStopped && !a.json {
 			// The state "stopped" would look like a failure, and its advice would be to remove the consumer.
-			consumer.State = "resumed; no process holds it yet: a running one takes it within seconds, otherwise start one"
+			consumer.State = "resumed; a running process takes it within seconds; if none runs, start one"
 		}
 		return a.writeConsumers([]admin.Consumer{consumer})
 	})

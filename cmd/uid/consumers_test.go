@@ -86,7 +86,7 @@ func TestConsumers_AreListedResetPausedAndRemoved(t *testing.T) {
 		r.run("follow", "consumers", "pause", "mails").want(t, exitOK, "paused")
 		must(t, db.Exec(`INSERT INTO orders (id, text) VALUES (?, 'old')`, day+1).Error)
 		r.run("follow", "consumers", "reset", "mails", "--to", "2026-05-01", "--yes").want(t, exitOK)
-		resumed := r.run("follow", "consumers", "resume", "mails").want(t, exitOK, "resumed; no process holds it yet", "otherwise start one")
+		resumed := r.run("follow", "consumers", "resume", "mails").want(t, exitOK, "resumed; a running process takes it", "if none runs, start one")
 		if strings.Contains(resumed.out, "remove") {
 			t.Errorf("after resume, removal is advised: %s", resumed.out)
 		}

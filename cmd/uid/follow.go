@@ -38,8 +38,8 @@ func (a *app) followStatusCommand() *cobra.Command {
 		Use:   "status [TABLE]",
 		Short: "List followed tables, their marks, and who holds them up",
 		Long: `status lists the followed tables. MARK is the published mark: each row with a smaller id is visible, or will
-never be visible. BEHIND is how far the time of the mark is behind the database's clock: the slack, plus the age of
-the oldest open transaction that has inserted rows, or a few seconds while no rows come. CLOSER is the process
+never be visible. BEHIND is how far the time of the mark is behind the database's clock: by the slack and the age of
+the oldest open transaction that has inserted rows, and while no rows come by a few seconds more. CLOSER is the process
 that raises the mark, by host and port as in "uid slots". TURN is how long no other process raises it; the closer
 extends its turn again and again. TRIGGER is installed, gone, replaced, or hidden: MySQL and MariaDB show triggers only
 to users with the privilege TRIGGER.

@@ -59,7 +59,7 @@ far above them. A followed table refuses ids that are older than its slack, so c
 // nextTable returns the table named by the arguments. where has the value of --database: NAME or NAME=DSN.
 func (a *app) nextTable(ctx context.Context, d *database, name, where string) (t workernode.Table, err error) {
 	if name == workernode.AllTables {
-		return t, fmt.Errorf("%q is not a table; pass the name of a table, because an id for all tables resolves to none", name)
+		return t, fmt.Errorf("%q is not a table; pass the name of a table, because an id that is for all tables leads to no table", name)
 	}
 	t.Database, _, _ = strings.Cut(where, "=")
 	if strings.Contains(where, "=") {

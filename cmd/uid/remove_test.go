@@ -308,7 +308,7 @@ func TestRemove_TablesAsTheyMayBe(t *testing.T) {
 		if d.Name == "sqlite" {
 			r.run(named...).want(t, exitOK, "By hand: SQLite does not number bigs.id, because its type is BIGINT")
 		} else {
-			r.run("remove").want(t, exitOK, "WORKER_NODE lacks the tables. Pass --table for each", "the plugin sets: bigs\n")
+			r.run("remove").want(t, exitOK, "WORKER_NODE does not have the tables. Pass --table for each", "the plugin sets: bigs\n")
 		}
 		if d.Name == "postgres" { // a table that had a sequence before the plugin
 			must(t, db.Exec("CREATE SEQUENCE s; ALTER TABLE orders ALTER COLUMN id SET DEFAULT nextval('s')").Error)

@@ -108,7 +108,7 @@ func TestTablesRename_NamesFollowingAndSegments(t *testing.T) {
 		exec("ALTER TABLE events RENAME TO happenings", "ALTER TABLE invoices RENAME TO bills",
 			insertCursor+` ('mails', '', 'events', 7, '', 0, 0, ''), ('index', '', 'events', 8, '', 0, 0, ''), ('index', '', 'happenings', 0, '', 0, 0, '')`)(t, db)
 		r.run("tables", "rename", "events", "happenings", "--yes").want(t, exitOK, "1 worker id of events: now of happenings",
-			"Its consumers go on with the rows of happenings: index, mails", "Except index: its cursor stays at events, because happenings", "set happenings to it, then remove the cursor of events",
+			"Its consumers go on with the rows of happenings: index, mails", "The cursor of index stays at events, because happenings", "set happenings to it, then remove the cursor of events",
 			`Run "uid follow enable happenings", and when a follower has begun, "uid follow disable events"`)
 		r.run("tables", "rename", "invoices", "bills", "--yes", "--json").want(t, exitOK, `"worker_ids":0`, "uid:segment:invoices")
 		r.run("follow", "enable", "happenings").want(t, exitOK, "installed")

@@ -300,7 +300,7 @@ func (d *DB) renameConsumers(ctx context.Context, r *Renaming) error {
 	_, home := d.databases()
 	_, left, err := follow.RenameConsumers(ctx, home[r.Database].SQL, r.From, r.To)
 	for _, k := range left {
-		r.Notes = append(r.Notes, fmt.Sprintf(`Except %s: its cursor stays at %s, because %s has one, or is in another schema. `+
+		r.Notes = append(r.Notes, fmt.Sprintf(`The cursor of %s stays at %s, because %s has one, or is in another schema. `+
 			`If %[2]s has the higher LAST ID (uid follow consumers), set %[3]s to it, then remove the cursor of %[2]s`,
 			k.Consumer, r.From, r.To))
 	}

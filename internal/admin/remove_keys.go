@@ -228,7 +228,7 @@ func (d *DB) planUnknown(ctx context.Context, planned map[workernode.Table]bool)
 		}
 		if len(tables) > 0 {
 			steps = append(steps, RemovalStep{Database: database,
-				Text: "The database does not number the keys of these tables, and WORKER_NODE lacks the tables. Pass --table for " +
+				Text: "The database does not number the keys of these tables, and WORKER_NODE does not have the tables. Pass --table for " +
 					"each whose keys the plugin sets: " + strings.Join(tables, ", ")})
 		}
 	}

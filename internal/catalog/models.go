@@ -81,7 +81,7 @@ func (c *Catalog) list(p *Plan) error {
 	c.listed[p.Schema.Table] = p
 	if _, kind := p.kindOf(); kind.Missing != "" && !c.warned[warnedTexts] {
 		c.warned[warnedTexts] = true
-		c.Log.Warn("uidplugin: keys of models like this one cannot be written as texts or read from texts yet; the attribute missing says what to do", "model", p.Schema.Name, "missing", kind.Missing)
+		c.Log.Warn("uidplugin: keys of this model and of similar ones cannot be written or read as texts yet; do what the attribute missing tells", "model", p.Schema.Name, "missing", kind.Missing)
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func (c *Catalog) checkKind(p *Plan) error {
 	}
 	for _, other := range c.listed {
 		if k, same := other.kindOf(); same.Texts == kind.Texts && k.IndirectFieldType != key.IndirectFieldType {
-			return fmt.Errorf("%w %s.%s: its texts begin with %q, and so do the texts of %s, so a text of one would be read as an id of the other; give one of the types another prefix",
+			return fmt.Errorf("%w %s.%s: its texts begin with %q, as the texts of %s do, so they would be read as ids of the wrong type; give one of the types another prefix",
 				model.ErrField, p.Schema.Name, key.Name, kind.Texts, other.Schema.Name)
 		}
 	}

@@ -60,7 +60,7 @@ func (c *consuming[T]) recovered(ctx context.Context, last, published int64) (in
 // MARK in UID_CURSOR is the negative of that mark until the consumer has gone back, so every process finds it.
 func (c *consuming[T]) goBack(mark int64) error {
 	if !c.Rewind {
-		return fmt.Errorf("%w: the cursor is the id %d, but the mark went back to %d: set the cursor to a time below it (uid follow consumers reset)",
+		return fmt.Errorf("%w: the cursor is the id %d, but the mark went back to %d: set the cursor to a time before that mark (uid follow consumers reset)",
 			errLost, c.process.Row().Last, mark)
 	}
 	c.log.Warn("uidplugin: a consumer goes back because the database of its table has lost commits", "to", mark-1)

@@ -70,7 +70,7 @@ func (f *Fixed) late(limit time.Duration) error {
 	if f.begins.Sub(f.now()) <= limit {
 		return nil
 	}
-	return fmt.Errorf("uidplugin: worker id %d must not be used before %s, because ids up to then may have been made", f.lease.WorkerID, FormatTime(f.begins))
+	return fmt.Errorf("uidplugin: worker id %d must not be used before %s, because an earlier process may have made ids up to that time", f.lease.WorkerID, FormatTime(f.begins))
 }
 
 func (f *Fixed) wait(ctx context.Context) error {
@@ -78,7 +78,7 @@ func (f *Fixed) wait(ctx context.Context) error {
 		select {
 		case <-time.After(d):
 		case <-ctx.Done():
-			return fmt.Errorf("worker id %d must not be used before %s, because ids up to then may have been made: %w",
+			return fmt.Errorf("worker id %d must not be used before %s, because an earlier process may have made ids up to that time: %w",
 				f.lease.WorkerID, FormatTime(f.begins), ctx.Err())
 		}
 	}
@@ -113,7 +113,7 @@ func (s *Supply) noteFar(from int64) func(id int64) {
 			return
 		}
 		if ahead > max(farAhead, s.Layout.Tick) && !logged.Swap(true) {
-			s.log.Warn("uidplugin: rows are created faster than the fixed worker id makes ids: ids run ahead of the clock, and creates wait when they" +
+			s.log.Warn("uidplugin: rows are created faster than the fixed worker id makes ids: ids run ahead of the clock, and creates wait once ids" +
 				" are Lead ahead (without WithWorkerID a table has up to 16 worker ids)")
 		}
 	}

@@ -37,7 +37,7 @@ func (w *Wall) Now() time.Time {
 	case change.Abs() < leastStep || !w.set.CompareAndSwap(known, set):
 	case change > 0:
 		w.log.Warn("uidplugin: the clock of this process was set ahead, or the machine slept; ids have the new time, and stay ahead if the clock is set back:"+
-			" if the new time is wrong, do not start another process with this worker id before the right clock has passed these ids", "by", change.Round(time.Millisecond), "clock", bare)
+			" if the new time is wrong, do not start another process with this worker id before the right clock shows a later time than these ids have", "by", change.Round(time.Millisecond), "clock", bare)
 	default:
 		w.log.Warn("uidplugin: the clock of this process was set back; ids that were made before are ahead of it:"+
 			" the generator snowflake makes no ids until the clock has passed them, and the other generators continue above them", "by", -change.Round(time.Millisecond), "clock", bare)
