@@ -333,14 +333,13 @@ func (a *allocator) exhaust(cause error, retry time.Time) {
 	}
 }
 
-// noteFailure records an error of a statement. If suspend is true, callers get the error once the leases of their
-// generator are used up. Otherwise they wait.
-func (a *allocator) noteFailure(err error, suspend bool) {
+// noteFailure records an error of a statement. Callers get the error once the leases of their generator are used up.
+func (a *allocator) noteFailure(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.failure = err
 	for _, l := range a.leases {
-		if suspend && l.generator != nil {
+		if l.generator != nil {
 			l.generator.Suspend(err)
 		}
 	}

@@ -222,7 +222,7 @@ func (m *Manager) noteFailure(err error, s severity) {
 		m.allocator.noteNotAdded(err)
 	default:
 		m.showError(err)
-		m.allocator.noteFailure(err, true)
+		m.allocator.noteFailure(err)
 	}
 	m.showStats()
 	if s == fatal {
@@ -234,7 +234,6 @@ func (m *Manager) noteFailure(err error, s severity) {
 func (m *Manager) noteDegraded(err error) {
 	m.requests.note(err)
 	m.showError(err)
-	m.allocator.noteFailure(err, false)
 	m.showStats()
 }
 
