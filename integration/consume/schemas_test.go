@@ -2,6 +2,7 @@ package consume_test
 
 import (
 	"context"
+	"database/sql"
 	"log/slog"
 	"slices"
 	"strings"
@@ -231,6 +232,51 @@ func TestConsume_ATableThatAnotherFollowerHasFoundHasOneCursorInAnotherDatabase(
 			t.Errorf("SPACE is %v, not %s", spaces, d.Schema)
 		}
 	}, "postgres")
+}
+
+// Applications with a database for each tenant leave the last tenant's on the connections of their pool. If SPACE named it,
+// all effects would happen again, or the consumer would share the cursor of that tenant's table.
+func TestConsume_AConnectionThatWasLeftInAnotherDatabaseLeadsToNoOtherCursor(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		elsewhere, writer, db, into := d.Beside(t), shop(t, d, nil), shop(t, d, nil), testkit.SQLite{}.Open(t)
+		testkit.Must(t, into.AutoMigrate(&effect{}, &total{}))
+		place(t, writer, 2, "Ulm")
+		consumer := consumeMails(t, db, follow.Into(into))
+		eventually(t, "the effects came", func() bool { return len(effects(t, into, "mails")) == 2 })
+		consumer.stop(t)
+		pool, err := db.DB()
+		testkit.Must(t, err)
+		pool.SetMaxOpenConns(4)
+		pool.SetMaxIdleConns(4)
+		set := map[bool]string{true: "USE ", false: "SET search_path TO "}[d.IsMySQL()] + elsewhere
+		conns := make([]*sql.Conn, 4)
+		for i := range conns {
+			conns[i], err = pool.Conn(t.Context())
+			testkit.Must(t, err)
+			_, err = conns[i].ExecContext(t.Context(), set)
+			testkit.Must(t, err)
+		}
+		for _, conn := range conns {
+			testkit.Must(t, conn.Close())
+		}
+		place(t, writer, 1, "Bonn")
+		consumer = consumeMails(t, db, follow.Into(into))
+		eventually(t, "the effect came", func() bool {
+			got := effects(t, into, "mails")
+			return len(got) > 2 && got[len(got)-1] == lastOrder(t, writer)
+		})
+		consumer.stop(t)
+		if got := effects(t, into, "mails"); len(got) != 3 {
+			t.Errorf("%d effects instead of 3", len(got))
+		}
+	}, servers...)
+}
+
+func lastOrder(t *testing.T, db *gorm.DB) (id int64) {
+	t.Helper()
+	testkit.Must(t, db.Model(&order{}).Select("MAX(id)").Scan(&id).Error)
+	return id
 }
 
 // The table appears while the consumer starts, and the search path leads to another UID_CURSOR before. With a cursor

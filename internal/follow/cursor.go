@@ -361,8 +361,12 @@ func (c *cursorRow) limit(ctx context.Context, conn *sqldb.DB, handler bool) (re
 	return func() error { return conn.ExecRaw(context.WithoutCancel(ctx), back) }, err
 }
 
-// DatabaseName returns the name of a database; on SQLite it is the name of its file, or "".
+// DatabaseName returns the name of a database; on SQLite it is the name of its file, or "". On MySQL and MariaDB it does
+// not ask the connection if db has a home, because the application may have left the connection in another database.
 func DatabaseName(ctx context.Context, db *sqldb.DB) (name string, err error) {
+	if name = db.Current(); name != "" && db.Dialect() == "mysql" {
+		return name, nil
+	}
 	query := map[string]string{
 		"mysql": "SELECT COALESCE(DATABASE(), '')", "postgres": "SELECT current_database()",
 		"sqlite": "SELECT file FROM pragma_database_list WHERE name = 'main'",
