@@ -9,9 +9,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/follow"
+	engine "github.com/uidplugin/uidplugin/internal/follow"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
 	gormschema "gorm.io/gorm/schema"
@@ -277,6 +279,34 @@ func lastOrder(t *testing.T, db *gorm.DB) (id int64) {
 	t.Helper()
 	testkit.Must(t, db.Model(&order{}).Select("MAX(id)").Scan(&id).Error)
 	return id
+}
+
+// The database of the effects has two schemas in its search path. UID_CURSOR with the cursor is in the second one, and then
+// a table of the first one is followed, so it gets a UID_CURSOR, too.
+func TestConsume_ANewUidCursorEarlierInTheSearchPathHidesNoCursor(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		first, db := d.Elsewhere(t), testkit.SQLite{}.Open(t)
+		shop(t, d, nil) // public has the tables of effects, and UID_CURSOR
+		into := d.Open(t, nil, "search_path="+first.Path+",public")
+		testkit.Must(t, db.Use(uidplugin.New(uidplugin.WithWorkerID(1), uidplugin.WithLogger(nil))))
+		t.Cleanup(func() { _ = uidplugin.From(db).Close(context.Background()) })
+		testkit.Must(t, db.AutoMigrate(&order{}))
+		testkit.Must(t, follow.Enable(t.Context(), db, &order{}, follow.WithSlack(slack)))
+		place(t, db, 2, "Ulm")
+		consumer := consumeMails(t, db, follow.Into(into))
+		eventually(t, "the effects came", func() bool { return len(effects(t, into, "mails")) == 2 })
+		consumer.stop(t)
+
+		testkit.Must(t, first.Open(t, nil).Exec("CREATE TABLE letters (id bigint PRIMARY KEY)").Error)
+		testkit.Must(t, engine.Enable(t.Context(), connect(t, first.Open(t, nil)), engine.Table{Name: "letters", Key: "id", Slack: time.Second}))
+		consumer = consumeMails(t, db, follow.Into(into))
+		failsWith(t, db, "its cursor is in the schema public, but now the search path leads to UID_CURSOR of "+first.Path)
+		testkit.Must(t, into.Exec(`WITH moved AS (DELETE FROM public."UID_CURSOR" RETURNING *) INSERT INTO "UID_CURSOR" SELECT * FROM moved`).Error)
+		place(t, db, 1, "Bonn")
+		eventually(t, "the consumer goes on", func() bool { return len(effects(t, into, "mails")) == 3 })
+		consumer.stop(t)
+	}, "postgres")
 }
 
 // The table appears while the consumer starts, and the search path leads to another UID_CURSOR before. With a cursor

@@ -102,6 +102,9 @@ func (c *cursorRow) insert(ctx context.Context, last int64) (inserted bool, err 
 	if err := c.checkRenamed(ctx, s); err != nil {
 		return false, err
 	}
+	if err := c.checkHidden(ctx, s); err != nil {
+		return false, err
+	}
 	_, err = c.db.Exec(ctx, "INSERT INTO "+s.cursors()+" ("+s.flavor.columns("CONSUMER, SPACE, TABLE_NAME, LAST_ID, CONDITIONS")+
 		") VALUES (?, ?, ?, ?, ?)", append(c.args(), last, c.conditions)...)
 	if err != nil {
@@ -161,6 +164,32 @@ func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 		}
 	}
 	return nil
+}
+
+// checkHidden returns an error if the consumer has its cursor in another schema of the search path. With Into, UID_CURSOR is
+// looked for on this path, so one that is created later, as by [Enable], may hide the one with the cursor.
+func (c *cursorRow) checkHidden(ctx context.Context, s *statements) error {
+	if c.key.Space == "" || s.flavor != Postgres {
+		return nil
+	}
+	var schemas []string
+	err := c.db.Query(ctx, func(r *sql.Rows) error {
+		schemas = append(schemas, "")
+		return r.Scan(&schemas[len(schemas)-1])
+	}, "SELECT nspname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE relkind IN ('r', 'p') AND relname = ?"+
+		" AND nspname = ANY(current_schemas(false)) AND nspname <> ?", CursorTable, s.table.Schema)
+	for _, schema := range schemas {
+		found, other := false, newStatements(Postgres, Table{Name: CursorTable, Schema: schema})
+		err := c.db.Query(ctx, func(*sql.Rows) error { found = true; return nil }, "SELECT 1 FROM "+other.cursors()+c.where(other), c.args()...)
+		if err != nil && !notAllowed.MatchString(err.Error()) {
+			return err
+		}
+		if found {
+			return fmt.Errorf("its cursor is in the schema %s, but now the search path leads to UID_CURSOR of %s: end all its processes,"+
+				" and move this row there; or give the consumer another name", schema, s.table.Schema)
+		}
+	}
+	return err
 }
 
 // spaces returns the SPACE without and with the schema of the followed table, because models may have named the
