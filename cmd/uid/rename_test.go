@@ -119,6 +119,19 @@ func TestTablesRename_NamesFollowingAndSegments(t *testing.T) {
 	})
 }
 
+// A cursor is in the schema of its table. The command cannot move it, and without it the consumer would begin anew.
+func TestTablesRename_ToAnotherSchemaTellsWhereTheCursorBelongs(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		useEverything(t, d)
+		schema := d.Beside(t)
+		exec("ALTER TABLE events SET SCHEMA "+schema, insertCursor+` ('mails', '', 'events', 7, '', 0, 0, '')`)(t, d.Open(t, nil))
+		r := runner{t: t, dsn: dsn(d)}
+		r.run("tables", "rename", "events", schema+".events", "--yes").want(t, exitOK, "Except mails: its cursor stays at events",
+			"copy the row into UID_CURSOR of that schema, with TABLE_NAME "+schema+".events")
+	}, "postgres")
+}
+
 func TestTablesRename_OtherDatabases(t *testing.T) {
 	t.Parallel()
 	sqlite := testkit.Engine{Name: "sqlite"}

@@ -299,10 +299,14 @@ func (d *DB) consumerNotes(ctx context.Context, r Renaming, notes []string) ([]s
 func (d *DB) renameConsumers(ctx context.Context, r *Renaming) error {
 	_, home := d.databases()
 	_, left, err := follow.RenameConsumers(ctx, home[r.Database].SQL, r.From, r.To)
+	note := `The cursor of %s stays at %s, because %s has one. ` +
+		`If %[2]s has the higher LAST ID (uid follow consumers), set %[3]s to it, then remove the cursor of %[2]s`
+	if r.From[:strings.LastIndexByte(r.From, '.')+1] != r.To[:strings.LastIndexByte(r.To, '.')+1] {
+		note = `The cursor of %s stays at %s, because %s may be in another schema. Before a process runs this consumer, ` +
+			`copy the row into UID_CURSOR of that schema, with TABLE_NAME %[3]s, because without a cursor it begins anew`
+	}
 	for _, k := range left {
-		r.Notes = append(r.Notes, fmt.Sprintf(`The cursor of %s stays at %s, because %s has one, or is in another schema. `+
-			`If %[2]s has the higher LAST ID (uid follow consumers), set %[3]s to it, then remove the cursor of %[2]s`,
-			k.Consumer, r.From, r.To))
+		r.Notes = append(r.Notes, fmt.Sprintf(note, k.Consumer, r.From, r.To))
 	}
 	return err
 }

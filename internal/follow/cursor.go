@@ -156,7 +156,7 @@ func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 		if exists, err := followed.flavor.isTable(ctx, c.mark.db, t); err != nil {
 			return fmt.Errorf("check whether the table %s, for which it has a cursor, exists: %w", k.TableName(), err)
 		} else if !exists {
-			if c.key.Space == "" { // otherwise the command does not know the cursor
+			if c.key.Space == "" && inSchemaOf(k.Table, "") == inSchemaOf(c.key.Table, "") { // otherwise the command leaves the cursor
 				set = "run uid tables rename " + k.Table + " " + c.key.Table
 			}
 			return fmt.Errorf("it has a cursor for %[2]s, which is not a table any more: if it was renamed to %[3]s, %[4]s;"+
