@@ -13,6 +13,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/follow"
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	engine "github.com/uidplugin/uidplugin/internal/follow"
 	"github.com/uidplugin/uidplugin/internal/testkit"
 	"gorm.io/gorm"
@@ -305,6 +306,31 @@ func TestConsume_ANewUidCursorEarlierInTheSearchPathHidesNoCursor(t *testing.T) 
 		testkit.Must(t, into.Exec(`WITH moved AS (DELETE FROM public."UID_CURSOR" RETURNING *) INSERT INTO "UID_CURSOR" SELECT * FROM moved`).Error)
 		place(t, db, 1, "Bonn")
 		eventually(t, "the consumer goes on", func() bool { return len(effects(t, into, "mails")) == 3 })
+		consumer.stop(t)
+	}, "postgres")
+}
+
+// The models name the schemas of tenants, and each tenant has a user. A new consumer looks whether the other tables of its
+// name exist, for which its user needs no privilege.
+func TestConsume_AUserNeedsNoPrivilegeInTheSchemaOfAnotherTenant(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		db, into, schema := shop(t, d, nil), testkit.SQLite{}.Open(t), d.Beside(t)
+		testkit.Must(t, into.AutoMigrate(&effect{}, &total{}))
+		place(t, db, 1, "Ulm")
+		consumer := consumeMails(t, db, follow.Into(into))
+		eventually(t, "the effect came", func() bool { return len(effects(t, into, "mails")) == 1 })
+		consumer.stop(t)
+		testkit.Must(t, into.Exec("UPDATE UID_CURSOR SET TABLE_NAME = ?", schema+".orders").Error)
+		testkit.Must(t, db.Exec("CREATE TABLE "+schema+".orders (LIKE orders)").Error)
+		user := harness.NewUser(t, d)
+		user.Grant("ALL")
+		testkit.Must(t, db.Exec("GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO PUBLIC").Error)
+		plain := user.Open()
+		testkit.Must(t, plain.Use(uidplugin.New(uidplugin.WithLogger(slog.New(slog.DiscardHandler)))))
+		t.Cleanup(func() { _ = uidplugin.From(plain).Close(context.Background()) })
+		consumer = consumeMails(t, plain, follow.Into(into))
+		eventually(t, "the effect came", func() bool { return len(effects(t, into, "mails")) == 2 })
 		consumer.stop(t)
 	}, "postgres")
 }
