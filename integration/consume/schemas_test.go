@@ -335,6 +335,46 @@ func TestConsume_AUserNeedsNoPrivilegeInTheSchemaOfAnotherTenant(t *testing.T) {
 	}, "postgres")
 }
 
+// Two consumers look for their table at the same time, and a table of an earlier schema appears meanwhile. They follow one
+// table, because otherwise the cursor of one would get the rows of the other.
+func TestConsume_ALateLookupDoesNotChangeTheTableOfOtherConsumers(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		first, into := d.Elsewhere(t), testkit.SQLite{}.Open(t)
+		testkit.Must(t, into.AutoMigrate(&effect{}, &total{}))
+		shop(t, d, nil) // public has another table of the name
+		there := shop(t, first, nil, uidplugin.WithSchema("public"))
+		place(t, there, 1, "Ulm")
+		hidden := func(from, to string) error {
+			return there.Exec("ALTER TABLE " + first.Path + "." + from + " RENAME TO " + to).Error
+		}
+		testkit.Must(t, hidden("orders", "hidden"))
+		db, wire := testkit.OpenWire(t, d, "search_path="+first.Path+",public")
+		testkit.Must(t, db.Use(uidplugin.New(uidplugin.WithLogger(slog.New(slog.DiscardHandler)))))
+		t.Cleanup(func() { _ = uidplugin.From(db).Close(context.Background()) })
+		var once atomic.Bool
+		other := make(chan *running, 1)
+		wire.Set(func(c *testkit.Crossing) error {
+			err := c.Run()
+			if c.Is("SELECT COALESCE(nspname") && once.CompareAndSwap(false, true) { // it has found the table in public
+				testkit.Must(t, hidden("hidden", "orders"))
+				other <- start(t, func(ctx context.Context) error {
+					return follow.Consume(ctx, db, "bills", write("bills"), follow.Into(into))
+				})
+				eventually(t, "the effect came", func() bool { return len(effects(t, into, "bills")) == 1 })
+			}
+			return err
+		})
+		late := consumeMails(t, db, follow.Into(into))
+		bills := <-other
+		eventually(t, "the effect came late", func() bool { return len(effects(t, into, "mails")) == 1 })
+		place(t, there, 1, "Bonn")
+		eventually(t, "the next effects came", func() bool { return len(effects(t, into, "mails")) == 2 && len(effects(t, into, "bills")) == 2 })
+		bills.stop(t)
+		late.stop(t)
+	}, "postgres")
+}
+
 // The table appears while the consumer starts, and the search path leads to another UID_CURSOR before. With a cursor
 // there, the rows would be handled again: at the next start, or at once if the table has left an old cursor there.
 func TestConsume_ACursorIsInTheSchemaOfATableThatHasJustAppeared(t *testing.T) {

@@ -88,7 +88,8 @@ func (m *Mark) statements(ctx context.Context) (*statements, error) {
 	}
 	s := newStatements(flavor, t)
 	if exists {
-		m.known.Store(s)
+		m.known.CompareAndSwap(nil, s) // all followers keep the table that the first has found
+		s = m.known.Load()
 	}
 	return s, nil
 }
