@@ -103,8 +103,8 @@ func TestConsume_ARenamedTableGetsNoSecondCursorInAnotherDatabase(t *testing.T) 
 	})
 }
 
-// The model no longer names the schema, and the table was renamed. "uid tables rename" leaves the cursor, because it cannot
-// tell whether the two names have the same schema, so the error must not advise it.
+// The model no longer names the schema, and the table was renamed. "uid tables rename" leaves the cursor, because it
+// cannot tell whether the two names have the same schema, so the error must not advise it.
 func TestConsume_ARenamedTableWithoutItsSchemaGetsNoSecondCursor(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -113,7 +113,8 @@ func TestConsume_ARenamedTableWithoutItsSchemaGetsNoSecondCursor(t *testing.T) {
 		testkit.Must(t, db.Table("UID_CURSOR").Where("1 = 1").Update("TABLE_NAME", former).Error)
 		testkit.Must(t, follow.Enable(t.Context(), db, &purchase{}, follow.WithSlack(slack)))
 		consumer := consumePurchases(t, db)
-		failsWith(t, db, former+", which is not a table any more: if it was renamed to purchases, set TABLE_NAME of this row of UID_CURSOR to purchases")
+		failsWith(t, db, former+", which is not a table any more: if it was renamed to purchases,"+
+			" set TABLE_NAME of this row of UID_CURSOR to purchases")
 		testkit.Must(t, db.Table("UID_CURSOR").Where("1 = 1").Update("TABLE_NAME", "purchases").Error)
 		buy(t, db)
 		eventually(t, "the consumer goes on", func() bool { return len(effects(t, db, "mails")) == 3 })

@@ -237,8 +237,8 @@ func TestConsume_ATableThatAnotherFollowerHasFoundHasOneCursorInAnotherDatabase(
 	}, "postgres")
 }
 
-// Applications with a database for each tenant leave the last tenant's on the connections of their pool. If SPACE named it,
-// all effects would happen again, or the consumer would share the cursor of that tenant's table.
+// Applications with a database for each tenant leave the last tenant's on the connections of their pool. If SPACE named
+// it, all effects would happen again, or the consumer would share the cursor of that tenant's table.
 func TestConsume_AConnectionThatWasLeftInAnotherDatabaseLeadsToNoOtherCursor(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -282,8 +282,8 @@ func lastOrder(t *testing.T, db *gorm.DB) (id int64) {
 	return id
 }
 
-// The database of the effects has two schemas in its search path. UID_CURSOR with the cursor is in the second one, and then
-// a table of the first one is followed, so it gets a UID_CURSOR, too.
+// The database of the effects has two schemas in its search path. UID_CURSOR with the cursor is in the second one, and
+// then a table of the first one is followed, so it gets a UID_CURSOR, too.
 func TestConsume_ANewUidCursorEarlierInTheSearchPathHidesNoCursor(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -310,8 +310,8 @@ func TestConsume_ANewUidCursorEarlierInTheSearchPathHidesNoCursor(t *testing.T) 
 	}, "postgres")
 }
 
-// The models name the schemas of tenants, and each tenant has a user. A new consumer looks whether the other tables of its
-// name exist, for which its user needs no privilege.
+// The models name the schemas of tenants, and each tenant has a user. A new consumer looks whether the other tables of
+// its name exist, for which its user needs no privilege.
 func TestConsume_AUserNeedsNoPrivilegeInTheSchemaOfAnotherTenant(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
@@ -335,8 +335,8 @@ func TestConsume_AUserNeedsNoPrivilegeInTheSchemaOfAnotherTenant(t *testing.T) {
 	}, "postgres")
 }
 
-// Two consumers look for their table at the same time, and a table of an earlier schema appears meanwhile. They follow one
-// table, because otherwise the cursor of one would get the rows of the other.
+// Two consumers look for their table at the same time, and a table of an earlier schema appears meanwhile. They follow
+// one table, because otherwise the cursor of one would get the rows of the other.
 func TestConsume_ALateLookupDoesNotChangeTheTableOfOtherConsumers(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {

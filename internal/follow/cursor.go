@@ -156,7 +156,8 @@ func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 		if exists, err := followed.flavor.isTable(ctx, c.mark.db, t); err != nil {
 			return fmt.Errorf("check whether the table %s, for which it has a cursor, exists: %w", k.TableName(), err)
 		} else if !exists {
-			if c.key.Space == "" && inSchemaOf(k.Table, "") == inSchemaOf(c.key.Table, "") { // otherwise the command leaves the cursor
+			// With another SPACE, or another schema in the name, the command does not change the cursor.
+			if c.key.Space == "" && inSchemaOf(k.Table, "") == inSchemaOf(c.key.Table, "") {
 				set = "run uid tables rename " + k.Table + " " + c.key.Table
 			}
 			return fmt.Errorf("it has a cursor for %[2]s, which is not a table any more: if it was renamed to %[3]s, %[4]s;"+
@@ -166,8 +167,8 @@ func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 	return nil
 }
 
-// checkHidden returns an error if the consumer has its cursor in another schema of the search path. With Into, UID_CURSOR is
-// looked for on this path, so one that is created later, as by [Enable], may hide the one with the cursor.
+// checkHidden returns an error if the consumer has its cursor in another schema of the search path. With Into,
+// UID_CURSOR is looked for on this path, so one that is created later, as by [Enable], may hide the one with the cursor.
 func (c *cursorRow) checkHidden(ctx context.Context, s *statements) error {
 	if c.key.Space == "" || s.flavor != Postgres {
 		return nil
@@ -176,17 +177,18 @@ func (c *cursorRow) checkHidden(ctx context.Context, s *statements) error {
 	err := c.db.Query(ctx, func(r *sql.Rows) error {
 		schemas = append(schemas, "")
 		return r.Scan(&schemas[len(schemas)-1])
-	}, "SELECT nspname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE relkind IN ('r', 'p') AND relname = ?"+
-		" AND nspname = ANY(current_schemas(false)) AND nspname <> ?", CursorTable, s.table.Schema)
+	}, "SELECT nspname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE relkind IN ('r', 'p')"+
+		" AND relname = ? AND nspname = ANY(current_schemas(false)) AND nspname <> ?", CursorTable, s.table.Schema)
 	for _, schema := range schemas {
 		found, other := false, newStatements(Postgres, Table{Name: CursorTable, Schema: schema})
-		err := c.db.Query(ctx, func(*sql.Rows) error { found = true; return nil }, "SELECT 1 FROM "+other.cursors()+c.where(other), c.args()...)
+		err := c.db.Query(ctx, func(*sql.Rows) error { found = true; return nil },
+			"SELECT 1 FROM "+other.cursors()+c.where(other), c.args()...)
 		if err != nil && !notAllowed.MatchString(err.Error()) {
 			return err
 		}
 		if found {
-			return fmt.Errorf("its cursor is in the schema %s, but now the search path leads to UID_CURSOR of %s: end all its processes,"+
-				" and move this row there; or give the consumer another name", schema, s.table.Schema)
+			return fmt.Errorf("its cursor is in the schema %s, but now the search path leads to UID_CURSOR of %s: end all its"+
+				" processes, and move this row there; or give the consumer another name", schema, s.table.Schema)
 		}
 	}
 	return err
@@ -390,8 +392,8 @@ func (c *cursorRow) limit(ctx context.Context, conn *sqldb.DB, handler bool) (re
 	return func() error { return conn.ExecRaw(context.WithoutCancel(ctx), back) }, err
 }
 
-// DatabaseName returns the name of a database; on SQLite it is the name of its file, or "". On MySQL and MariaDB it does
-// not ask the connection if db has a home, because the application may have left the connection in another database.
+// DatabaseName returns the name of a database; on SQLite it is the name of its file, or "". On MySQL and MariaDB it
+// does not ask the connection if db has a home, because the application may have left it in another database.
 func DatabaseName(ctx context.Context, db *sqldb.DB) (name string, err error) {
 	if name = db.Current(); name != "" && db.Dialect() == "mysql" {
 		return name, nil

@@ -132,8 +132,9 @@ func (f Flavor) isTable(ctx context.Context, db *sqldb.DB, t Table) (found bool,
 		" AND TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')"
 	switch f {
 	case Postgres:
+		// The casts cut long names, as PostgreSQL does.
 		query = "SELECT COUNT(*) > 0 FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE relkind IN ('r', 'p')" +
-			" AND nspname = " + f.schema(t) + "::name AND relname = " + name + "::name" // which cut long names, as PostgreSQL does
+			" AND nspname = " + f.schema(t) + "::name AND relname = " + name + "::name"
 	case SQLite:
 		query = "SELECT COUNT(*) > 0 FROM " + f.in(t, "sqlite_master") + " WHERE type = 'table' AND lower(name) = lower(" + name + ")"
 	}
