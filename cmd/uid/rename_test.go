@@ -127,7 +127,7 @@ func TestTablesRename_ToAnotherSchemaTellsWhereTheCursorBelongs(t *testing.T) {
 		schema := d.Beside(t)
 		exec("ALTER TABLE events SET SCHEMA "+schema, insertCursor+` ('mails', '', 'events', 7, '', 0, 0, '')`)(t, d.Open(t, nil))
 		r := runner{t: t, dsn: dsn(d)}
-		r.run("tables", "rename", "events", schema+".events", "--yes").want(t, exitOK, "Except mails: its cursor stays at events",
+		r.run("tables", "rename", "events", schema+".events", "--yes").want(t, exitOK, "The cursor of mails stays at events",
 			"copy the row into UID_CURSOR of that schema, with TABLE_NAME "+schema+".events")
 	}, "postgres")
 }
