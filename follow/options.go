@@ -50,15 +50,15 @@ type rowsOptions struct {
 
 // WithRewind makes [Rows] and [Consume] go back if the database has lost commits, as after the failover to a replica
 // that was behind. Rows that were returned may then be gone, and rows may be inserted below the cursor. A call of
-// Rows that ran before the loss goes back to the published mark in the database. So it misses no row that survives,
-// but returns some rows again.
+// Rows that is running when commits are lost goes back to the mark that the database still has. So it misses no row
+// that survives, but returns some rows again.
 func WithRewind() RowsOption {
 	return func(o *rowsOptions) { o.rewind = true }
 }
 
 // WithRowLocks makes [Rows] and [Consume] read with shared locks on MySQL and MariaDB, so they wait for prepared XA
-// transactions. InnoDB forgets the other locks by which followers notice a transaction: MariaDB at XA PREPARE,
-// MySQL when the server crashes. So rows of a prepared transaction can be missed without this option.
+// transactions. Without this option followers notice a transaction by another lock, and can miss rows of a prepared
+// one, because InnoDB forgets this lock: MariaDB at XA PREPARE, MySQL when the server crashes.
 func WithRowLocks() RowsOption {
 	return func(o *rowsOptions) { o.locked = true }
 }

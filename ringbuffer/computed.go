@@ -56,8 +56,8 @@ func (r *Computed) Has(n uint64) bool {
 func (r *Computed) Taken() uint64 { return min(r.cursor.Load(), r.tail.Load()) }
 
 // Raise moves the cursor up to target, and never down. No caller gets the positions that it skips. It returns what
-// Taken would have returned right before. If the owner calls Raise, the result is exact: every position handed out is
-// below the result, and no position from the result up to target is ever handed out.
+// Taken would have returned right before. If the owner calls Raise with a target up to the tail, the result is exact:
+// positions handed out before are below it, and no position from it up to target is ever handed out.
 func (r *Computed) Raise(target uint64) (taken uint64) {
 	for {
 		cursor := r.cursor.Load()

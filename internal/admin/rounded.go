@@ -31,7 +31,8 @@ func (f *Finder) checkRounded(ctx context.Context, id int64, err error) error {
 	return err
 }
 
-// original returns the smallest key that programs round to id, and how many such keys have rows.
+// original looks for rows whose key programs may have rounded to id. It returns the smallest of these keys, and how
+// many rows there are.
 func (f *Finder) original(ctx context.Context, id int64) (smallest int64, n int, err error) {
 	var workers []int64
 	for _, k := range rounded.Originals(id) {

@@ -38,8 +38,8 @@ func (p *Plan) kindOf() (key *Field, kind model.KeyKind) {
 	return key, kind
 }
 
-// checkKind returns an error if keys of the model cannot have texts, or if a listed model has keys of another type
-// with the same prefix. The caller holds c.mu.
+// checkKind returns an error if the prefix of the model's key type is invalid, or if a listed model has keys of
+// another type with the same prefix. The caller holds c.mu.
 func (c *Catalog) checkKind(p *Plan) error {
 	key, kind := p.kindOf()
 	if kind.Err != nil {

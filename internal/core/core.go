@@ -59,7 +59,7 @@ func Of(db *gorm.DB) (*Core, error) {
 // Name implements [gorm.Plugin].
 func (c *Core) Name() string { return Name }
 
-// Initialize implements [gorm.Plugin]. GORM calls it for copies of the configuration.
+// Initialize implements [gorm.Plugin]. GORM calls it for a handle that is opened with a copy of a configuration.
 func (c *Core) Initialize(*gorm.DB) error { return nil }
 
 // Value returns the T that a package keeps for a handle. Each call returns the same T, which is zero at first.
@@ -72,8 +72,9 @@ func Value[T any](c *Core) *T {
 	return v.(*T)
 }
 
-// Statements returns a DB whose statements take at most the larger of the plugin's timeout and minimum. It looks
-// for a table without a schema where the plugin looks. Statements fails if db is a transaction.
+// Statements returns a DB whose statements take at most the larger of the plugin's timeout and minimum. If a
+// statement names a table without its schema, the DB looks where the plugin looks. Statements fails if db is a
+// transaction.
 func (c *Core) Statements(db *gorm.DB, minimum time.Duration) (*sqldb.DB, error) {
 	statements, err := sqldb.Open(db, max(c.Timeout, minimum))
 	if err == nil && c.home != nil {

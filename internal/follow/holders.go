@@ -51,11 +51,12 @@ func (h Holder) String() string {
 	return text.String()
 }
 
-// maxHolders limits a list of holders, because each open transaction that has inserted rows is one.
+// maxHolders limits a list of holders, because a server may have thousands of open transactions.
 const maxHolders = 20
 
-// holders returns the open transactions that hold a gate (see doc.go), oldest first. MariaDB shows only those for
-// which the closer waits at this moment. An error names the missing privilege or setting.
+// holders returns up to maxHolders open transactions that hold a gate (see doc.go): those of unknown age, and then
+// the oldest. MariaDB shows only those for which the closer waits at this moment. An error names the privilege or
+// setting that may be missing.
 func (s *statements) holders(ctx context.Context, db *sqldb.DB, now time.Time) (list []Holder, err error) {
 	query := ""
 	switch s.flavor {
@@ -92,7 +93,7 @@ func (s *statements) holders(ctx context.Context, db *sqldb.DB, now time.Time) (
 		return nil, fmt.Errorf("list the transactions that have inserted rows (%s): %w", rights[s.flavor], err)
 	}
 	if slices.ContainsFunc(list, func(h Holder) bool { return h.Since.IsZero() }) && s.flavor == Postgres {
-		err = errors.New("seeing since when other users' transactions are open needs the role pg_monitor")
+		err = errors.New("the role pg_monitor is needed to see since when other users' transactions are open")
 	}
 	return list, err
 }
@@ -117,7 +118,7 @@ func (s *statements) holdersOfPostgres() string {
 		s.advisory(usedGate), s.advisory(idleGate))
 }
 
-// holdersOfMySQL reads the locks on the rows of the gates. A transaction may hold both, so its locks are one group.
+// holdersOfMySQL reads the locks on the rows of the two gates, grouped by transaction, because one may hold both.
 func (s *statements) holdersOfMySQL() string {
 	return "SELECT COALESCE(MAX(t.PROCESSLIST_ID), 0), '', COALESCE(MAX(t.PROCESSLIST_USER), ''), " +
 		"COALESCE(MAX(t.PROCESSLIST_HOST), ''), '', COALESCE(MAX(t.PROCESSLIST_COMMAND), ''), " +

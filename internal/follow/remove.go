@@ -122,10 +122,9 @@ func (f Flavor) has(ctx context.Context, db *sqldb.DB, table string) (bool, erro
 	return err == nil, err
 }
 
-// isTable reports whether this is the name of a table, and not of a view, for example. It looks into the catalog,
-// because a query of the table fails for other reasons, too. On PostgreSQL everybody may read the catalog, while
-// to_regclass fails without the privilege USAGE. On MySQL and MariaDB the catalog hides tables from users without
-// privileges, and isTable then returns an error.
+// isTable reports whether t is a table, and not a view, for example. It reads the catalog, because a query fails for
+// other reasons, too, as to_regclass of PostgreSQL does without the privilege USAGE. It returns an error if MySQL or
+// MariaDB hides the table from this user.
 func (f Flavor) isTable(ctx context.Context, db *sqldb.DB, t Table) (found bool, err error) {
 	name := f.text(bare(t.Name))
 	query := "SELECT COUNT(*) > 0 FROM information_schema.TABLES WHERE TABLE_SCHEMA = " + f.schema(t) + " AND TABLE_NAME = " + name +

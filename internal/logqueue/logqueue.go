@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// most limits the queued calls. Further calls are dropped, because by then the logger probably hangs.
+// most is the largest number of queued calls. Further calls are dropped, because by then the logger probably hangs.
 const most = 10_000
 
 // A Queue runs calls in order, in a goroutine that ends when the queue is empty. It may be used concurrently and

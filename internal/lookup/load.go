@@ -24,7 +24,7 @@ func (f *Finder) findIn(ctx context.Context, table string, p *catalog.Plan, ids 
 		return failureForEach(ids, "%w %q of the id %[4]d; write uidplugin.New(uidplugin.WithModels(&%[3]s{}))",
 			ErrNoModel, table, f.loc.Catalog.NameFor(table))
 	case p.RowKey() == nil:
-		return failureForEach(ids, "%w: no field of the primary key of %s is a uid field, and Find looks up only uid fields:"+
+		return failureForEach(ids, "%w: no field of the primary key of %s is a uid field, and Find looks up only such fields:"+
 			" query the table for %d", ErrNotKey, table)
 	}
 	if err := f.accept(p); err != nil {
@@ -61,7 +61,7 @@ func (f *Finder) load(ctx context.Context, p *catalog.Plan, ids []int64, found m
 		r := model.Row{Struct: loaded.Elem()}
 		id := r.ID(ctx, key.Field)
 		if !wanted[id] {
-			// Some databases ignore spaces at the end of a text. Then this row has another key.
+			// Some databases ignore spaces at the end of a text, so this row may have a key that was not asked for.
 			if _, zero := r.Value(ctx, key.Field.Field); key.Text && !zero {
 				continue
 			}

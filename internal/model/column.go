@@ -12,7 +12,7 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// charColumn matches a column type with a length in characters.
+// charColumn matches a column type with a length in characters or bytes.
 var charColumn = regexp.MustCompile(`(?i)^\s*(?:national\s+)?(?:n?(?:var)?(?:char|binary)(?:acter)?(?:\s+varying)?2?)\s*\(\s*(\d+)`)
 
 // numericColumn matches the precision and the scale of a column type.
@@ -31,7 +31,7 @@ var everything = Range{Largest: math.MaxInt64}
 // RangeOf returns the range of a column type, as the database or the field's tag spells it.
 func RangeOf(column, dialect string) Range {
 	column = strings.ToLower(column)
-	if dialect == "sqlite" { // on SQLite only words such as these in a type matter
+	if dialect == "sqlite" { // on SQLite, only types with one of these words lose digits
 		if strings.Contains(column, "real") || strings.Contains(column, "floa") || strings.Contains(column, "doub") {
 			return Range{Largest: 1 << 53}
 		}
@@ -121,8 +121,9 @@ func (r Range) Keeps(text string) bool {
 	return errors.Is(err, strconv.ErrSyntax) || f < math.MaxInt64 && f <= float64(r.Largest)
 }
 
-// TooNarrow reports whether a column of the type in a tag cannot hold all ids of the target, or does not return
-// integers. "int" passes, because for GORM it means an integer of the field's size.
+// TooNarrow reports whether the column type in a field's tag is too small for the target's ids, or inexact. "int" and
+// "uint" pass, because for GORM they mean the field's size. A type of texts passes here: its length is compared
+// elsewhere.
 func TooNarrow(column schema.DataType, t Target) bool {
 	name := strings.ToLower(strings.TrimSpace(string(column)))
 	switch {
