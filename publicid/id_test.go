@@ -140,7 +140,7 @@ func TestID_PrefixesAreCheckedWhenModelsAreListed(t *testing.T) {
 		models []any
 		says   string
 	}{
-		"two types":    {[]any{&bookA{}, &bookB{}}, `"book_", and so do the texts of bookA`},
+		"two types":    {[]any{&bookA{}, &bookB{}}, `"book_", as the texts of bookA do`},
 		"no prefix":    {[]any{&bookBad{}}, `the prefix "Bad!"`},
 		"two models":   {[]any{&bookA{}, &bookView{}}, ""},
 		"one and more": {[]any{&bookB{}, &plugintest.Pass{}, &plugintest.PassNote{}}, ""},

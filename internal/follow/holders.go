@@ -93,7 +93,7 @@ func (s *statements) holders(ctx context.Context, db *sqldb.DB, now time.Time) (
 		return nil, fmt.Errorf("list the transactions that have inserted rows (%s): %w", rights[s.flavor], err)
 	}
 	if slices.ContainsFunc(list, func(h Holder) bool { return h.Since.IsZero() }) && s.flavor == Postgres {
-		err = errors.New("the role pg_monitor is needed to see since when other users' transactions are open")
+		err = errors.New("to see since when other users' transactions are open, this user needs the role pg_monitor")
 	}
 	return list, err
 }
