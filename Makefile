@@ -17,7 +17,6 @@ TIDY = (cd "$$dir" && mod=$$(mktemp -d) && trap 'rm -rf "$$mod"' EXIT && cp go.m
 # The tests that testkit.SkipWithRace skips with the race detector, and the long form of the tests of hostile writers and
 # consumers, who are too slow with it and have many processes.
 WITHOUT_RACE := Alloc|TestMatrix|TestAnswers|TestRegions_Replicate|TestModel_
-HOSTILE := UID_TEST_HOSTILE_FOR=20s
 HOSTILES := HostileWriters|HostileConsumers
 
 # Packages that are tested without the race detector as a whole. They compile code, start processes, or send one statement
@@ -62,7 +61,8 @@ test: ## most tests, against private MariaDB, MySQL and PostgreSQL servers, with
 # Hostile tests run one package after the other, because each needs both cores. Then comes what the race detector would
 # falsify, or only slow down; with it these are skipped. make lint has vetted everything.
 tests:
-	for package in $(call HAVE,$(HOSTILES)); do $(HOSTILE) go test -vet=off -run '$(HOSTILES)' "$$package"; done
+	for package in $(call HAVE,HostileWriters); do UID_TEST_HOSTILE_FOR=20s go test -vet=off -run HostileWriters "$$package"; done
+	for package in $(call HAVE,HostileConsumers); do UID_TEST_HOSTILE_FOR=30s go test -vet=off -run HostileConsumers "$$package"; done
 	go test -vet=off -parallel 4 -run '$(WITHOUT_RACE)' $(filter-out $(PLAIN) $(SLOW),$(call HAVE,$(WITHOUT_RACE)))
 	go test -vet=off -parallel 4 -shuffle=on -skip '$(MORE_SERVERS)' $(PLAIN)
 	go test -vet=off -shuffle=on -timeout 40m -skip '$(HOSTILES)' $(SLOW)
