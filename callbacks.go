@@ -15,11 +15,11 @@ import (
 //   - fill is first, so hooks and foreign keys see the id, and a generator waits before GORM opens its transaction.
 //     The position is "*", because SkipDefaultTransaction removes gorm:begin_transaction.
 //   - refill follows the hooks, because they may have zeroed the key.
-//   - beforeInsert and afterInsert surround the INSERT. GORM saves the associations that need the key after both.
+//   - beforeInsert and afterInsert surround the INSERT. After both, GORM saves the associations that need the key.
 //   - prepare gets worker ids before GORM opens the transaction of an UPDATE, which may create associated rows.
-//   - beforeUpdate directly precedes the UPDATE: by then all values are set, and the connection is known.
-//   - settle is last, because it also clears keys of associated rows, which GORM has saved by then. Updates have it
-//     because they may save associated rows, too.
+//   - beforeUpdate and afterUpdate surround the UPDATE: by then all values are set, and the connection is known.
+//   - settle is last. After a refusal it also clears the keys of associated rows, which GORM has saved by then. Updates
+//     have it because they may save associated rows, too.
 //   - disown is first in Delete and Raw, because a hook may run them on a copy of the statement of a create.
 //   - afterExec follows each Exec, because the application's own INSERTs and migrations use Exec.
 //
@@ -53,8 +53,8 @@ func (s *shared) fill(db *gorm.DB) { s.filler.Fill(db) }
 
 func (s *shared) refill(db *gorm.DB) { s.filler.Refill(db) }
 
-// beforeInsert calls s.narrow first, because functions of model.BeforeBuild run in reverse order: s.filler adds the
-// ids that Select has left out, and then s.narrow compares all ids with their columns.
+// beforeInsert adds functions by model.BeforeBuild, which run in reverse order. So s.narrow is called first, to
+// compare ids with their columns after s.filler has added those that Select has left out.
 func (s *shared) beforeInsert(db *gorm.DB) {
 	s.narrow.BeforeInsert(db) // narrow columns
 	s.filler.BeforeInsert(db)
@@ -70,7 +70,7 @@ func (s *shared) settle(db *gorm.DB) {
 
 func (s *shared) prepare(db *gorm.DB) { s.filler.Prepare(db) }
 
-// beforeUpdate leaves zero uid fields out of the UPDATE, because the application may not have read them.
+// beforeUpdate leaves zero uid fields out of an UPDATE of all fields, because the application may not have read them.
 func (s *shared) beforeUpdate(db *gorm.DB) {
 	s.narrow.BeforeUpdate(db) // narrow columns
 	s.filler.BeforeUpdate(db)

@@ -39,7 +39,7 @@ type series struct {
 	x, y      []float64
 	low, high []float64 // quartiles around x; only for dots
 	dash      bool
-	colour    int // of the palette
+	colour    int // of the palette; only for curves
 }
 
 func (s *series) add(f Figure) {
@@ -89,7 +89,7 @@ func ticks(other plot.TickerFunc) plot.TickerFunc {
 	}
 }
 
-// logTicks returns ticks at 1, 2, 5, 10 and so on. The function [ticks] replaces the label "x".
+// logTicks returns ticks at 1, 2, 5, 10 and so on. The label "x" stands for the number, which [ticks] fills in.
 func logTicks(low, high float64) (all []plot.Tick) {
 	for e := math.Floor(math.Log10(low)); e <= math.Log10(high); e++ {
 		for _, step := range []float64{1, 2, 5} {
@@ -153,7 +153,8 @@ func dots(file, title, unit string, names []string, all ...series) error {
 	return c.save(file, 80+17*len(names))
 }
 
-// curves draws lines. The axes are logarithmic if logs is true, and otherwise begin at 0.
+// curves draws lines. If logs is true, axes with positive values only are logarithmic; if it is false, axes begin at
+// 0.
 func curves(file, title, x, y string, logs bool, all ...series) error {
 	c := newChart(title, x, y)
 	for _, s := range all {

@@ -23,7 +23,7 @@ func (g *Cached) closeWindow() {
 	}
 }
 
-// note accounts for the positions of the open window w that were handed out: all those below taken.
+// note accounts for the positions of the present window w that were handed out: all those below taken.
 func (g *Cached) note(w *window, taken uint64) {
 	if taken > w.next {
 		if taken-w.next >= hardlyAny {
@@ -43,8 +43,9 @@ func (g *Cached) account() {
 	}
 }
 
-// Made returns how many ids were handed out, from 0. It counts ids that a failed Fill got, but not ids that were
-// skipped because the clock moved on. After Close the number is complete. It never falls, and Made never waits.
+// Made returns how many ids were handed out. It counts ids that a failed Fill got, but not ids that were skipped
+// because the clock moved on. After Close the number is complete. It never falls. Made does not wait for the clock or
+// a lease.
 //
 // Made may count a few ids too many. A call that finds its window used up, or just closed, takes its ids from the next
 // window. The ids that it claimed in vain from the old window may count, too.
@@ -55,8 +56,8 @@ func (g *Cached) Made() int64 {
 	return g.made
 }
 
-// visit moves the window up to the present. If the generator is no longer used it closes the window and returns
-// false. It never waits.
+// visit moves the window up to the present. If the generator is closed or hardly used it closes the window and
+// returns false. It never waits.
 func (g *Cached) visit() bool {
 	if !g.mu.TryLock() {
 		return true // a caller that holds mu is mostly in the slow path, which does the same

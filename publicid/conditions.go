@@ -45,8 +45,8 @@ func (textCondition) Build(clause.Builder) {}
 // MergeClause does nothing.
 func (textCondition) MergeClause(*clause.Clause) {}
 
-// ModifyStatement adds an error to a statement with such a condition. Each column has a clause. Only the first
-// clause checks, for all columns of the model and of joined associations, so that each condition is built once.
+// ModifyStatement adds an error to a statement that compares ids with a text. Each column has a clause. Only the
+// first clause checks, for all columns of the model and of joined associations, so that each condition is built once.
 func (c textCondition) ModifyStatement(stmt *gorm.Statement) {
 	all := slices.Clip(c.column.Schema.QueryClauses)
 	for _, j := range stmt.Joins {
@@ -99,8 +99,9 @@ func (cs textConditions) look(stmt *gorm.Statement, table string, conditions []c
 	}
 }
 
-// check adds an error to the statement if a condition compares a column with a text. It also refuses conditions that
-// name a column and have a public id among their values. The second rule works for any SQL, because nothing is parsed.
+// check adds an error to the statement if a condition compares a column with a text that is not a number. It also
+// refuses conditions that name a column and have a public id among their values. The second rule works for any SQL,
+// because nothing is parsed.
 func (cs textConditions) check(stmt *gorm.Statement, table string, condition clause.Expression) {
 	db := stmt.DB.Session(&gorm.Session{NewDB: true})
 	plain := &plainDialector{Dialector: db.Dialector}

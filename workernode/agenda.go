@@ -54,7 +54,7 @@ func (w *agenda) rest(h *slotHolder, now time.Time) {
 		return
 	}
 	rest := grace/2 - time.Since(h.lastAck)
-	if h.seen <= h.lease.Fence { // the first keep-alive after FENCE shows that this process is idle, not ended
+	if h.seen <= h.lease.Fence { // send one when the clock passes FENCE: it shows that this process has not ended
 		rest = min(rest, h.clock.layout.TimeOf(h.lease.Fence+1).Sub(now))
 	}
 	w.KeepAlive = rest <= 0

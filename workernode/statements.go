@@ -120,7 +120,8 @@ func (s *statements) update(ctx context.Context, c lease.Change, now int64) (boo
 	return n == 1, nil
 }
 
-// release executes c, which frees a slot. It reads the row back, because no later statement compares the row.
+// release executes c, which frees a slot. It reads the row back, because no later statement would notice a changed
+// value.
 func (s *statements) release(ctx context.Context, c lease.Change, now int64) (ok bool, err error) {
 	err = s.db.transact(ctx, func(ctx context.Context, tx *DB) error {
 		t := statements{db: tx}
@@ -245,7 +246,7 @@ func (s *statements) add(ctx context.Context, c lease.Change, nodes []newNode, c
 			return err
 		}
 		if floor >= c.NewFence {
-			return errRefused // the next session reports FLOOR_TICK
+			return errRefused // beginning the next session returns an error about FLOOR_TICK
 		}
 		start = lease.StartOf(clock(), floor)
 		for part := range slices.Chunk(nodes, insertChunk) {
@@ -300,13 +301,14 @@ var errTaken = errors.New("workernode: taken by another program")
 // insertChunk keeps a statement below SQLite's limit of 500 SELECTs joined by UNION.
 const insertChunk = 250
 
-// insert inserts worker ids if the slot's row is as c left it, so none if a proxy has split the transaction.
+// insert inserts worker ids if the slot's row is as c left it, which it may not be if a proxy has split the
+// transaction.
 func (s *statements) insert(ctx context.Context, tx *DB, c lease.Change, nodes []newNode, start int64) error {
 	var list strings.Builder
 	args := []any{s.host.Name, s.host.Port}
 	for i, n := range nodes {
-		// Numbers are literals, because PostgreSQL takes a placeholder in a SELECT list for text. SUBSTR does not
-		// change a text. Without it MariaDB takes the text for CHAR, and sql_mode=PAD_CHAR_TO_FULL_LENGTH pads it.
+		// Numbers are literals, because PostgreSQL takes a placeholder in a SELECT list for text. SUBSTR(?, 1) is the
+		// whole text; MariaDB takes a plain ? for CHAR, which sql_mode=PAD_CHAR_TO_FULL_LENGTH pads.
 		if i == 0 {
 			fmt.Fprintf(&list, `SELECT %d AS "ID", SUBSTR(?, 1) AS "DATABASE_NAME", SUBSTR(?, 1) AS "TABLE_NAME"`, n.worker)
 		} else {

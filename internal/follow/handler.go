@@ -92,8 +92,8 @@ func (c *cursorRow) transact(ctx context.Context, conn *sql.Conn, step consumer.
 			if failed := own.ExecRaw(ctx, "RELEASE "+savepoint); failed != nil {
 				a = attempt{outcome: consumer.Failed, cause: fmt.Errorf("%w: %w", errEnded, failed)}
 				if isBroken(failed) {
-					a = attempt{outcome: consumer.Again, cause: fmt.Errorf("the connection broke while the handler ran, or has rows of a"+
-						" prepared statement open, or the server ended it after %v without a statement: %w", idleLimit, failed)}
+					a = attempt{outcome: consumer.Again, cause: fmt.Errorf("the connection broke while the handler ran, or the handler left"+
+						" rows of a prepared statement open, or the server ended it after %v without a statement: %w", idleLimit, failed)}
 				}
 			}
 		}
@@ -128,7 +128,8 @@ func (c *consuming[T]) handle(ctx context.Context, step consumer.Step) (err erro
 	return err
 }
 
-// handleOn handles rows on one connection, until another step is next. It reports whether the handler was called.
+// handleOn handles rows on one connection, until one is not committed or the next step is of another kind. It reports
+// whether the handler was called.
 func (c *consuming[T]) handleOn(ctx context.Context, step consumer.Step) (called bool, failed error) {
 	usable := func(conn *sql.Conn, err error) bool { return c.row.db.On(conn).RolledBack(ctx, err) }
 	err := withConn(ctx, c.Effects, usable, func(conn *sql.Conn) error {

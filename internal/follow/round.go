@@ -45,7 +45,7 @@ type State struct {
 	Slack     time.Duration
 	Trigger   string    // identity of the trigger that was installed
 	Found     string    // identity of the trigger that the table has now; empty if it has none
-	Closer    string    // name of the process that closes
+	Closer    string    // name of the process that raises the mark, see doc.go
 	Until     time.Time // end of its turn, by the database's clock
 	Now       time.Time // the database's clock
 	Next      int64     // the lowest id of a visible row that is not below Published; 0 if there is none
@@ -60,9 +60,9 @@ type Plan struct {
 // turn is how long one claim makes a process the closer.
 const turn = 5 * time.Second
 
-// decide returns the plan of the process me. By its clock, it sent the query of the state at the time asked, and
-// had the result at the time answered. The mark follows the database's clock, but only while both clocks agree
-// within the slack or minApart. Otherwise a clock that is an hour ahead would make the table refuse an hour's ids.
+// decide returns the plan of the process me. The arguments asked and answered are times of its clock: right before it
+// sent the query of the state, and after the result. The mark follows the database's clock, but only while both clocks
+// agree within the slack or minApart, because a clock an hour ahead would make the table refuse an hour's ids.
 func decide(s State, layout generator.Layout, me string, asked, answered time.Time) (Plan, error) {
 	if err := s.check(); err != nil {
 		return Plan{}, err
@@ -76,7 +76,7 @@ func decide(s State, layout generator.Layout, me string, asked, answered time.Ti
 			" the table refuses ids below it; set that clock if it is behind, otherwise run uid follow reset", workernode.ErrClock, s.Published)
 	}
 	mine := s.Closer == me
-	if left := s.Until.Sub(s.Now); !mine && 0 < left && left <= turn { // a longer turn began before the clock was set back
+	if left := s.Until.Sub(s.Now); !mine && 0 < left && left <= turn { // if more is left, the clock was set back
 		return Plan{}, nil
 	}
 	if apart := max(s.Now.Sub(answered), asked.Sub(s.Now)); apart > max(s.Slack, minApart) {
@@ -114,7 +114,7 @@ func (s State) Pause(layout generator.Layout, busy bool) time.Duration {
 	if err != nil {
 		return pause
 	}
-	if due := p.Time.Add(layout.Tick + s.Slack).Sub(s.Now); due > 0 { // otherwise the row is due, but the closer waits
+	if due := p.Time.Add(layout.Tick + s.Slack).Sub(s.Now); due > 0 { // if not, only the next round is missing
 		pause = min(pause, max(due, time.Millisecond))
 	}
 	return pause

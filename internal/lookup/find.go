@@ -48,7 +48,7 @@ func (f *Finder) FindAll(ctx context.Context, ids []int64) (map[int64]any, error
 		errs = append(errs, f.findIn(ctx, table, f.plan(table), byTable[table], found)...)
 	}
 	errs = f.findNumbered(ctx, ids, found, errs)
-	if len(future) > 0 { // they replace other errors of these ids, because they explain more
+	if len(future) > 0 { // errors in future replace others of the same ids, because they explain more
 		errs = slices.DeleteFunc(errs, func(e error) bool { other, ok := e.(*failure); return ok && future[other.id] != nil })
 		for id, err := range future {
 			if _, ok := found[id]; !ok {
@@ -59,12 +59,12 @@ func (f *Finder) FindAll(ctx context.Context, ids []int64) (map[int64]any, error
 	return found, loc.errorsOf(errs, ids)
 }
 
-// findNumbered adds rows of other programs that the database numbered. It looks for a number in the table of the id
-// that precedes the number. It returns errs without the errors of ids that it found.
+// findNumbered adds rows of other programs that the database numbered. If ids has such a number, it is in the gap after
+// an id of the plugin, and is looked up in that id's table. It returns errs without the errors of ids that it found.
 func (f *Finder) findNumbered(ctx context.Context, ids []int64, found map[int64]any, errs []error) []error {
 	loc := f.loc
 	if loc.Before == nil || loc.Fixed || f.db.Dialector.Name() == "sqlite" || len(withoutFailures(errs)) > 0 {
-		return errs // ids leave no room for such numbers, or a query has failed
+		return errs // there are no such numbers, or a query has failed
 	}
 	numbers := map[int64][]int64{}
 	for _, id := range ids {
@@ -86,7 +86,7 @@ func (f *Finder) findNumbered(ctx context.Context, ids []int64, found map[int64]
 		}
 	})
 	errs = append(errs, withoutFailures(failed)...)
-	// First look for the keys without the handle's conditions, which may not fit a table that has none of the keys.
+	// First look without the handle's conditions, because they may fail on a table that has none of the keys.
 	keys := &Finder{db: f.db.Session(&gorm.Session{NewDB: true, SkipHooks: true}).Unscoped(), loc: loc}
 	for _, table := range slices.Sorted(maps.Keys(byTable)) {
 		rows := map[int64]any{}

@@ -16,8 +16,8 @@ import (
 // selectChunk limits the rows of one SELECT with UNIONs. SQLite accepts up to 500.
 const selectChunk = 100
 
-// readRows runs the lookups that have no values in found yet. It stores the fields of the row that a lookup found
-// under the index of the lookup, or nil if there are several rows. The database compares the values, with its own
+// readRows runs the lookups that have no values in found yet. In found, at the index of a lookup, it stores the fields
+// of the row that the lookup found, or nil if there are several rows. The database compares the values, with its own
 // types and collations.
 func (t *Tracker) readRows(
 	db *gorm.DB, lookups []lookup, compare comparisons, fields []*model.Field, found map[int][]int64,
@@ -62,7 +62,7 @@ func (t *Tracker) readRows(
 	})
 }
 
-// selectByID looks up the ids of rows in the column of idField. It returns fields by the digits of the id.
+// selectByID looks up the ids of rows in the column of idField. It returns the values of fields by the id as decimal text.
 func selectByID(db *gorm.DB, idField *model.Field, fields []*model.Field, rows []sentRow) (map[string][]int64, error) {
 	in := clause.IN{Column: clause.Column{Name: idField.DBName}}
 	for _, r := range rows {
@@ -86,7 +86,7 @@ func newQuery(stmt *gorm.Statement) query {
 	return query{&gorm.Statement{DB: stmt.DB, Table: stmt.Table, TableExpr: stmt.TableExpr, Schema: stmt.Schema, ConnPool: stmt.ConnPool, Context: stmt.Context}}
 }
 
-// selectFields writes a SELECT of the column first and the columns of fields, with the conditions in where.
+// selectFields writes a SELECT of the expression in first and the columns of fields, with the conditions in where.
 func (q query) selectFields(first any, fields []*model.Field, where ...clause.Expression) {
 	columns := clause.Expr{SQL: "?" + strings.Repeat(",?", len(fields)), Vars: []any{first}}
 	for _, f := range fields {
