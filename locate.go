@@ -20,7 +20,7 @@ type Location struct {
 	Table    string `json:"table,omitempty"`    // empty if the worker id serves all tables
 
 	// Session is the process that made the id. It is zero with [WithWorkerID], because other processes may have had
-	// the same worker id. It is also zero if "uid sessions prune" removed the session. Perhaps nobody made the id.
+	// the same worker id. It is also zero if "uid sessions prune" removed the session. The id may be invented.
 	Session workernode.Session `json:"session"`
 }
 
@@ -43,8 +43,8 @@ func (l Location) String() string {
 // Decode splits an id by the plugin's layout. It sends no statement, so it cannot check that the id was ever made.
 //
 // The error wraps [ErrNegativeID], [generator.ErrLayout] for too many bits, or [ErrNotDecodable] for a number that
-// is too small. Before db.Use a small number counts as an id of the first tick. With [WithWorkerID] it still does
-// later, if all ids of the plugin have the layout. For ids of another layout use [generator.Layout.Decompose].
+// is too small. Before db.Use a small number counts as an id of the first tick. With [WithWorkerID] it also does so
+// after db.Use, if all ids of the plugin have the layout. For other layouts use [generator.Layout.Decompose].
 func (p *Plugin) Decode(id ID) (generator.Parts, error) {
 	if p == nil || p.shared == nil {
 		return generator.Parts{}, fmt.Errorf("%w: a Plugin is made by New", ErrNotRegistered)

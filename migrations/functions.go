@@ -9,7 +9,7 @@ import (
 )
 
 // CreateFunctions creates the view uid_origin and, except on SQLite, the functions uid_time, uid_worker and uid_table.
-// It replaces existing ones, which contain the layout, so call it again for a new id space. Up never calls it.
+// It replaces existing ones. They contain the layout, so call it again for a new id space. Up never calls it.
 //
 // The layout is read from WORKER_REGISTRY. With the option WithRegistry, pass the handle of the registry.
 //
@@ -17,7 +17,7 @@ import (
 // minute. Do not call CreateFunctions from two processes at once, because on MySQL one of them may fail.
 //
 // The error wraps uidplugin.ErrTable if the registry cannot be read, and [errors.ErrUnsupported] for another
-// dialect. The view is created first, so users who may not create functions get it, too.
+// dialect. The view is created first, so a user without the right to create functions still gets the view.
 func CreateFunctions(ctx context.Context, db *gorm.DB, options ...Option) error {
 	d, _, err := open(ctx, db, options)
 	if err != nil {

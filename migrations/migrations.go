@@ -75,8 +75,8 @@ type table struct {
 type Option func(*sqldb.Place)
 
 // In names the schema of the tables on PostgreSQL, as the option WithSchema does. Without In, the functions of this
-// package fail on PostgreSQL if another schema than that of [Option] has WORKER_REGISTRY. Elsewhere In has no
-// effect.
+// package look in the schema described at [Option], and fail if another schema has a WORKER_REGISTRY, too. On other
+// databases In has no effect.
 func In(schema string) Option { return func(p *sqldb.Place) { p.Schema = schema } }
 
 func open(ctx context.Context, db *gorm.DB, options []Option) (*sqldb.DB, sqldb.Place, error) {
@@ -190,8 +190,8 @@ func (t *table) check(ctx context.Context, d *sqldb.DB) (lacks []string, err err
 }
 
 // refuseNarrow returns an error if a column should be BIGINT but is narrower, because MySQL without strict mode would
-// store another number, such as an earlier FENCE. UidGenerator's column ID may be narrower because worker ids have few
-// bits.
+// store a smaller number, such as a smaller FENCE. The column ID of WORKER_NODE may be narrower, because worker ids
+// have few bits.
 func (t *table) refuseNarrow(d *sqldb.DB, columns []sqldb.Column) error {
 	for _, c := range columns {
 		name := strings.ToUpper(c.Name)
@@ -310,7 +310,7 @@ func (t *table) extension(db *sqldb.DB, columns []string) (statements []string) 
 	return statements
 }
 
-// qualified adds the schema to the tables in a statement. SQLite's CREATE INDEX takes it only before the index.
+// qualified adds the schema to the tables in a statement. SQLite's CREATE INDEX allows it only before the index.
 func qualified(db *sqldb.DB, statement string) string {
 	const index = "CREATE INDEX IF NOT EXISTS "
 	if rest, ok := strings.CutPrefix(statement, index); ok && db.Dialect() == "sqlite" && db.Schema() != "" {

@@ -14,7 +14,7 @@ import (
 )
 
 // Reconcile undoes the changes of [Rewrite] to the statement, and corrects wrong ids after conflicts. Call it right
-// after the INSERT, because associations copy the keys next.
+// after the INSERT, because GORM's next step copies the keys into associated rows.
 func Reconcile(db *gorm.DB, modelOf func(*schema.Schema) *model.Model) {
 	stmt := db.Statement
 	var result sql.Result
@@ -67,8 +67,8 @@ func (t *Tracker) reconcile(db *gorm.DB, rows []sentRow, result sql.Result) erro
 		}
 		id, err := result.LastInsertId()
 		// Without a conflict the last insert id is 0, or on an AUTO_INCREMENT column the last sent id. A trigger
-		// may cause the same values despite a conflict. Then the row count shows the conflict of a single row,
-		// because an update counts as 2 or 0. A batch, or clientFoundRows, may hide a conflict.
+		// may cause these values despite a conflict. For a single row the row count then shows the conflict,
+		// because an update counts as 2 or 0. In a batch, or with clientFoundRows, the count may hide one.
 		showsConflict := id == conflictSentinel || id != 0 && !slices.ContainsFunc(t.fields, func(f *model.Field) bool { return t.has(f, id) })
 		key, single := t.key(stmt.Schema), len(rows) == 1
 		if err != nil || !showsConflict && db.RowsAffected == int64(len(rows)) && (single || key == nil && !t.indexed(stmt.Schema)) {
@@ -92,8 +92,8 @@ func (t *Tracker) indexed(s *schema.Schema) bool {
 	})
 }
 
-// readBack reads which ids are in the table. If the key is not tracked, it looks up rows by each field, because
-// GORM may have assigned the keys to wrong rows.
+// readBack reads which ids are in the table. If the key is not tracked, it looks up rows by each tracked field,
+// because GORM may have assigned the keys to wrong rows.
 func (t *Tracker) readBack(db *gorm.DB, rows []sentRow) error {
 	if key := t.key(db.Statement.Schema); key != nil {
 		return t.readByID(db, key, t.fields, rows)
@@ -106,7 +106,7 @@ func (t *Tracker) readBack(db *gorm.DB, rows []sentRow) error {
 	return nil
 }
 
-// readByID sets fields to the values in the table. Rows whose id is not found had a conflict with another row.
+// readByID sets fields to the values in the table. The sent rows whose ids it does not find had conflicts.
 func (t *Tracker) readByID(db *gorm.DB, idField *model.Field, fields []*model.Field, rows []sentRow) error {
 	ctx := db.Statement.Context
 	var conflicting []sentRow
@@ -128,7 +128,7 @@ func (t *Tracker) readByID(db *gorm.DB, idField *model.Field, fields []*model.Fi
 	return t.readConflicting(db, conflicting, fields)
 }
 
-// readConflicting looks up the conflicting rows by [Tracker.keys]. It sets the fields of unknown rows to zero.
+// readConflicting looks up the existing rows by [Tracker.keys]. New ids of a sent row become 0 if it finds none.
 func (t *Tracker) readConflicting(db *gorm.DB, rows []sentRow, fields []*model.Field) error {
 	ctx := db.Statement.Context
 	keys := t.keys(db.Statement.Schema)
@@ -150,7 +150,7 @@ func (t *Tracker) readConflicting(db *gorm.DB, rows []sentRow, fields []*model.F
 	return nil
 }
 
-// lookUp returns fields of the existing rows, by the index of the sent row in rows. It first searches for the
+// lookUp returns the ids of the existing rows, by the index of the sent row in rows. It first searches for the
 // values sent, because most columns store them unchanged, and then for the values that the columns store instead.
 func (t *Tracker) lookUp(
 	db *gorm.DB, keys [][]*schema.Field, fields []*model.Field, rows []sentRow,
@@ -213,7 +213,7 @@ func refuseMissing(lookups []lookup, found map[int][]int64) error {
 	return nil
 }
 
-// correct sets ids that were made for the statement to values, in which an unknown id is 0.
+// correct replaces ids of r that were made for the statement by those in values, where 0 means unknown.
 func (t *Tracker) correct(ctx context.Context, r model.Row, fields []*model.Field, values []int64) error {
 	for i, f := range fields {
 		if id := r.ID(ctx, f); id != values[i] && t.has(f, id) {
@@ -226,7 +226,7 @@ func (t *Tracker) correct(ctx context.Context, r model.Row, fields []*model.Fiel
 }
 
 // keys returns the columns of each unique index that may have caused a conflict: the [Tracker.conflictKey], and on
-// MySQL all others, because MySQL ignores the columns of an ON CONFLICT.
+// MySQL also [model.Model.Uniques], because GORM's SQL for MySQL leaves out the columns of an ON CONFLICT.
 func (t *Tracker) keys(s *schema.Schema) (keys [][]*schema.Field) {
 	fields := t.conflictKey(s)
 	if len(fields) == 0 {
@@ -245,7 +245,7 @@ func (t *Tracker) keys(s *schema.Schema) (keys [][]*schema.Field) {
 }
 
 // conflictKey returns the fields that identify the conflicting row: the columns of the ON CONFLICT, or else the
-// primary key. It returns nil if these are unknown, changed by the update part, or ids made for the statement.
+// primary key. It returns nil if one of them is unknown, is changed by the update part, or has new ids.
 func (t *Tracker) conflictKey(s *schema.Schema) (columns []*schema.Field) {
 	if t.conflict.OnConstraint != "" || t.unknown {
 		return nil

@@ -63,7 +63,7 @@ func (t *Tracker) rewrite(stmt *gorm.Statement, m *model.Model) {
 	}
 	conflict := t.conflict
 	if f.onConflict && !f.doNothing {
-		stmt.AddClause(conflict) // without a DoNothing that GORM would ignore
+		stmt.AddClause(conflict) // without a DoNothing that GORM's SQL would ignore
 	}
 	if t.updateKey || f.mysql && f.onConflict && conflict.UpdateAll && !f.surelyUpdates {
 		same := t.untouched(stmt, conflict)
@@ -96,7 +96,7 @@ func (t *Tracker) facts(stmt *gorm.Statement, m *model.Model) (f facts) {
 	}
 	f.onConflict, f.otherExpression, f.returns = onConflict, !known, returns(stmt)
 	if f.mysql && (conflict.UpdateAll || len(conflict.DoUpdates) > 0) {
-		conflict.DoNothing = false // GORM ignores it on MySQL if there is something to update
+		conflict.DoNothing = false // GORM's SQL for MySQL ignores it if there is something to update
 	}
 	t.conflict = conflict
 	if f.mysql {
@@ -252,8 +252,8 @@ func (t *Tracker) dropReturning(stmt *gorm.Statement) {
 // conflictSentinel is the last insert id of a conflict whose key cannot be returned. Ids with a time are larger.
 const conflictSentinel = 1
 
-// lastInsertID returns the argument of LAST_INSERT_ID: the key of the existing row if one row is sent and the key
-// is from 2 to 2^63-1, and otherwise the sentinel.
+// lastInsertID returns the argument of LAST_INSERT_ID: for one row, not in a slice, with a tracked key, the key of
+// the existing row if that is from 2 to 2^63-1; otherwise the sentinel.
 func (t *Tracker) lastInsertID(stmt *gorm.Statement, f facts) clause.Expr {
 	key := t.key(stmt.Schema)
 	if key == nil || !f.single {
@@ -282,8 +282,8 @@ func (t *Tracker) addLastInsertID(stmt *gorm.Statement, conflict clause.OnConfli
 	}
 }
 
-// lastInsertFree reports whether we may use MySQL's last insert id for conflicts. We may not if the application
-// uses it, or if GORM needs it for keys that the database numbers.
+// lastInsertFree reports whether we may use MySQL's last insert id for conflicts. We may not if the model has no
+// key, if the application uses the last insert id, or if GORM needs it for keys that the database numbers.
 func (t *Tracker) lastInsertFree(stmt *gorm.Statement, conflict clause.OnConflict) bool {
 	if len(stmt.Schema.PrimaryFields) == 0 {
 		return false

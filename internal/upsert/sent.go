@@ -55,13 +55,13 @@ func (r sentRow) sent(f *schema.Field) (any, bool) {
 // A lookup searches for the existing row by the values that were sent for the columns of a unique index.
 type lookup struct {
 	sentRow
-	row    int             // index of the sentRow
+	row    int             // index of the sentRow among the rows
 	key    int             // index in the result of Tracker.keys
 	fields []*schema.Field // the columns of that key
 }
 
 // lookups returns a lookup for each row and each unique key by which the row may have had a conflict. A row has
-// none if a value of such a key was not sent or is computed by SQL, or if the update part may change it.
+// none if a value of such a key was not sent or is computed by SQL, or if the update part may change the value.
 func (t *Tracker) lookups(ctx context.Context, keys [][]*schema.Field, rows []sentRow) (list []lookup) {
 	for i, r := range rows {
 		before := len(list)

@@ -1,12 +1,12 @@
 // Package upsert corrects ids after an INSERT ... ON CONFLICT.
 //
-// Such a statement may find that a row exists under another key. Then the id made for the row is not in the table, so
-// the struct should not keep it. The struct gets the id of the existing row, or zero if the row is unknown. GORM's own
-// association saves are such statements.
+// Such a statement may find that the row exists under another key. Then the id made for the new row is not in the
+// table, so the struct should not keep it. The struct gets the id of the existing row, or zero if that row is
+// unknown. GORM's own association saves are such statements.
 //
 // detect.go chooses how to detect conflicts. Without a conflict a statement needs a further round trip only with
-// bySelect, and with byLastInsertID for a batch. [Rewrite] changes the statement before the INSERT, and [Reconcile]
-// corrects the rows after it.
+// bySelect, and with byLastInsertID for most batches. [Rewrite] changes the statement before the INSERT, and
+// [Reconcile] corrects the rows after it.
 //
 // If the statement does not return the existing row, we look it up by [Tracker.keys], with the values that were
 // sent, and then with the values that the columns store instead. The row is unknown if none is found, or if two
@@ -32,7 +32,7 @@ type Tracker struct {
 
 	decision
 	conflict clause.OnConflict // handling of existing rows
-	unknown  bool              // the handling is not GORM's, so conflict is empty
+	unknown  bool              // the handling is in the application's own SQL, so conflict is empty
 	uniques  [][]*schema.Field // [model.Model.Uniques], on MySQL; see keys
 	sent     [][]int64         // ids of the fields in each row, in case fewer rows come back
 }

@@ -31,8 +31,8 @@ type comparison struct {
 type comparisons struct {
 	of []map[string]comparison // by index of the key, then by column
 
-	// complete is true if each conflicting row must be found. It is only set on MySQL, whose triggers skip no rows,
-	// and if no other index can have caused the conflict.
+	// complete is true if each conflicting row must be found: on MySQL, where triggers skip no rows, if only the
+	// indexes in the keys can have caused the conflict.
 	complete bool
 }
 
