@@ -78,12 +78,12 @@ func WithLead(d time.Duration) Option { return func(cfg *config.Config) { cfg.Le
 // with [ErrLayoutMismatch] if the layout is not the registry's. Next to UidGenerator only 0 is free, because
 // UidGenerator numbers the rows of WORKER_NODE from 1 on. A number above the limit, or any number with the
 // generator "paired", needs the four tables: db.Use takes the number from the registry, which then gives out only
-// higher numbers. It fails with ErrOption if the registry has already given out worker ids. To change to the
+// higher numbers. db.Use fails with ErrOption if the registry gave out worker ids before that. To change to the
 // registry, or back, see docs/layouts.md.
 //
 // A process may use the worker id of a previous one immediately, even after a crash, if both have the same clock
 // and the same [WithLead]. Ids are stamped at most [WithLead] ahead, so the new process begins that far ahead. Its
-// first id waits for the next tick. At first the process makes no bursts: each tick allows the ids of one tick.
+// first id waits for the next tick. At first the process makes no bursts: in a tick it makes only ids of one tick.
 // [WithClock] voids this guarantee. So does a clock that was set ahead and back again; the log reports that.
 //
 // Plugins of one process may have the same number. They share a generator, and must have the same [WithLead],
@@ -96,7 +96,7 @@ func WithWorkerID(n int64) Option {
 }
 
 // WithOneWorkerID gives this process one worker id for all its tables instead of one for each, for layouts with few
-// worker ids. Generators named in tags get one each. Ids then resolve to their process, but not to a table.
+// worker ids. Each generator that a tag names gets one, too. Ids then resolve to their process, but not to a table.
 func WithOneWorkerID() Option { return func(cfg *config.Config) { cfg.OneEach = true } }
 
 // WithDisposable gives each start of the process a new slot that is never reclaimed, as with UidGenerator. So each
@@ -125,9 +125,9 @@ func WithLookupOnly() Option {
 // share a segment.
 //
 // The plugins of a process that pass the same handle, or handles on one pool, share a slot. They must have the same
-// layout, lead, host, schema, WithClock and WithDisposable. Logger, timeout and WithoutMigration of the first
-// plugin apply. Close of the last plugin releases the slot. db must be a connected handle and not a transaction.
-// The caller closes the pool of db after the plugins.
+// layout, lead, host, schema and WithDisposable, and all or none WithClock. Logger, timeout and WithoutMigration of
+// the first plugin apply. Close of the last plugin releases the slot. db must be a connected handle and not a
+// transaction. The caller closes the pool of db after the plugins.
 //
 // Processes without the option are in another id space. So before you add the option, stop all processes that use one
 // of the databases, for at least Lead. A database must keep one name in an id space; see [WithDatabaseName].

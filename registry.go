@@ -83,7 +83,7 @@ func (s *shared) join(db *gorm.DB, statements *sqldb.DB, loc *lookup.Locator) er
 	return nil
 }
 
-// joinSpace returns the id space of a plugin on db. Of plugins with one handle of WithRegistry the first opens it.
+// joinSpace returns the id space of a plugin on db. The first plugin with a handle of WithRegistry opens its space.
 func joinSpace(ctx context.Context, s *shared, db *gorm.DB) (*sharedSpace, error) {
 	sp := &sharedSpace{users: map[*shared]tablesDatabase{s: {}}}
 	if s.Registry != nil {

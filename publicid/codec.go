@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// ErrInvalid is wrapped by each error of [Codec.Decode]. Its text names a wrong prefix, length or character, but does
-// not distinguish a changed text from one made with another key, because an attacker could learn from that.
+// ErrInvalid is wrapped by each error of [Codec.Decode]. The error names a wrong prefix, length or character, but
+// does not distinguish a changed text from one made with another key, because an attacker could learn from that.
 var ErrInvalid = errors.New("publicid: invalid id")
 
 // ErrConfig reports a key or prefix that is invalid, missing or not the one in use. [NewKeys], [Keys.Codec] and
@@ -134,7 +134,7 @@ func (c Codec) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "publicid.Codec(%s)"
 
 type codecKey struct {
 	block cipher.Block
-	check [8]byte // derived from the prefix
+	check [8]byte // derived from the key and the prefix
 }
 
 func (c *Codec) len() int { return len(c.prefix) + blockChars }
