@@ -21,21 +21,21 @@ type Stats struct {
 	Tables  []TableStats         `json:"tables"`
 }
 
-// TableStats is the state of one table's ids, or of all tables' ids with WithWorkerID or WithOneWorkerID.
+// TableStats is the state of the ids of one table, or of all tables that share a generator.
 type TableStats struct {
-	// Table is "*" with WithWorkerID or WithOneWorkerID. It is table.column for a column that has a segment and is
-	// not a primary key.
+	// Table is "*" with WithWorkerID or WithOneWorkerID, except for segments and WithSource. It is table.column for
+	// a column that has a segment and is not a primary key.
 	Table     string        `json:"table"`
 	Generator string        `json:"generator"`            // name, such as "cached"
-	WorkerIDs []int64       `json:"worker_ids,omitempty"` // ascending; several with lanes, empty for foreign ids
+	WorkerIDs []int64       `json:"worker_ids,omitempty"` // ascending; several with lanes, empty if ids have none
 	From      time.Time     `json:"from,omitzero"`        // start of the time that the worker ids may stamp
 	Until     time.Time     `json:"until,omitzero"`       // end of that time, unless renewed
 	Lead      time.Duration `json:"-"`                    // how far the next id is ahead of the clock; 0 if unknown
 
 	// Made counts ids handed out since the process started, and sometimes a few more. It includes ids without a row,
 	// such as after a failed create. It excludes ids skipped because the clock moved on, and the gaps for
-	// AUTO_INCREMENT rows. The count may be some milliseconds old. Made is 0 if the generator does not have a
-	// method Made() int64, as with [WithSource]. Made and Waits of built-in generators never decrease.
+	// AUTO_INCREMENT rows. The count may be some milliseconds old. Made is 0 if the application's generator does
+	// not have a method Made() int64. Made and Waits of built-in generators never decrease.
 	Made int64 `json:"made"`
 
 	// Waits counts calls of the generator that waited for the clock, a lease renewal, a range of a segment, or another
@@ -73,7 +73,7 @@ func (s TableStats) MarshalJSON() ([]byte, error) {
 	}{plain(s), text})
 }
 
-// Stats returns the state of the plugin. Tables has those with a generator, in alphabetical order. Stats sends no
+// Stats returns the state of the plugin. Tables lists tables that have a generator, alphabetically. Stats sends no
 // statement. The state is zero before db.Use, and has no slot after Close.
 func (p *Plugin) Stats() Stats {
 	s, err := p.initialized()

@@ -41,7 +41,7 @@
 //   - A process that ends loses at most two ranges, and each lost answer loses one range.
 //   - When Open returns, the first range is in memory.
 //   - A caller that finds no id waits for the fetch (Leaf's callers fail at once), until its context ends, or for
-//     Config.MaxWait if the context has no deadline. If the fetch fails, it gets the database's error.
+//     Config.MaxWait if the context has no deadline. If the fetch fails, the caller gets the database's error.
 //   - A failed fetch is repeated even if no caller waits. Until one succeeds, Health returns the reason and the time of
 //     the first failure.
 //

@@ -5,7 +5,7 @@ import "errors"
 // Errors that a caller can act on. If the table cannot be created, or does not keep max_id, the error wraps
 // uidplugin.ErrTable. Other errors wrap one of package generator, or are the database's or a context's.
 var (
-	// ErrConfig reports an invalid setting or tag. [Open] returns it.
+	// ErrConfig reports an invalid setting or tag, or connections without autocommit. [Open] returns it.
 	ErrConfig = errors.New("segment: configuration")
 
 	// ErrRow reports that the row of the tag is missing, exists twice, has a step below 1, or has a max_id that is not

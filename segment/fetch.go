@@ -64,7 +64,7 @@ func (g *Generator) source(ctx context.Context, _ int64) (generator.Run, error) 
 	if err != nil {
 		return generator.Run{}, err
 	}
-	// The buffer does not have the range yet, and older ids are smaller, so no caller has an id from the mark on.
+	// The buffer does not have the range yet, and older ids are smaller, so no caller passes the mark unnoticed.
 	g.due = false
 	g.mark.Store(run.First + run.N/10)
 	return run, nil
@@ -130,7 +130,7 @@ func (g *Generator) try(ctx context.Context) (run generator.Run, err error) {
 	if moved, err := held.move(ctx, r.maxID, first+n); err != nil || !moved {
 		return run, err
 	}
-	back := g.ranges > 0 && r.maxID < g.floor // maxID is not from a stale read, because move has compared it
+	back := g.ranges > 0 && r.maxID < g.floor // r.maxID is not from a stale read, because move has compared it
 	g.base, g.step, g.floor = base, step, first+n
 	g.ranges++
 	g.mu.Lock()

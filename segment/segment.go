@@ -98,8 +98,8 @@ type Generator struct {
 	config   Config
 
 	// mark is the id at which the next range should be fetched. During a fetch it is the constant unfetched. The caller
-	// that takes the marked id, or a larger one, sets unfetched and sends to wake. So each mark causes one signal,
-	// and the send never blocks.
+	// that takes the marked id, or a larger one, sets mark to unfetched and sends to wake. So each mark causes one
+	// signal, and the send never blocks.
 	mark atomic.Int64
 	wake chan struct{}
 
@@ -318,7 +318,7 @@ func (g *Generator) State() State {
 // Made returns the number of ids handed out. It never decreases.
 func (g *Generator) Made() int64 { return g.buffered.Made() }
 
-// Waits returns the number of calls that waited for a range. It never decreases.
+// Waits returns how often a call waited for a range. It never decreases.
 func (g *Generator) Waits() int64 { return g.buffered.Waits() }
 
 // Health returns nil unless the last fetch failed. The error contains the start of the outage and the number of

@@ -52,8 +52,8 @@ func newTable(db *sqldb.DB, name, tag string) *table {
 	return &table{db: db, given: name, schema: m[1], name: m[2], tag: tag}
 }
 
-// locate finds the schema of the table. All statements then name the schema, because the application may set another
-// one on connections of the pool.
+// locate finds the schema of the table. All statements then name the schema, because the application may change the
+// current schema of connections in the pool.
 func (t *table) locate(ctx context.Context, schema string) (err error) {
 	if t.schema = cmp.Or(t.schema, schema); t.schema != "" {
 		return nil
@@ -258,8 +258,8 @@ func (t *table) read(ctx context.Context, locking string) (r row, ok bool, err e
 }
 
 // move changes max_id from present to next, and reports whether it did. It reads max_id back, because ranges would
-// overlap if the database stored a smaller number. The read locks the row, so MySQL and PostgreSQL return the newest
-// version, and proxies ask the primary.
+// overlap if the database stored a smaller number. On MySQL and PostgreSQL the read locks the row, so it returns
+// the newest version, and proxies ask the primary.
 func (t *table) move(ctx context.Context, present, next int64) (bool, error) {
 	changed, err := t.db.Exec(ctx, `UPDATE `+t.quoted()+` SET max_id = ?, update_time = CURRENT_TIMESTAMP WHERE biz_tag = ? AND max_id = ?`,
 		next, t.tag, present)

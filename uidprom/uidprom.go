@@ -78,8 +78,8 @@ import (
 // Pass the labels here or to [prometheus.WrapRegistererWith]. Plugins with the same handle in
 // uidplugin.WithRegistry share a slot, and each reports it, so take the maximum of its metrics, not the sum.
 //
-// A scrape does not send statements, nor wait for any, unless a generator of uidplugin.WithSource does. The collector
-// is safe for concurrent use. If the handle does not have the plugin, the only metric is uidplugin_healthy with 0.
+// A scrape does not send statements, nor wait for any, unless a method of the application's generator does. The
+// collector is safe for concurrent use. Without the plugin in the handle, the only metric is uidplugin_healthy, 0.
 // After Close the counters remain, and uidplugin_healthy is 0. Unregister the collector if the plugin is closed
 // permanently while the process continues. There are 16 series, 4 for each table and generator, 3 for each followed
 // table, and 3 for each consumer whose rows the process handles.
