@@ -152,7 +152,7 @@ func TestStructure_GitHasNoLargeFiles(t *testing.T) {
 func TestStructure_TheHeartIsSmall(t *testing.T) {
 	t.Parallel()
 
-	const most = 19_010 // lines without tests; the aim is 16,500
+	const most = 18_800 // lines without tests; the aim is 16,500
 	lines, found := checkHeart(t, os.DirFS("."))
 	if t.Logf("the heart has %d lines", lines); lines > most || lines < most/2 {
 		t.Errorf("the heart has %d lines without tests, more than %d", lines, most)
