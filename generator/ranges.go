@@ -24,10 +24,10 @@ func (l Layout) timeShift() uint8 { return l.WorkerBits + l.SequenceBits }
 //
 // The time that an id carries is the start of its tick. A span that begins within a tick therefore leaves that tick
 // to the span before it. Begin at TimeOf(TickAt(from)) to include that tick. An id was not made exactly at its
-// time: the time may be ahead of the clock by as much as a generator may borrow. Where that matters, you should
-// widen the span, or compare a column of the row.
+// time: the time may be ahead of the clock by as much as a generator may borrow, and behind it if the lease has
+// ended. Where that matters, you should widen the span, or compare a column of the row.
 //
-// Range cuts off the part of the span outside of the layout. The error wraps [ErrLayout] if l is not valid, or if no id
+// Range cuts off what lies outside of the layout. The error wraps [ErrLayout] if l is not valid, or if no id
 // can carry a time in the span. That is so if the span is empty, if the layout ends before the span or begins after it,
 // or if no tick begins in it.
 func (l Layout) Range(from, to time.Time) (first, last int64, err error) {

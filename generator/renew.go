@@ -51,7 +51,7 @@ func (g *Cached) Usage() Usage {
 	g.account()
 	w := g.window.Load()
 	s, end, next := g.scale(w), g.end(w), w.ring.Taken()
-	if next == 0 { // the window is closed, and the next one begins at the present or later
+	if next == 0 { // closed; unless the lease has passed, the next window begins at the present or later
 		next = w.next
 		if at := s.at(g.clock.now()); at < end {
 			next = max(next, at)
