@@ -10,13 +10,13 @@ import (
 )
 
 // WithGenerator adds your own generator for the tag gorm:"uid:NAME" and [WithDefaultGenerator]. Its ids have the layout
-// and the plugin's worker ids, so they resolve to their rows. A name consists of letters, digits, _ and -.
+// and the plugin's worker ids, so they resolve to their rows. A name is a letter, then letters, digits, _ or -.
 //
 // The function newGenerator makes the generator of one table, or of all tables that share a worker id. The
-// generator must stamp only ticks that its leases allow, because uniqueness depends on nothing else. A lease of
-// [WithWorkerID] never ends, but the generator must then stay within MaxBorrow of the clock, because the next
-// process with the worker id begins MaxBorrow ahead. A generator whose Usage.Left does not count every sequence of
-// a tick gets too many worker ids. The function must use no database, because other tables wait for it.
+// generator must make no id twice, and stamp only ticks that its leases allow: nothing else makes ids unique. A
+// lease of [WithWorkerID] never ends, but the generator must then stay within MaxBorrow of the clock, because the
+// next process with the worker id begins MaxBorrow ahead. A generator whose Usage.Left does not count each sequence
+// of a tick gets too many worker ids. The function must use no database, because other tables wait for it.
 //
 // To configure [generator.Cached], [generator.Snowflake] or [generator.Paired], replace them by name:
 //
@@ -35,11 +35,11 @@ func WithGenerator(name string, newGenerator func(generator.Config) (generator.R
 // names are valid as for [WithGenerator].
 //
 // The function open makes the generator of one table. You must ensure that its ids are unique and fit the field.
-// For models of WithModels, db.Use calls open after registering the callbacks, so open may create rows. For others
-// Register, AutoMigrate or the first create calls open, and waits up to [WithTimeout].
+// For models of WithModels, db.Use calls open after registering the callbacks, so open may create rows. For other
+// models Register, AutoMigrate or the first create calls open, and waits up to [WithTimeout].
 //
-// The handle db is not in a transaction, and the generator may keep it. The function may query it with ctx, which ends
-// when the function returns. The table may not exist yet. The plugin's Close closes the generator.
+// The handle db is not in a transaction, and the generator may keep it. The function open may query db with ctx,
+// which ends when open returns. The table may not exist yet. The plugin's Close closes the generator.
 //
 // After an error, open is called again in the background, with pauses that grow up to five seconds. Each create
 // that needs the generator also calls open. If the generator has a method Health() error, [Plugin.Health] calls it.

@@ -14,9 +14,9 @@ import (
 // ID is a 64-bit key that survives JavaScript. In JSON it is a string of decimal digits, such as "302914527191040001",
 // because JavaScript keeps only 53 bits of a number. It reads both strings and numbers.
 //
-// In the database it is a BIGINT and never AUTO_INCREMENT. A sole primary key of this type gets an id without the
-// tag uid, unless it is a foreign key. With the tag gorm:"uid:-" the application sets the key. A foreign key as
-// sole primary key, such as UserID of a profile, needs this tag if only the other model declares the association.
+// In the database it is a BIGINT (on SQLite INTEGER), never AUTO_INCREMENT. A sole primary key of this type gets an
+// id without the tag uid, unless it is a foreign key. With gorm:"uid:-" the application sets the key. A foreign key
+// as sole primary key, such as UserID of a profile, needs this tag if only the other model has the association.
 //
 // A create that would insert 0 in a primary key field of this type fails with [ErrZeroKey], unless the field has a
 // default. This also holds without the plugin, except with Unscoped, because GORM then skips the clauses of types.
