@@ -14,7 +14,7 @@ type answer struct {
 	typed    string // content of the id form
 	data     any
 	problem  *problem // nil if the page is complete
-	cause    error    // database error, logged once per outage
+	cause    error    // database error; the log has it once per outage, or each time with ofRow
 	ofRow    bool     // the error concerns one row, so only the log has the cause
 }
 

@@ -133,8 +133,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // errBusy is the reason of a page that did not get its turn.
 var errBusy = errors.New("other pages are reading the database")
 
-// inTurn waits until fewer than maxPages other pages are read, and then reads the page. After too long a wait the
-// page's context has ended with errBusy, so the page shows only what needs no database.
+// inTurn waits until fewer than maxPages other pages read the database, and then loads the page. After too long a
+// wait the page's context has ended with errBusy, so the page shows only what needs no database.
 func (h *handler) inTurn(load reader, r *http.Request) answer {
 	wait, cancel := context.WithTimeoutCause(r.Context(), 2*h.limit, errBusy)
 	defer cancel()

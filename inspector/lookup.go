@@ -23,7 +23,7 @@ type found struct {
 	ID       uidplugin.ID        `json:"id"`
 	Parts    *parts              `json:"parts,omitempty"` // nil if the number cannot be split
 	Fields   []field             `json:"fields"`
-	Location *uidplugin.Location `json:"location,omitempty"` // nil if no process can have made the id
+	Location *uidplugin.Location `json:"location,omitempty"` // nil if no process can have made the id, or if unread
 	Row      *row                `json:"row,omitempty"`      // if Location is nil, the database numbered the row
 }
 

@@ -10,8 +10,8 @@ import (
 // A table describes the ids that this process makes for one table.
 type table struct {
 	uidplugin.TableStats
-	Rate  *float64      // ids per second since a page that was made at least 10 s ago; nil if unknown
-	Since time.Duration // age of that page
+	Rate  *float64      // ids per second since New or an earlier page, at least 10 s ago; nil if unknown
+	Since time.Duration // how long ago that was
 }
 
 type rate struct {
@@ -58,7 +58,7 @@ func (m *meter) tables(stats uidplugin.Stats) []table {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
-	case m.later.made == nil, now.at.Before(m.later.at): // the first page, or the clock was set back
+	case m.later.made == nil, now.at.Before(m.later.at): // called by New, or the clock was set back
 		m.earlier, m.later = now, now
 	case now.at.Sub(m.later.at) >= apart:
 		m.earlier, m.later = m.later, now

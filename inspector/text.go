@@ -75,7 +75,7 @@ const (
 	year = 8766 * time.Hour // 365.25 days
 )
 
-// span formats a duration with its two largest units.
+// span formats a duration: from a minute on with its two largest units, and below that in seconds or milliseconds.
 func span(d time.Duration) string {
 	two := func(large, small time.Duration, names string) string {
 		return fmt.Sprintf(names, d/large, d%large/small)
