@@ -19,7 +19,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// "make test" sets UID_TEST_HOSTILE_FOR. Tests of 20 s or more start and kill their own servers.
+// "make test" sets UID_TEST_HOSTILE_FOR. Tests of 20 s or more start and kill their own servers, but not on SQLite.
 var hostileFor = flag.Duration("hostile.for", hostileDefault(), "how long writers of hostile tests write; 20s or more is their long form")
 
 func hostileDefault() time.Duration {
@@ -112,7 +112,7 @@ func (h *Hostile) LogCounts() {
 	}
 }
 
-// Last waits for h.Length. It waits longer while lacking names an event, because the machine may be busy.
+// Last waits for h.Length. While lacking() names an event, it waits longer, up to 3 h.Length + 2 min in all.
 func (h *Hostile) Last(lacking func() string) {
 	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		if took := time.Since(begun); took > h.Length && (took > 3*h.Length+2*time.Minute || lacking() == "") {

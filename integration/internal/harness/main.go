@@ -1,8 +1,8 @@
 // Package harness has what the tests in integration's folders share: plugins, their tables, models, servers and
 // lease managers. Put helpers that do not need a plugin into [testkit].
 //
-// Each folder tests one subject on real databases: SQLite, and the servers that environment variables name. make
-// test runs integration/servers.sh, which starts servers and sets the variables.
+// Each folder tests one subject on real databases: SQLite, and the servers that environment variables name.
+// The command "make test" runs integration/servers.sh, which starts servers and sets the variables.
 package harness
 
 import (

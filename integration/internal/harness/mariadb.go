@@ -124,7 +124,7 @@ func (m *MariaDB) Start(extra ...string) error {
 	cmd := exec.Command(command[0], slices.Concat(command[1:], args, m.args, extra)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = m.Data(), log, log
 	cmd.Env = append(append(os.Environ(), "TMPDIR="+filepath.Join(m.Dir, "tmp"), "LC_ALL=C"), m.Env...)
-	// The group lets Kill reach the server's scripts. The kernel kills the server when this process ends.
+	// The process group lets Kill reach the server's scripts. The kernel kills the server when this process ends.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return err

@@ -36,7 +36,7 @@ func MySQLCommand(t *testing.T) []string {
 		"--character-sets-dir=" + root + "/usr/share/mysql/charsets", "--plugin-dir=" + root + "/usr/lib/mysql/plugin", "--secure-file-priv=NULL"}
 }
 
-// MySQLRoot returns the folder into which servers.sh has unpacked MySQL. If there is none, it skips the test.
+// MySQLRoot returns the folder into which servers.sh has unpacked MySQL. It skips the test without such a server.
 func MySQLRoot(t *testing.T) string {
 	t.Helper()
 	engine := testkit.Engine{Name: "mysql", Variable: "UID_TEST_MYSQL"}

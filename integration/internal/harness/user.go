@@ -9,7 +9,7 @@ import (
 	"gorm.io/gorm/logger"
 )
 
-// A User is a user of MySQL or PostgreSQL with the rights that a test grants.
+// A User is a user of MySQL, MariaDB or PostgreSQL with the rights that a test grants.
 type User struct {
 	t     *testing.T
 	d     *testkit.Database
