@@ -139,7 +139,7 @@ func (d *DB) clock(ctx context.Context) (time.Time, error) {
 // timeOf returns the start of a tick, limited to times that JSON can express.
 func (d *DB) timeOf(tick int64) time.Time { return workernode.TimeOf(d.Layout, tick) }
 
-// tickFrom returns the lowest START_TICK of sessions from t on. A session begins one tick after its START_TICK.
+// tickFrom returns the lowest START_TICK of sessions that begin at t or later: one tick after their START_TICK.
 func (d *DB) tickFrom(t time.Time) int64 {
 	tick := d.Layout.TickAt(t)
 	if tick >= 0 && !d.timeOf(tick).Before(t) {

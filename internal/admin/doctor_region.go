@@ -114,8 +114,8 @@ func (a numbersAhead) any() bool { return len(a.workers)+len(a.slots) > 0 }
 
 // findAhead returns the worker ids and slots in d's tables that the registry of the database original has not given
 // out yet. It reads the counters after the rows, because a process raises a counter before it inserts a row. A
-// replicated row of another region causes no false alarm. That region gave out such a number only before a
-// division, and original's counters began above it.
+// replicated row of another region causes no false alarm: if its number now belongs to original's region, the other
+// region gave it out before a division, and original's counters began above it.
 func (d *DB) findAhead(ctx context.Context, original *DB) (a numbersAhead, err error) {
 	r := original.Registry.Region
 	gives := fmt.Sprintf(`("REGION" = %d OR %s = %d)`, r.N, d.SQL.Mod(`"N"."ID"`, r.Of), r.N)
@@ -199,7 +199,7 @@ func (o owner) isOther(p owner) bool {
 		o.table != p.table && o.table.Name != "" && p.table.Name != ""
 }
 
-// sharedNodes counts the worker ids with another slot or table in the other database, and returns the smallest.
+// sharedNodes counts the worker ids that have another owner in the other database, and returns the smallest.
 func (d *DB) sharedNodes(ctx context.Context, other *DB) (n, first int64, err error) {
 	here, err := d.owners(ctx)
 	if err != nil {

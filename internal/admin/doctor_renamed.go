@@ -10,10 +10,10 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// sample is how many of a table's oldest and newest keys are searched for worker ids of another table.
+// sample is how many of a table's oldest keys, and of its newest, are searched for worker ids of another table.
 const sample = 1000
 
-// checkRenamed reports which of the missing tables were renamed: their rows are in another table now.
+// checkRenamed reports which of the missing tables may have been renamed: another table has rows with their ids.
 func (d *DB) checkRenamed(ctx context.Context, missing []workernode.Table) (list []Finding, err error) {
 	for _, entry := range missing {
 		home := d

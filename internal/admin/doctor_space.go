@@ -148,7 +148,7 @@ func (d *DB) checkMissing(ctx context.Context) (list []Finding, err error) {
 	missing := false
 	err = d.SQL.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&missing) },
 		fmt.Sprintf(`SELECT EXISTS (SELECT 1 FROM "WORKER_SLOT" WHERE "REGION" = %d) AND NOT EXISTS (SELECT 1 FROM "WORKER_NODE" WHERE `+
-			ours+`)`, d.Registry.Region.N)) // without slots, NEXT_ID may only be above rows of other programs
+			ours+`)`, d.Registry.Region.N)) // without slots, only rows of other programs may have raised NEXT_ID
 	if !missing {
 		return nil, err
 	}

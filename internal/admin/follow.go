@@ -27,9 +27,9 @@ type Followed struct {
 	Mark     uidplugin.ID        `json:"mark,omitempty"` // followers read the rows below it; 0 if there is none yet
 	MarkTime time.Time           `json:"mark_time,omitzero"`
 	Behind   int64               `json:"behind_ms"`        // by the database's clock; negative for a mark in the future
-	Ahead    int64               `json:"ahead_ms"`         // how far the mark is in the future: no rows come until then
+	Ahead    int64               `json:"ahead_ms"`         // how far Mark or the trigger's mark is in the future
 	Closer   string              `json:"closer"`           // host and port of the process raising Mark; or empty
-	Until    time.Time           `json:"until,omitzero"`   // until then only Closer raises Mark; zero: any may
+	Until    time.Time           `json:"until,omitzero"`   // until then only Closer raises Mark; zero: all may
 	Closing  bool                `json:"closing"`          // Until is in the future
 	Trigger  follow.TriggerState `json:"trigger"`          // installed, gone, replaced or hidden
 	Holders  []follow.Holder     `json:"holders"`          // open transactions that have inserted rows, the oldest first
@@ -47,8 +47,8 @@ func (f Followed) Name() string {
 	return f.Table
 }
 
-// Followed returns the followed tables of this database and of the others. With a name in the argument only, it
-// returns just that table.
+// Followed returns the followed tables of this database and of the others. If its last argument names a table,
+// Followed returns just that table.
 func (d *DB) Followed(ctx context.Context, only string) (list []Followed, err error) {
 	if only != "" {
 		name, home, table := d.named(ctx, only)
@@ -158,7 +158,7 @@ func (d *DB) EnableFollow(ctx context.Context, name, key string, slack time.Dura
 func (d *DB) checkFollowable(ctx context.Context, t table, key string) error {
 	i := slices.IndexFunc(t.columns, func(c column) bool { return c.Name == key })
 	if i < 0 || !t.columns[i].isInteger() {
-		return nil // Enable returns an error then
+		return nil // follow.Enable returns an error for it
 	}
 	largest, err := d.largest(ctx, t, t.columns[i])
 	if err != nil || !largest.Valid || largest.Int64>>(d.Layout.WorkerBits+d.Layout.SequenceBits) > 0 {

@@ -27,8 +27,8 @@ func (d *DB) TableNamed(ctx context.Context, name string) (t workernode.Table, e
 	return t, nil
 }
 
-// CheckNext returns an error if people should not make ids for a table: it does not exist, or its keys are not ids.
-// A table of another database need only be in WORKER_NODE if CheckNext cannot see it.
+// CheckNext returns an error if people should not make ids for a table: it does not exist, its keys are not ids, or
+// only another database has its ids. A table of another database that CheckNext cannot see must be in WORKER_NODE.
 func (d *DB) CheckNext(ctx context.Context, entry workernode.Table) (warning string, err error) {
 	known, err := d.databasesOf(ctx, entry.Name)
 	if err != nil {
@@ -64,8 +64,8 @@ func (d *DB) CheckNext(ctx context.Context, entry workernode.Table) (warning str
 	return warning, nil
 }
 
-// checkSmall returns an error if the largest key of a table is too small for an id, and the table has a segment. If
-// no process has made ids for the table, a small key alone is an error, because a segment may have any name.
+// checkSmall returns an error if a table has a segment, and is empty or has only keys that are too small for an id.
+// If no process has made ids for the table, small keys alone are an error, because a segment may have any name.
 func (d *DB) checkSmall(ctx context.Context, home *DB, entry workernode.Table, t table, key column, hasIDs bool) error {
 	const advice = "ids from uid next would be far above the present keys; pass --force to make ids anyway"
 	if !key.isInteger() {

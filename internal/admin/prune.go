@@ -97,8 +97,8 @@ func (d *DB) pruneUndisturbed(ctx context.Context, s span) error {
 	}
 }
 
-// prune removes the process from the first session of a span, and deletes the others. Before that it reads the
-// first session again, so that no id ever resolves to a wrong process.
+// prune removes the process from the first session of a span, and deletes the others. Between these two statements
+// it checks that the first session has no process, so that no id ever resolves to a wrong process.
 func (d *DB) prune(ctx context.Context, s span) error {
 	return d.SQL.Transact(ctx, func(ctx context.Context, tx *sqldb.DB) error {
 		_, err := tx.Exec(ctx, `UPDATE "WORKER_SESSION" SET "APPLICATION" = '', "HOST_NAME" = '', "PORT" = '',`+

@@ -11,7 +11,7 @@ import (
 	"github.com/uidplugin/uidplugin/workernode"
 )
 
-// planKeys plans how the database numbers keys: in the tables in WORKER_NODE, with segments, and in --table.
+// planKeys plans how the database numbers the keys of tables in WORKER_NODE, with segments, or given by --table.
 func (d *DB) planKeys(ctx context.Context, known []workernode.Table, named []string) (steps []RemovalStep, err error) {
 	free, err := d.firstFree(ctx)
 	if err != nil {
@@ -65,7 +65,7 @@ func (d *DB) firstFree(ctx context.Context) (int64, error) {
 	return (fence + 1) << (d.Layout.WorkerBits + d.Layout.SequenceBits), nil
 }
 
-// planKey plans the numbering of a key. It begins at free, or above the largest key if that is higher.
+// planKey plans the numbering of a key, from the parameter free on, or above the largest key if this is higher.
 func (d *DB) planKey(ctx context.Context, entry workernode.Table, free int64) (s RemovalStep, err error) {
 	home := d
 	if entry.Database != "" {
