@@ -55,7 +55,7 @@ func (n *Numbering) Undo() {
 	}
 }
 
-// plan logs a key that GORM numbers unasked. It lets ids leave gaps if the tag asks for AUTO_INCREMENT.
+// plan logs a key that GORM numbers unasked. If the tag asks for it, ids leave gaps on MySQL and MariaDB.
 func (n *Numbering) plan(p *catalog.Plan) {
 	switch {
 	case !p.AutoIncrement, p.Err == nil && p.KeyField().Source.Foreign:
@@ -80,12 +80,12 @@ func (n *Numbering) MakePlain(db *gorm.DB, models []any) {
 }
 
 // makePlain makes the uid keys of s and its associations plain BIGINT columns, because GORM treats every single
-// integer key as AUTO_INCREMENT. A schema in use stays unchanged, because others share it.
+// integer key as AUTO_INCREMENT. A schema that has a plan stays unchanged, because other goroutines may read it.
 func (n *Numbering) makePlain(db *gorm.DB, s *schema.Schema) {
 	model.Walk(db, s, func(s *schema.Schema) {
 		key := s.PrioritizedPrimaryField
 		if n.catalog.Planned(s) {
-			return // plan logs such a key
+			return // the method plan logs such a key
 		}
 		if key == nil || !key.AutoIncrement || len(model.UIDFields(s)) == 0 || !model.HasTag(key) {
 			return

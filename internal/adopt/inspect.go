@@ -59,9 +59,9 @@ func (n *Numbering) Inspect(ctx context.Context, db *gorm.DB, models []any, colu
 	n.tell(numbered)
 }
 
-// countsAmongIDs reports whether the database's next number for a column may be an id. On MySQL and MariaDB it
-// follows the largest key. A sequence of PostgreSQL counts on its own unless a program sets it. If it has passed a
-// thousandth of a present id, we assume it was set, because no sequence counts that far.
+// countsAmongIDs reports whether the database's next number for a column may be an id. On MySQL and MariaDB this
+// number follows the largest key. A sequence of PostgreSQL counts on its own unless a program sets it. If it has
+// passed a thousandth of a present id, we assume that it was set, because no sequence counts that far.
 func (n *Numbering) countsAmongIDs(ctx context.Context, column inspect.Column) bool {
 	if n.db.Dialector.Name() != "postgres" {
 		return true
@@ -88,8 +88,8 @@ func (n *Numbering) tell(columns []string) {
 	n.Log.Info("uidplugin: the database numbers keys too; see docs/from-auto-increment.md", "columns", names)
 }
 
-// warnNumbered warns once for each column that the database gives rows numbers among the column's ids. On
-// PostgreSQL it does not look for such rows, because countsAmongIDs has looked at the sequence.
+// warnNumbered warns, once for each column, that the database gives rows numbers which lie among the column's ids.
+// On PostgreSQL it does not look for such rows, because countsAmongIDs has looked at the sequence.
 func (n *Numbering) warnNumbered(ctx context.Context, db *gorm.DB, column inspect.Column) {
 	if n.db.Dialector.Name() != "postgres" {
 		number, err := n.findNumber(ctx, db, column)

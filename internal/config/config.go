@@ -27,7 +27,7 @@ type Config struct {
 	Log       *slog.Logger
 
 	Registry *gorm.DB // handle of the database with the worker ids; nil means the plugin's handle
-	Database string   // of WithDatabaseName; empty means the default that it documents
+	Database string   // of WithDatabaseName; empty means the default of that option
 
 	Region    workernode.Region // zero means the region that the registry has
 	HasRegion bool              // Region is set
@@ -211,7 +211,7 @@ func (c *Config) validateFixed(bad func(format string, args ...any)) {
 }
 
 // LargestFixed returns the largest worker id that WithWorkerID gives to this process. It reports false if the
-// process makes no id with it.
+// process makes no id with such a worker id.
 func (c *Config) LargestFixed() (id int64, ok bool) {
 	spec := c.Specs[c.Generator]
 	if !c.Fixed || c.Test != nil || spec.Make == nil {

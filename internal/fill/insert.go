@@ -31,7 +31,7 @@ func (f *Filler) BeforeInsert(db *gorm.DB) {
 	}
 }
 
-// AfterInsert takes back the changes of BeforeInsert, and sets the ids of rows that had conflicts in an upsert.
+// AfterInsert takes back what BeforeInsert changed for an upsert, and sets the ids of rows that had conflicts.
 func (f *Filler) AfterInsert(db *gorm.DB) {
 	upsert.Reconcile(db, func(s *schema.Schema) *model.Model { return f.catalog.Plan(s).Model })
 	f.explainSize(db)
