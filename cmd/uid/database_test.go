@@ -2,6 +2,7 @@ package main
 
 import (
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -141,6 +142,10 @@ func TestCommands_ReadADatabaseOfTheSameServer(t *testing.T) {
 		r.run("where", "--row", s.id.String()).want(t, exitWrong, "if "+s.name+" is on another server, pass --database "+s.name+"=DSN")
 		must(t, s.db.Exec("INSERT INTO orders (id, text) VALUES (1600000000000000000, 'of Discord')").Error)
 		r.doctor().want(t, exitWrong, admin.CodeKeyAhead, "largest key of "+s.name+".orders")
+
+		// Formerly the command panicked when a view had the table's former name.
+		exec("ALTER TABLE orders RENAME TO purchases", "CREATE VIEW orders AS SELECT * FROM purchases")(t, s.db)
+		r.run("doctor").want(t, exitFailed, "are not on this connection: "+strconv.Quote(s.name)+" (1 table)")
 	}, "mariadb", "mysql", "postgres")
 }
 

@@ -29,12 +29,12 @@ func (d *DB) checkKeys(ctx context.Context) (list []Finding, err error) {
 	var missing []workernode.Table // tables that do not exist any more
 	for _, entry := range tables {
 		home, t, err := d.tableOf(ctx, entry)
-		if err == nil && entry.Database != "" && len(t.columns) == 0 && d.Others[entry.Database] == nil {
-			unseen[entry.Database]++
-			continue
-		}
 		if err == nil && home.isGone(ctx, t) {
-			missing = append(missing, entry)
+			if entry.Database != "" && d.Others[entry.Database] == nil {
+				unseen[entry.Database]++
+			} else {
+				missing = append(missing, entry)
+			}
 			continue
 		}
 		var found []Finding
