@@ -146,6 +146,26 @@ func TestConsume_LooksForOtherTablesOfAConsumerInTheSchemaOfItsTable(t *testing.
 	}, servers...)
 }
 
+// PostgreSQL accepts the name of the database before the schema. The other table of the consumer must not be taken for
+// one that was renamed, because people would remove its cursor, so that all its effects happen again.
+func TestConsume_LooksForOtherTablesThatAreNamedWithTheirDatabase(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
+		plain, prefix := shop(t, d, nil), d.Schema+".public."
+		testkit.Must(t, follow.Disable(t.Context(), plain, &order{}))
+		db := d.Open(t, &gorm.Config{NamingStrategy: &gormschema.NamingStrategy{TablePrefix: prefix}})
+		testkit.Must(t, db.Use(uidplugin.New(uidplugin.WithLogger(slog.New(slog.DiscardHandler)))))
+		t.Cleanup(func() { _ = uidplugin.From(db).Close(context.Background()) })
+		testkit.Must(t, follow.Enable(t.Context(), db, &order{}, follow.WithSlack(slack)))
+		testkit.Must(t, db.Exec(`INSERT INTO "UID_CURSOR" ("CONSUMER", "SPACE", "TABLE_NAME", "LAST_ID") VALUES ('mails', '', ?, 1)`,
+			prefix+"effects").Error)
+		place(t, db, 2, "Ulm")
+		consumer := consumeMails(t, db)
+		eventually(t, "the effects came", func() bool { return len(effects(t, db, "mails")) == 2 })
+		consumer.stop(t)
+	}, "postgres")
+}
+
 func consumePurchases(t *testing.T, db *gorm.DB, options ...follow.ConsumeOption) *running {
 	t.Helper()
 	return start(t, func(ctx context.Context) error {

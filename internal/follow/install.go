@@ -202,7 +202,7 @@ func bare(table string) string { return table[strings.LastIndexByte(table, '.')+
 
 func (f Flavor) schema(t Table) string {
 	if i := strings.LastIndexByte(t.Name, '.'); i >= 0 {
-		return f.text(t.Name[:i])
+		return f.text(bare(t.Name[:i])) // PostgreSQL accepts the database before the schema
 	}
 	if t.Schema != "" {
 		return f.text(t.Schema)
