@@ -14,9 +14,9 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// notes record which rows of a create were given ids. They belong to one statement; see [model.Keep].
+// notes record which rows were given ids by a statement that owns the notes, or on a handle of [Filler.Collect].
 type notes struct {
-	parent *notes // of Collect, or of the create that saves these rows as an association; nil if there is neither
+	parent *notes // of Collect, or of the statement that saves these rows as an association; else nil
 	shared bool   // other creates may refer to these notes, so they do not return to the pool
 	whole  bool   // these are the notes of [Filler.Collect], or of a create on its handle
 
@@ -75,7 +75,7 @@ func notesIn(stmt *gorm.Statement) *notes {
 	return n
 }
 
-// notesOf returns the notes of a create, and begins them if needed.
+// notesOf returns the notes of a statement, and begins them if it has none.
 func notesOf(stmt *gorm.Statement) *notes {
 	n := notesIn(stmt)
 	if n == nil {
@@ -114,8 +114,8 @@ func (n *notes) end() []filledRows {
 	return rows
 }
 
-// sharedKey is the key of a create's notes in its settings. GORM copies the settings to creates of associated rows,
-// but not the clauses. A copy of the statement has both, so the function forget can remove the notes from it.
+// sharedKey is the key of a statement's notes in its settings. GORM copies the settings to creates of associated
+// rows, but not the clauses. A copy of the statement has both, so the function forget can remove the notes from it.
 type sharedKey struct{}
 
 // share makes the notes known to the creates of associated rows.
@@ -150,9 +150,9 @@ func (f *Filler) Collect(tx *gorm.DB) (_ *gorm.DB, clear func()) {
 	}
 }
 
-// Settle ends the notes of a create. If the database has refused the rows, Settle clears the keys that the create
-// has set, because the application may create the same structs again. It also clears the keys of associated rows,
-// which are rolled back.
+// Settle ends the notes of a create or an update. If the statement was refused, Settle clears the ids that the
+// statement has set, because the application may create the same structs again. It also clears the ids of
+// associated rows, whose INSERTs are rolled back.
 func (f *Filler) Settle(db *gorm.DB, refused bool) {
 	stmt := db.Statement
 	n := notesIn(stmt)

@@ -13,7 +13,7 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// A filling sets one field in those rows of a create where the field is zero, and notes these rows and their ids.
+// A filling sets one field in those rows of a create where the field is zero, and reports them to f.notes and f.tracker.
 type filling struct {
 	ctx      context.Context
 	field    *catalog.Field
@@ -55,7 +55,7 @@ func (f *filling) rows(rows reflect.Value, s *schema.Schema) error {
 	return nil
 }
 
-// next returns an id for row, which is a struct or a map, and notes the row and the id.
+// The method next returns an id for row, which is a struct or a map, and notes the row, and the id for f.tracker.
 func (f *filling) next(row reflect.Value) (int64, error) {
 	id, err := f.field.Source.Next(f.ctx, f.notReady)
 	if err != nil {
@@ -104,7 +104,7 @@ const reserve = 256
 
 var buffers = sync.Pool{New: func() any { return new([reserve]int64) }}
 
-// The method slice sets the field of the structs in a slice. Some reserved ids stay unused if rows have ids.
+// The method slice sets the field of the structs in a slice. Reserved ids stay unused if some have ids already.
 func (f *filling) slice(rows reflect.Value) error {
 	buffer := buffers.Get().(*[reserve]int64)
 	defer buffers.Put(buffer)

@@ -32,8 +32,8 @@ func (f *Filler) Prepare(db *gorm.DB) {
 	}
 }
 
-// BeforeUpdate makes an UPDATE of all fields leave out the uid fields that are zero and no part of the key, because
-// programs often save a row without having read these fields.
+// BeforeUpdate makes an UPDATE of all fields leave out each uid field that is zero and is not in the primary key,
+// because programs often save a row without having read this field.
 func (f *Filler) BeforeUpdate(db *gorm.DB) {
 	stmt := db.Statement
 	if db.Error == nil && stmt.Schema != nil && slices.Contains(stmt.Selects, "*") {
@@ -46,7 +46,7 @@ func (f *Filler) BeforeUpdate(db *gorm.DB) {
 // AfterUpdate takes back the changes of BeforeUpdate.
 func (f *Filler) AfterUpdate(db *gorm.DB) { model.Undo(db.Statement) }
 
-// zeros returns the columns of the uid fields that are zero in an UPDATE and no part of the key.
+// zeros returns the columns of the uid fields that are zero in an UPDATE and do not belong to the primary key.
 func zeros(p *catalog.Plan, stmt *gorm.Statement) (columns []string) {
 	row := reflect.ValueOf(stmt.Dest)
 	for row.Kind() == reflect.Pointer {

@@ -64,7 +64,7 @@ func Consume[T any](ctx context.Context, h *Followed, m *Mark, s ConsumerSetting
 	return context.Cause(ctx)
 }
 
-// A consuming is a running consumer. One goroutine uses it.
+// A consuming is a running consumer. One goroutine uses it, and during a read also the goroutine of c.keep.
 type consuming[T any] struct {
 	ConsumerSettings[T]
 	mark    *Mark
@@ -83,7 +83,7 @@ type consuming[T any] struct {
 	joined   *news     // the news when this consumer began to follow the mark; an error in them may be out of date
 	looked   *news     // the news before the last fetch; nil if there was no fetch after joined
 	losses   int       // how many entries of news.recovered are part of lowest
-	lowest   int64     // lowest mark after a loss of commits since a fetch; math.MaxInt64 without a loss
+	lowest   int64     // lowest mark to which the database went back since the first fetch; else math.MaxInt64
 	lowestOf int64     // the Mark in UID_CURSOR that lowest belongs to
 	emptyAt  time.Time // when a fetch last found fewer rows than Limit; for Poll
 	held     bool      // this process has tried to become the holder
@@ -126,7 +126,7 @@ func (c *consuming[T]) next(ctx context.Context) error {
 		err = c.take(ctx, step)
 	case consumer.Fetch:
 		if err = c.fetch(ctx, step); err == nil && len(c.process.IDs()) == 0 {
-			return nil // skips note: only fetch knows whether the next fetch may fail again
+			return nil // without c.note: fetch itself calls c.nothingFails when no row is left that may fail
 		}
 	case consumer.Handle:
 		err = c.handle(ctx, step)
@@ -149,7 +149,7 @@ var steps = map[consumer.Kind]string{
 }
 
 // note notes the result of the step that has this name in the log. It returns an error if the consumer should end.
-// If the consumer should try again, note logs the error and waits for a second.
+// After ErrMoved the consumer goes on at once. Another error is passed to c.fail, and then note waits for a second.
 func (c *consuming[T]) note(ctx context.Context, name string, err error) error {
 	switch {
 	case err == nil:
@@ -293,7 +293,7 @@ func (c *consuming[T]) wait(ctx context.Context, end int64) error {
 			return err
 		}
 	}
-	if len(c.process.IDs()) > 0 { // a row has failed, and is handled again when the wait is over
+	if len(c.process.IDs()) > 0 { // a row has failed, and its RetryAt has not come yet
 		c.sleep(ctx, end)
 		return nil
 	}
@@ -303,7 +303,7 @@ func (c *consuming[T]) wait(ctx context.Context, end int64) error {
 	return nil
 }
 
-// noteMark records an error that keeps the mark from advancing. The mark tries again by itself.
+// noteMark records an error that keeps the mark from advancing. Only ErrNotEnabled ends the consumer.
 func (c *consuming[T]) noteMark(err error) error {
 	if errors.Is(err, ErrNotEnabled) {
 		return fmt.Errorf("uidplugin: follow: the consumer %s: %w", c.Key, err)
@@ -328,8 +328,8 @@ func (c *consuming[T]) nothingFails() {
 // advance is the name in the log for the work of the mark's own goroutine.
 const advance = "advance the mark"
 
-// fail records an error of a step. It logs only the first one, and the first one after errSlow, because this one
-// has the reason.
+// fail records an error of a step. Until the step succeeds, it logs only the first error. If that is errSlow, it
+// also logs the first other error, which has the reason.
 func (c *consuming[T]) fail(name string, err error) {
 	c.state.set(func(s *ConsumerState) { s.Err = err })
 	if was := c.failing[name]; was == nil || was == errSlow && err != errSlow {

@@ -20,7 +20,7 @@ type FetchHooks struct {
 	Committed func() // called after COMMIT
 }
 
-// fetch reads rows and changes the cursor in one transaction, or afterwards if the cursor is in another database.
+// fetch reads rows and changes the cursor in one transaction. A cursor in another database it changes afterwards.
 func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 	cursor, changed := Cursor{Last: step.After}, false
 	next := step
@@ -77,7 +77,7 @@ func (c *consuming[T]) fetch(ctx context.Context, step consumer.Step) error {
 }
 
 // keepOwn keeps the rows of this region for the handler, and returns their ids. The result last is the id of the
-// last row of any region, or the cursor without rows.
+// last row of any region, or the argument cursor if there are no rows.
 func (c *consuming[T]) keepOwn(rows []T, cursor int64) (ids []int64, last int64) {
 	last, c.rows = cursor, nil
 	for _, row := range rows {
@@ -88,8 +88,8 @@ func (c *consuming[T]) keepOwn(rows []T, cursor int64) (ids []int64, last int64)
 	return ids, last
 }
 
-// keep extends the term of this process while it reads rows from another database, because the cursor is not locked
-// then. It also records errSlow if the read takes long. It changes step, so call end before you use step.
+// keep extends the term of this process while it reads rows and the cursor is in another database, where it is not
+// locked meanwhile. It records errSlow if any read takes long. It changes step, so call end before you use step.
 func (c *consuming[T]) keep(ctx context.Context, step *consumer.Step) (end func()) {
 	reading, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})

@@ -69,8 +69,8 @@ func (c *consuming[T]) goBack(mark int64) error {
 }
 
 // setAhead reports whether a cursor is above the mark because an operator or the application has set it to about
-// now. Lost commits leave no such cursor: in the same database it goes back with the mark, and in another one its
-// Mark is not 0.
+// now. Lost commits leave no such cursor: in the table's database the cursor goes back with the mark, and in
+// another database the Mark of the cursor is not 0.
 func (c *consuming[T]) setAhead(last int64) bool {
 	latest, err := MarkAt(c.mark.layout, time.UnixMilli(c.now()).Add(10*time.Second))
 	return (c.Space == nil || c.process.Row().Mark == 0) && err == nil && last < latest

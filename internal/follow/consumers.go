@@ -18,7 +18,7 @@ import (
 // A ConsumerKey names a cursor.
 type ConsumerKey struct {
 	Consumer string // as the application named it
-	Space    string // the database of the followed table, perhaps with a schema; empty if the cursor is there
+	Space    string // the database of the followed table, perhaps with a schema; empty if it also has the cursor
 	Table    string // the followed table, as in UID_FOLLOW
 	Schema   string // of UID_CURSOR; empty means the schema of the table
 }
@@ -266,7 +266,7 @@ func cursorTable(ctx context.Context, db *sqldb.DB, k ConsumerKey) (f Flavor, pl
 }
 
 // RenameConsumers writes the new name of a renamed table into its cursors, and returns how many it changed. The
-// other consumers are in unchanged: a cursor has the new name already, or the two names have different schemas.
+// other consumers are in unchanged: they also have a cursor with the new name, or the names have different schemas.
 func RenameConsumers(ctx context.Context, db *sqldb.DB, from, to string) (renamed int64, unchanged []ConsumerKey, err error) {
 	keys, err := ConsumersOf(ctx, db, from)
 	if err != nil {
@@ -292,7 +292,7 @@ func RenameConsumers(ctx context.Context, db *sqldb.DB, from, to string) (rename
 	return renamed, unchanged, nil
 }
 
-// ConsumersOf returns the consumers of a table whose cursors are in its schema. The table need not exist.
+// ConsumersOf returns the consumers of a table whose cursors are in the table's schema. The table need not exist.
 func ConsumersOf(ctx context.Context, db *sqldb.DB, table string) (keys []ConsumerKey, err error) {
 	f, at, err := cursorTable(ctx, db, ConsumerKey{Table: table})
 	var found []CursorStatus

@@ -167,8 +167,8 @@ func (c *cursorRow) checkRenamed(ctx context.Context, s *statements) error {
 	return nil
 }
 
-// checkHidden returns an error if the consumer has its cursor in another schema of the search path. With Into,
-// UID_CURSOR is looked for on this path, so one that is created later, as by [Enable], may hide the one with the cursor.
+// checkHidden returns an error if the consumer has its cursor in another schema of the search path. With the option
+// Into, UID_CURSOR is found by this path. A UID_CURSOR that is created later, as by [Enable], may hide the other.
 func (c *cursorRow) checkHidden(ctx context.Context, s *statements) error {
 	if c.key.Space == "" || s.flavor != Postgres {
 		return nil
@@ -209,8 +209,8 @@ func (c *cursorRow) spaces(followed *statements) (database, withSchema string) {
 }
 
 // tableOf returns the table of another cursor of the consumer, which may not exist. If SPACE is only the database, the
-// table is in public on PostgreSQL, unless its name has a schema. If public has no such table, but the schema of the
-// followed table has, both have moved there, so the cursor is of that table, and not of this one under a former name.
+// table is in public on PostgreSQL, unless its name has a schema. If public has no such table, it may have moved
+// to the schema of the followed table, as that one did, so the result is the name in this schema.
 func (c *cursorRow) tableOf(ctx context.Context, followed *statements, k ConsumerKey, database string) (Table, error) {
 	inSchema := Table{Schema: followed.table.Schema, Name: inSchemaOf(followed.table.Name, bare(k.Table))}
 	if database == "" || k.Space != database {
@@ -393,7 +393,7 @@ func (c *cursorRow) limit(ctx context.Context, conn *sqldb.DB, handler bool) (re
 }
 
 // DatabaseName returns the name of a database; on SQLite it is the name of its file, or "". On MySQL and MariaDB it
-// does not ask the connection if db has a home, because the application may have left it in another database.
+// asks the connection only if db does not know its schema, because the application may have changed it there.
 func DatabaseName(ctx context.Context, db *sqldb.DB) (name string, err error) {
 	if name = db.Current(); name != "" && db.Dialect() == "mysql" {
 		return name, nil

@@ -15,11 +15,11 @@
 //
 // # Lost commits
 //
-// A database may lose its latest commits, as after a failover. Rows in hand may be lost with them. The mark of the
-// table, below which no rows come, is then lower again, so other rows may come with ids below those in hand. So the
-// transaction that fetches rows also changes the cursor: it sets HOLDER and HOLDER_UNTIL to a pair of values that
-// they never had before, and later changes compare these values. A database that loses a commit also loses all
-// later ones. So if the cursor still has the values, all rows that were fetched with them are still there.
+// A database may lose its latest commits, as after a failover, and with them rows in hand. The mark of the table,
+// below which no rows come, is then lower again, so other rows may come with ids below those in hand. So the
+// transaction that fetches rows also sets HOLDER and HOLDER_UNTIL of the cursor to a pair of values that they never
+// had before, and later changes compare them. A database that loses a commit loses all later ones. So if the cursor
+// has the values, the fetched rows are still there. With the cursor in another database, the caller compares marks.
 //
 // The model in model_test.go drives these decisions through everything that may happen between them.
 package consumer
@@ -121,11 +121,11 @@ type Process struct {
 	found bool // the row of UID_CURSOR exists; valid only if known is set
 	seen  bool // the row of UID_CURSOR has existed
 
-	ids     []int64 // the rows in hand: all rows above the cursor, up to the id in the next field
+	ids     []int64 // the rows in hand: all rows of this region above the cursor, up to the id through
 	through int64
 
 	names   int   // how many new names p.take has made
-	begun   int64 // the RetryAt when this process became the holder; ignored, because its handler may be new
+	begun   int64 // the RetryAt when this process became the holder; ignored, because its handler may be newer code
 	single  int64 // handle one row at a time up to this id
 	again   int   // number of consecutive outcomes Again
 	pending Kind  // Move: set the cursor to target. Fail: the row with the id target has failed. Read: neither
