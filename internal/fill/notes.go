@@ -18,7 +18,7 @@ import (
 type notes struct {
 	parent *notes // of Collect, or of the statement that saves these rows as an association; else nil
 	shared bool   // other creates may refer to these notes, so they do not return to the pool
-	whole  bool   // these are the notes of [Filler.Collect], or of a create on its handle
+	whole  bool   // these are the notes of [Filler.Collect], or of a statement on its handle
 
 	mu   sync.Mutex
 	rows []filledRows
@@ -85,7 +85,7 @@ func notesOf(stmt *gorm.Statement) *notes {
 	return n
 }
 
-// inherit begins the notes of a create of associated rows, or of a create on a handle of [Filler.Collect].
+// inherit begins the notes of a create of associated rows, or of a statement on a handle of [Filler.Collect].
 func inherit(stmt *gorm.Statement) {
 	if v, ok := stmt.Settings.Load(sharedKey{}); ok {
 		n, parent := notesOf(stmt), v.(*notes)

@@ -13,7 +13,7 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// A filling sets one field in those rows of a create where the field is zero, and reports them to f.notes and f.tracker.
+// A filling sets one field in those rows of a create where it is zero. It tells notes and tracker about these rows.
 type filling struct {
 	ctx      context.Context
 	field    *catalog.Field

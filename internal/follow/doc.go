@@ -9,8 +9,8 @@
 //  1. Raise. The closer raises the table's mark to the smallest id of "now minus slack". A trigger of the table
 //     refuses every new row whose id is below the mark.
 //  2. Wait. Before the trigger reads the mark, it takes a shared lock, the gate, until the end of the transaction.
-//     The closer asks for the same lock exclusively. When it gets the lock, all transactions that took the gate
-//     before have ended.
+//     The closer asks for the same lock exclusively. When it gets the lock, it has passed the gate: all
+//     transactions that took the gate before have ended.
 //  3. Publish. The closer stores the mark in UID_FOLLOW. From then on all rows with ids below it are visible, or
 //     will never be. These three steps are a round.
 //
@@ -39,16 +39,16 @@
 // If the mark is missing or NULL, the trigger refuses all rows. The trigger runs after the INSERT, because a
 // trigger before the INSERT also fires for rows that exist, such as those of ON CONFLICT DO NOTHING.
 //
-// InnoDB forgets the gates of prepared XA transactions: on MariaDB at XA PREPARE, on MySQL when the server crashes.
-// The rows of these transactions stay locked. So a follower that reads with shared locks, at READ COMMITTED, waits
-// for them.
+// InnoDB releases the gates of prepared XA transactions early: on MariaDB at XA PREPARE, on MySQL when the server
+// crashes. The rows of these transactions stay locked. So a follower that reads with shared locks, at READ
+// COMMITTED, waits for them.
 //
 // CREATE TRIGGER waits for the transactions that have inserted rows without a gate, so every later row is guarded.
 //
 // Several processes may close at once, because raising never lowers the mark and each process waits by itself. One
 // closer is enough, so the processes take turns by a column of UID_FOLLOW.
 //
-// A round is bound to one connection. If the connection breaks, another round begins, because after a failover the
-// database may have lost the mark. It may also have lost the published mark, so followers ask for it before each
-// read.
+// Except on SQLite, a round is bound to one connection. If that breaks, another round begins, because after a
+// failover the database may have lost the mark. It may also have lost the published mark, so followers ask for the
+// published mark before each read.
 package follow

@@ -26,7 +26,7 @@ type Followed struct {
 	refused map[string]int64 // creates that were too late, by table
 }
 
-// Mark returns the mark of a table. The first call makes it by create, and all calls return the same.
+// Mark returns the mark of a table. The first call makes it by create, and later calls return the same mark.
 func (h *Followed) Mark(t Table, create func() *Mark) *Mark {
 	mark, ok := h.marks.Load(t)
 	if !ok {
@@ -37,7 +37,7 @@ func (h *Followed) Mark(t Table, create func() *Mark) *Mark {
 
 // OnInsertError returns a function that makes the errors of rows that were too late wrap ErrTooLate, and counts
 // them. It also calls reach, which moves the next ids up to the database's clock. Otherwise, if the clock of this
-// process is behind, the table would refuse them, too.
+// process is behind, the table would refuse these ids, too.
 func (h *Followed) OnInsertError(reach func(to time.Time)) func(stmt *gorm.Statement, err error) (error, bool) {
 	return func(stmt *gorm.Statement, err error) (error, bool) {
 		at, ok := TooLate(err)

@@ -14,7 +14,7 @@ import (
 )
 
 // A guard is the transaction that a handler of an application gets. A server may end the transaction early, such as
-// after a deadlock. Later statements would then be committed one by one, so the guard refuses them. It also refuses
+// after a deadlock. Later statements would then be outside of it, so the guard refuses them. It also refuses
 // statements that end the transaction, because only the result of the handler decides whether to commit.
 //
 // The guard need not recognize every error that ends the transaction:
@@ -59,7 +59,7 @@ func (g *guard) broken() (err error, misuse bool) {
 	return g.cause, g.misuse
 }
 
-// refuse returns an error if a statement must not be sent. For a prepared one PrepareContext has checked the query.
+// refuse returns an error if a statement must not be sent. From StmtContext query is "": it was checked before.
 func (g *guard) refuse(query string) error {
 	if ends.MatchString(query) || g.mysql && commits.MatchString(query) && !stays.MatchString(query) {
 		return g.misused(fmt.Sprintf("end its transaction by %.20q", strings.TrimSpace(query)))

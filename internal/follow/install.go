@@ -45,7 +45,7 @@ type Table struct {
 	Regional bool // followers leave out rows that other regions may replicate to the table
 }
 
-// in returns the quoted name of an object with the schema of the table. It needs the schema, because the trigger
+// in returns the quoted name of an object with the schema of the table. The schema is needed, because the trigger
 // has a fixed search path, and the application may leave another search path on connections.
 func (f Flavor) in(t Table, name string) string {
 	switch {
@@ -149,7 +149,7 @@ func (f Flavor) Install(t Table) []string {
 	if f == Postgres {
 		t.Schema = cmp.Or(t.Schema, "public")
 	}
-	// A trigger looks for names without a schema in its own schema, so a dump can be restored into another schema.
+	// Except on PostgreSQL, a trigger finds names without a schema in its own schema, so a dump suits any schema.
 	inside := Table{Name: bare(t.Name)}
 	values := map[string]any{
 		"Bare": bare(t.Name),
@@ -239,7 +239,7 @@ func (f Flavor) Uninstall(t Table) []string {
 	if f == MariaDB {
 		statements = append(statements, "DROP SEQUENCE IF EXISTS "+f.in(t, n.mark))
 	}
-	if f != SQLite { // by the key, because otherwise InnoDB would lock every row of the table
+	if f != SQLite { // by ID, the primary key, because otherwise InnoDB would lock every row of the table
 		where = fmt.Sprintf(" WHERE ID IN (%d, %d)", n.gate+usedGate, n.gate+idleGate)
 	}
 	return append(statements, "DELETE FROM "+f.in(t, gateTable)+where)

@@ -30,7 +30,7 @@ type Mark struct {
 	layout generator.Layout
 	now    func() time.Time
 	me     string
-	known  atomic.Pointer[statements] // nil until the kind of database is known
+	known  atomic.Pointer[statements] // nil until the table was found
 	turn   chan struct{}              // held during a visit, because a process does one round at a time
 	seen   int64                      // the published mark at the last visit; guarded by turn
 	held   time.Time                  // begin of the round for which noteHeld has logged a line; guarded by turn
@@ -143,8 +143,8 @@ func (m *Mark) follow() (leave func()) {
 	}
 }
 
-// giveTurn ends the turn of this process, so that another process can close at once. It returns after 100 ms even if
-// the pool has no free connection, and then goes on in the background.
+// giveTurn ends the turn of this process, so that another process can close at once. If that takes longer
+// than 100 ms, as without a free connection, giveTurn returns, and the statement goes on in the background.
 func (m *Mark) giveTurn() {
 	s := m.known.Load()
 	if s == nil {
@@ -221,8 +221,8 @@ func (m *Mark) Advance(ctx context.Context) (int64, error) {
 }
 
 // Begin returns the mark at which a follower of only new rows begins. Ids that are made after the call are not below
-// the mark, unless a clock is behind the database's by more than the slack. Published marks would not do while
-// another process is the closer: old rows may be above the latest, and new rows below the next.
+// the mark, unless a clock is behind the database's by more than the slack. The published mark is not enough while
+// another process is the closer: old rows may be above it, and new rows below the next one.
 func (m *Mark) Begin(ctx context.Context) (mark int64, err error) {
 	s, err := m.statements(ctx)
 	if err != nil {
@@ -268,9 +268,9 @@ func (m *Mark) recent(ctx context.Context) (state State, err error) {
 	return state, enabled(err)
 }
 
-// Place returns the quoted name of the table with the schema that has the mark, or "" if tables have no schema. Call it
-// after Published. With it, followers read the table of the mark, whatever schema the application has set on the
-// connection.
+// Place returns the quoted name of the table with the schema that has the mark. It returns "" if the table's name
+// has a schema already, and on SQLite. Call it after Published. With the name, followers read the table of the
+// mark, whatever schema the application has set on the connection.
 func (m *Mark) Place() string {
 	if s := m.known.Load(); s != nil && s.table.Schema != "" {
 		return s.flavor.in(s.table, s.table.Name)
@@ -335,7 +335,7 @@ func (m *Mark) visit(ctx context.Context, force bool) (state State, err error) {
 
 // together calls f with a connection. On SQLite a round needs no connection of its own, and must not have one:
 // Together closes it after an error, also when the context ends with the last follower, and a database in memory would
-// end with it.
+// end with its connection.
 func (m *Mark) together(ctx context.Context, s *statements, f func(ctx context.Context, conn *sqldb.DB) error) error {
 	if s.flavor == SQLite {
 		return f(ctx, m.db)

@@ -196,7 +196,7 @@ func refuseReplica(ctx context.Context, db *sqldb.DB, f Flavor) error {
 	return err
 }
 
-// refuseSubscriber checks a server that speaks the protocol of PostgreSQL.
+// refuseSubscriber refuses standbys, tables with a subscription, and servers that only speak PostgreSQL's protocol.
 func refuseSubscriber(ctx context.Context, db *sqldb.DB, f Flavor, t Table) error {
 	var version string
 	standby, subscribed := false, false
@@ -263,7 +263,7 @@ func (s settings) clusterRefusal() error {
 	return nil
 }
 
-// binlogRefusal checks the global format of the binary log, and the format of the session in s.
+// binlogRefusal checks two formats of the binary log: the argument global, and the format of the session, from s.
 func (s settings) binlogRefusal(global string) error {
 	for scope, format := range map[string]string{"GLOBAL": global, "SESSION": s["binlog_format"]} {
 		if s.isOn("log_bin") && strings.EqualFold(format, "STATEMENT") {

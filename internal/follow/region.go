@@ -25,7 +25,7 @@ func NewRegions(region workernode.Region, workerOf func(id int64) (workerID int6
 // IsRegional reports whether rows of other regions may be replicated to the tables of a region.
 func IsRegional(region workernode.Region) bool { return region != workernode.Whole }
 
-// Learn looks up the regions of the worker ids in ids, once for each worker id. Call it before IsOwn.
+// Learn looks up the regions of those worker ids in ids that r does not know yet. Call it before IsOwn.
 func (r *Regions) Learn(ctx context.Context, workers *workernode.DB, ids []int64) error {
 	if !IsRegional(r.region) {
 		return nil

@@ -21,8 +21,8 @@ import (
 // the new mark misses rows that come later with lower ids, unless it goes back.
 //
 // A round (see doc.go) that began before Reset must not publish, because the trigger now accepts lower ids. So
-// publish compares the published mark, which Reset always changes. The closer's turn would not do, because a closer
-// may renew its turn during a round.
+// publish compares the published mark, which Reset always changes. Comparing the closer's turn is not enough,
+// because a closer may renew its turn during a round.
 func Reset(ctx context.Context, db *sqldb.DB, table string, layout generator.Layout, now func() time.Time) error {
 	s, ok, err := StatusOf(ctx, db, layout, table)
 	if err != nil {
@@ -63,7 +63,7 @@ func (s *statements) reset(ctx context.Context, db *sqldb.DB, old *Status) error
 		if err := s.withdraw(ctx, tx, low, math.MaxInt64); err != nil { // locks the row until the end
 			return err
 		}
-		var now int64 // read under the lock, so later than the rounds that have published
+		var now int64 // read under the lock, so that it is after all rounds that have published
 		if err := tx.Query(ctx, func(r *sql.Rows) error { return r.Scan(&now) }, "SELECT "+s.now()); err != nil {
 			return err
 		}
@@ -83,7 +83,7 @@ func (s *statements) withdraw(ctx context.Context, db *sqldb.DB, mark, raised in
 		s.marks(), s.flavor.quote("PUBLISHED"), raised, mark, s.row(), s.flavor.quote("RECENT")))
 }
 
-// lower sets the trigger's mark to mark if it is above mark. The caller has locked the row of the table on tx.
+// lower sets the trigger's mark to mark if it is above mark. On tx the caller has locked the row in UID_FOLLOW.
 func (s *statements) lower(ctx context.Context, db, tx *sqldb.DB, mark int64) error {
 	value := strconv.FormatInt(mark, 10)
 	switch s.flavor {

@@ -27,7 +27,7 @@ func Rows[T any](ctx context.Context, m *Mark, cursor Cursor, o Options[T], read
 		defer m.follow()()
 		cursor := cursor // so that the sequence can be used again
 		var none T
-		reported := m.news() // news whose error was yielded, or is older than this follower
+		reported := m.news() // the news whose error was yielded, or is from before this follower
 		losses := len(reported.recovered)
 		for ctx.Err() == nil {
 			n := m.news()
@@ -101,7 +101,7 @@ func Poll[T any](ctx context.Context, cursor Cursor, o Options[T], reader Reader
 	}
 }
 
-// pollPause is the time between two reads of [Poll].
+// pollPause is the time between two reads of [Poll], and of a consumer without a mark.
 const pollPause = 10 * time.Millisecond
 
 // errorPause is the time from an error to the next try.

@@ -14,7 +14,7 @@ type serverCheck struct{ passed time.Time }
 // checkAgainAfter is how long a check is valid. A server can join a group of servers while connections stay open.
 const checkAgainAfter = time.Minute
 
-// run returns an error wrapping ErrRefused if rows could be missed. It ignores settings that it may not read.
+// run returns an error wrapping ErrRefused if rows could be missed. It ignores most settings that it may not read.
 func (c *serverCheck) run(ctx context.Context, conn *sqldb.DB, s *statements) error {
 	if !c.passed.IsZero() && time.Since(c.passed) < checkAgainAfter {
 		return nil
@@ -26,5 +26,5 @@ func (c *serverCheck) run(ctx context.Context, conn *sqldb.DB, s *statements) er
 	return nil
 }
 
-// again makes the next run check the server. It is called after an error, because the role may have changed.
+// again makes the next run check the server. Call it after an error, as the server may be a standby now.
 func (c *serverCheck) again() { c.passed = time.Time{} }

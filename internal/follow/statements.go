@@ -90,8 +90,8 @@ func (s *statements) next() string {
 func (s *statements) marks() string { return s.flavor.in(s.table, markTable) }
 func (s *statements) gates() string { return s.flavor.in(s.table, gateTable) }
 
-// gate is the condition for the row of a gate. It uses the key, because InnoDB locks all rows that a statement
-// reads.
+// gate is the condition for the row of a gate. It uses the primary key, because InnoDB locks all rows that a
+// statement reads.
 func (s *statements) gate(gate int) string {
 	return " WHERE ID = " + strconv.FormatInt(s.names.gate+int64(gate), 10)
 }
@@ -184,7 +184,7 @@ func (s *statements) raise(ctx context.Context, db *sqldb.DB, mark int64) (err e
 // pass waits until all transactions that took the gate before the call have ended. It reports false if some of them
 // have not ended after a while. On MySQL it also raises the mark in the gate.
 //
-// A writer may have chosen the gate just before the closer, and would have to wait behind a closer that waits. So
+// A writer may have chosen this gate but not asked for it yet. It would have to wait behind a closer that waits. So
 // at first the closer does not wait, but asks again and again.
 func (s *statements) pass(ctx context.Context, db *sqldb.DB, gate int, mark int64) (passed bool, err error) {
 	begun := time.Now()
@@ -240,8 +240,8 @@ func (s *statements) setGate(ctx context.Context, db *sqldb.DB, gate int, mark s
 	return s.update(ctx, db, "UPDATE "+s.gates()+" SET MARK = "+mark+s.gate(gate))
 }
 
-// limit makes the server end a statement that waits too long for a gate, and close the connection if this process
-// hangs, because a process that hangs could hold divert's lock for hours. Call restore at the end of the round, and
+// limit makes MySQL and MariaDB end a statement that waits too long for a gate, and close the connection if this
+// process hangs, because it could hold divert's lock for hours. Call restore at the end of the round, and
 // close the connection if restore fails. Both limits only shorten waits, so a round goes on if the server refuses
 // them.
 func (s *statements) limit(ctx context.Context, db *sqldb.DB) (restore func() error) {

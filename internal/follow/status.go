@@ -25,7 +25,7 @@ type Status struct {
 	Closer    string    // name of the process that closes; empty if no process has closed yet
 	Until     time.Time // end of its turn, by the database's clock
 	Trigger   TriggerState
-	Holders   []Holder // open transactions that have inserted rows, the oldest first
+	Holders   []Holder // open transactions that have inserted rows: first those of unknown age, then the oldest
 	Broken    error    // why the table refuses all rows; nil if nothing is wrong
 	Unread    error    // why Trigger, Raised or Holders could not be read
 	Refused   error    // why rows could be missed, as [Enable] would say; nil if nothing is wrong
@@ -65,7 +65,7 @@ func (s *Status) Behind() time.Duration {
 }
 
 // Ahead returns how far the trigger's mark, or a higher published mark, is ahead of the database's clock, or 0. The
-// table refuses ids below the trigger's mark. If a wrong clock raised it, these are all new ids.
+// table refuses ids below the trigger's mark. If a wrong clock raised that mark, all new ids are refused.
 func (s *Status) Ahead() time.Duration {
 	at := s.TimeOf(max(s.Raised, s.Published))
 	if at.IsZero() {

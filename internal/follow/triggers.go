@@ -11,7 +11,7 @@ import (
 )
 
 // A trigger of this package stays with its table when the table is renamed, so its name may come from a former
-// name. On MySQL, MariaDB and SQLite another table that has this name now cannot have a trigger of the same name.
+// name of the table. On MySQL, MariaDB and SQLite, a new table of that former name cannot get its trigger then.
 type trigger struct {
 	name, table string // the table as the database writes it
 	here        bool   // the trigger is on the table of the statements
@@ -21,8 +21,8 @@ type trigger struct {
 // ofThisPackage matches the beginning of our triggers' names. A tool that copies a trigger may append something.
 var ofThisPackage = regexp.MustCompile(`^uid_follow_[a-z0-9_]+_[0-9a-f]{6}`)
 
-// misplaced returns the triggers with the trigger name of this table that are elsewhere or do not guard this table.
-// stale are triggers on this table whose names come from a former name of the table, so no follower uses them.
+// misplaced returns in own the triggers that have the trigger name of this table, but are elsewhere or do not guard
+// it. stale are triggers on this table whose names come from a former name of the table, so no follower uses them.
 func (s *statements) misplaced(ctx context.Context, db *sqldb.DB) (own, stale []trigger, err error) {
 	all, err := s.triggers(ctx, db)
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *statements) class() string {
 }
 
 // intact is a condition on PostgreSQL: the trigger t is on the table and enabled. On a partition or a partitioned
-// table t also runs for each row, because a trigger for each statement misses rows there.
+// table t must also run for each row, because a trigger for each statement misses rows there.
 func (s *statements) intact() string {
 	return "t.tgrelid = " + s.class() + " AND t.tgenabled IN ('O', 'A') AND (t.tgtype & 1 = 1 OR NOT EXISTS" +
 		" (SELECT FROM pg_class c WHERE c.oid = t.tgrelid AND (c.relkind = 'p' OR c.relispartition)))"

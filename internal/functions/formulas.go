@@ -111,7 +111,7 @@ func (f *formulas) divided(n string, divisor int) string {
 	return fmt.Sprintf("%s / %d", n, divisor)
 }
 
-// least returns the smallest number. Like for greatest, no number should be NULL, because PostgreSQL skips NULL.
+// least returns the smallest number. As for greatest, no number should be NULL: only PostgreSQL skips a NULL.
 func (f *formulas) least(n ...string) string {
 	if f.dialect == "sqlite" {
 		return "min(" + strings.Join(n, ", ") + ")"

@@ -141,8 +141,8 @@ func readLayout(ctx context.Context, d *sqldb.DB) (text string, err error) {
 	return text, nil
 }
 
-// mysql returns the objects for MySQL. Functions do not name the database of the tables, because MySQL looks in the
-// function's own database. So a dump can be restored into another database.
+// mysql returns the objects for MySQL. Functions do not name the database of the tables, because MySQL finds tables
+// in the function's own database. So the functions still work after a dump was restored into another database.
 func (f *formulas) mysql(prefix string) []object {
 	function := func(name, returns, kind, value string) object {
 		return object{name, []string{

@@ -33,8 +33,8 @@ func (f *formulas) located() string {
 // the process of this session may have made. It follows the same rules as tableOfID.
 //
 // The view looks only at the next session, because the minimum over all later sessions takes quadratic time on
-// MariaDB. The next session is enough, because BEFORE_TICK ascends with START_TICK: it is the FENCE of the
-// reclaimed slot, or the last tick granted to its holder, and both only grow while no commits are lost.
+// MariaDB. The next session is enough, because BEFORE_TICK ascends with START_TICK: BEFORE_TICK is the FENCE
+// of the reclaimed slot, or the last tick granted to its holder. Both only grow while no commits are lost.
 func (f *formulas) origin(prefix string) string {
 	last := strconv.FormatInt(f.MaxTick(), 10)
 	from := "(" + f.least(f.greatest(`"N"."START_TICK"`, `"X"."START_TICK"`, "0"), last) + " + 1)"

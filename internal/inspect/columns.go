@@ -52,8 +52,8 @@ func ColumnsOfModels(ctx context.Context, d *sqldb.DB, c *catalog.Catalog, db *g
 }
 
 // Columns returns the columns of those tables that exist. Write their names as in a statement. It returns nothing
-// for databases other than MySQL, PostgreSQL and SQLite. GORM does not log the query, because in an application's
-// tests a mock may not expect it, and it fails.
+// for databases other than MySQL, PostgreSQL and SQLite. GORM does not log the query, because it fails
+// if a mock in an application's tests does not expect it.
 func Columns(ctx context.Context, d *sqldb.DB, tables ...string) (columns []Column, err error) {
 	var names []tableName
 	for _, t := range tables {

@@ -55,9 +55,9 @@ func (loc *Locator) locateOne(ctx context.Context, db *gorm.DB, id int64) (Place
 	return l, nil
 }
 
-// locate calls the function found with the place of each id, without its session, and returns the errors of the
-// other ids. future is the error of an id that seems to be in the future; it may be valid, because a clock may have
-// been ahead. locate reads WORKER_NODE each time, because remembered rows could be wrong after lost commits.
+// locate calls the function found with the place of each id, whose Session has only the slot. It returns the errors
+// of the others. future is the error of an id that seems to be in the future; it may be valid if a clock was ahead.
+// locate reads WORKER_NODE each time, because remembered rows could be wrong after lost commits.
 func (loc *Locator) locate(ctx context.Context, db *workernode.DB, ids []int64, found func(l *Place, future error)) (errs []error) {
 	nodes := map[int64]*workernode.Node{}
 	for _, id := range ids {

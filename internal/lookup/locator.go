@@ -28,8 +28,8 @@ type Locator struct {
 	Apart          bool   // the registry's pool is not the tables' pool
 	TablesDatabase string // the database of the tables, as WORKER_NODE names it
 
-	// Before returns the id after which the database gave this number to another program's row. Before is nil if
-	// ids leave no room for such numbers.
+	// Before returns the plugin's id that a number follows which the database gave to a row of another program. If
+	// Before is nil, such rows are not looked up.
 	Before func(l generator.Layout, number int64) (id int64, ok bool)
 
 	IDError func(id int64, err error) error // makes the errors about one id
@@ -53,8 +53,8 @@ func (loc *Locator) Decode(id int64) (generator.Parts, error) {
 	return loc.Layout.Decompose(id)
 }
 
-// WorkersFor returns the database from which to read WORKER_NODE. It avoids the handle's transaction, which may be
-// older than a worker id or, with dbresolver, on another database. It uses that only if no connection is free.
+// WorkersFor returns the database from which to read WORKER_NODE. Only if no connection is free, it uses the
+// handle's transaction, which may be older than a worker id or, with dbresolver, on another database.
 func (loc *Locator) WorkersFor(db *gorm.DB) *workernode.DB {
 	pool := db.Statement.ConnPool
 	if loc.Workers == nil || loc.Apart || !sqldb.HoldsConnection(pool) || loc.free() {

@@ -78,7 +78,7 @@ func (loc *Locator) place(l *Place, n *workernode.Node) error {
 	return future
 }
 
-// maxAhead returns how far ahead of this process's clock an id may be stamped, plus a minute because clocks differ.
+// maxAhead returns how far an id may be ahead of this process's clock: Lead, a tick, and a minute for the clocks.
 func (loc *Locator) maxAhead() time.Duration {
 	lead := loc.FixedLead()
 	if loc.Manager != nil {
@@ -93,7 +93,7 @@ func (loc *Locator) maxAhead() time.Duration {
 func (loc *Locator) notYet(l *Place, start int64) error {
 	latest := loc.Clock()
 	if from := loc.TimeOf(min(start, loc.Layout.MaxTick()) + 1); from.After(latest) {
-		latest = from // it is in the future because an operator has set FLOOR_TICK
+		latest = from // START_TICK is in the future, because an operator has set FLOOR_TICK
 	}
 	latest = latest.Add(loc.maxAhead())
 	if l.Time.After(latest) {

@@ -92,8 +92,8 @@ func (f *Finder) restrict(p *catalog.Plan, stmt *gorm.Statement, key, scope clau
 }
 
 // restricted returns a builder that adds the conditions for key and scope to a WHERE clause. scope may be nil. GORM
-// calls the builder last, after other plugins and types such as [gorm.DeletedAt] have added conditions. So it
-// writes all conditions that the statement has in one pair of parentheses.
+// calls the builder last, after other plugins and types such as [gorm.DeletedAt] have added conditions. So the
+// builder puts all conditions that the statement has into one pair of parentheses.
 func restricted(key, scope clause.Expression) clause.ClauseBuilder {
 	return func(where clause.Clause, b clause.Builder) {
 		all := []clause.Expression{where.Expression, scope, key}

@@ -12,7 +12,7 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// Range returns the smallest and the largest id with a time in [from, to).
+// Range returns the smallest and the largest id with a time in [from, to). It rounds from and to down to ticks.
 func (loc *Locator) Range(from, to time.Time) (first, last int64, err error) {
 	l := loc.Layout
 	tick := l.TickAt(from)
@@ -31,8 +31,8 @@ func tickStart(l generator.Layout, t time.Time) time.Time {
 	return t
 }
 
-// Between restricts the query db to rows whose key has a time in [from, to). handle is the plugin's own handle,
-// which parses the model of the query.
+// Between restricts the query db to rows whose key has a time in [from, to), rounded as for Range. If to is not
+// past, there is no upper bound. handle is the plugin's own handle, which parses the model of the query.
 func (loc *Locator) Between(handle, db *gorm.DB, from, to time.Time) error {
 	dest := db.Statement.Model
 	if dest == nil {
@@ -78,9 +78,9 @@ func (loc *Locator) Between(handle, db *gorm.DB, from, to time.Time) error {
 	return nil
 }
 
-// isPast reports whether t is before the present, which spans a second, or a longer tick, because callers read the
-// clock before their query runs. It takes the earlier of the generators' clock and the clock of this process,
-// because callers read the latter, which may have been set back.
+// isPast reports whether t was more than a second ago, or more than a tick if that is longer, because callers read
+// the clock before their query runs. It takes the earlier of the generators' clock and the clock of this process,
+// because callers read the clock of the process, which may have been set back.
 func (loc *Locator) isPast(t time.Time) bool {
 	now := loc.Clock()
 	if wall := loc.Now(); wall.Before(now) {

@@ -11,8 +11,8 @@ import (
 )
 
 // renamed returns an error if a table does not exist, but the table of another model has a row with one of these
-// ids, and the caller may see it. Then the table was probably renamed, and WORKER_NODE still has the old name. The
-// error does not wrap ErrNoSuchID, because callers would answer that with a 404.
+// ids, and the caller may see that row. Then the table was probably renamed, and WORKER_NODE has the old name.
+// The error does not wrap ErrNoSuchID, because callers would answer ErrNoSuchID with a 404.
 func (f *Finder) renamed(ctx context.Context, table string, ids []int64) (errs []error) {
 	db := f.db.Session(&gorm.Session{NewDB: true, SkipHooks: true, Context: ctx})
 	if table == "" || db.Migrator().HasTable(table) {
