@@ -63,7 +63,7 @@ func (s *shared) beforeInsert(db *gorm.DB) {
 // afterInsert takes back the changes of beforeInsert, and corrects the keys after a conflict.
 func (s *shared) afterInsert(db *gorm.DB) { s.filler.AfterInsert(db) }
 
-// settle clears the keys of a refused create.
+// settle clears the keys of a refused create or update.
 func (s *shared) settle(db *gorm.DB) {
 	s.filler.Settle(db, s.isRefused(db))
 }
