@@ -9,8 +9,8 @@ import (
 
 // BeforeBuild calls f when GORM begins to write the statement, because its values and assignments are known only
 // then. names are the first clauses of the statement. GORM calls the builder of a clause only if the dialect does
-// not write the clause, so BeforeBuild uses the first of these. It calls f only once, because the handle may be
-// used again, and never for copies of the statement. The function added last runs first.
+// not write the clause, so BeforeBuild uses the first such clause of names. It calls f only once, because the
+// handle may be used again, and never for copies of the statement. The function added last runs first.
 func BeforeBuild(stmt *gorm.Statement, f func(), names ...string) {
 	i := slices.IndexFunc(names, func(name string) bool { return stmt.DB.ClauseBuilders[name] == nil })
 	if i < 0 {

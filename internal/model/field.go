@@ -83,8 +83,8 @@ func CounterTag(f *schema.Field) string {
 	return strings.TrimSpace(tag)
 }
 
-// needsNoTag reports whether f is the sole primary key of its model, is a [Key] and is not a foreign key. Models
-// without a name need the tag, because ids could not resolve to them.
+// needsNoTag reports whether f is a [Key] and the sole primary key of its model, is no foreign key, and is not set
+// by the database. Models without a name need the tag, because ids could not resolve to them.
 func needsNoTag(f *schema.Field) bool {
 	if f.Schema.Name == "" || len(f.Schema.PrimaryFields) != 1 || f.Schema.PrimaryFields[0] != f || !isKey(f.FieldType) {
 		return false
@@ -95,15 +95,15 @@ func needsNoTag(f *schema.Field) bool {
 	return !refers(f)
 }
 
-// refers reports whether f is the foreign key of an association.
+// refers reports whether f is the foreign key of a belongs-to association of its model.
 func refers(f *schema.Field) bool {
 	return slices.ContainsFunc(f.Schema.Relationships.BelongsTo, func(r *schema.Relationship) bool {
 		return slices.ContainsFunc(r.References, func(ref *schema.Reference) bool { return ref.ForeignKey == f })
 	})
 }
 
-// UnusedID returns a field that has the name and the type of a key, but is neither a key, nor tagged, nor a foreign
-// key, or nil. Such a field was probably meant to get ids.
+// UnusedID returns a field that has the name and the type of a key and no default, but is neither a primary key,
+// nor tagged, nor a foreign key. It returns nil if there is none. Such a field was probably meant to get ids.
 func UnusedID(s *schema.Schema) *schema.Field {
 	f := s.LookUpField("id")
 	if f == nil {
@@ -124,7 +124,7 @@ func IsKeyType(f *schema.Field) bool { return isKey(f.IndirectFieldType) }
 // joins reports whether s belongs to a join table of many2many. GORM makes its Go type, which has no name.
 func joins(s *schema.Schema) bool { return s.ModelType.Name() == "" && s.Name != "" }
 
-// UIDFields returns the tagged fields of s.
+// UIDFields returns the fields of s for which [Tagged] is true.
 func UIDFields(s *schema.Schema) (fields []*schema.Field) {
 	if joins(s) { // a join table copies the tags of the keys, but its keys come from the joined rows
 		return nil

@@ -43,7 +43,7 @@ func IsKeyText(text string) bool {
 	return f != nil && (*f)(text)
 }
 
-// isKey reports whether t is a type of keys. A struct that embeds a key has its methods, but not its kind.
+// isKey reports whether t is a type of keys. A struct that embeds a key has the key's methods, but is no key.
 func isKey(t reflect.Type) bool {
 	return t.Kind() == reflect.Int64 && t.Implements(reflect.TypeFor[Key]())
 }
@@ -89,7 +89,7 @@ func ScanID(src any) (int64, error) {
 const KeyDataType = "bigint"
 
 // KeyColumnType returns the column type of a key: the type in its tag, if there is one; otherwise "integer" on
-// SQLite, which then stores the rows by this key, and BIGINT on other databases.
+// SQLite, which stores rows by a sole primary key of this type, and BIGINT on other databases.
 func KeyColumnType(db *gorm.DB, f *schema.Field) string {
 	if f != nil && f.TagSettings["TYPE"] != "" {
 		return f.TagSettings["TYPE"]

@@ -19,7 +19,7 @@ const QueryChunk = 1000
 // A Model is the plugin's view of a GORM schema. It is immutable, so goroutines may share it.
 type Model struct {
 	Schema *schema.Schema
-	Fields []*Field // tagged uid
+	Fields []*Field // its uid fields
 
 	// MayConflict is true if a hook, or the type of a field, may add an ON CONFLICT after the ids were set.
 	// Conflict is the clause that a type adds, or nil.
@@ -50,7 +50,7 @@ func New(db *gorm.DB, s *schema.Schema, t Target) (*Model, error) {
 		return m, err
 	}
 	for _, sf := range UIDFields(s) {
-		if s.Name == "" && s.Table == db.NamingStrategy.TableName("") { // the prefix of all tables, or empty
+		if s.Name == "" && s.Table == db.NamingStrategy.TableName("") { // then it is only the prefix, or empty
 			return m, fmt.Errorf("%w %s.%s: the struct type of its model has no name, so ids could not be resolved to a table; give the struct type a name or a method TableName",
 				ErrField, cmp.Or(s.Name, "struct"), sf.Name)
 		}

@@ -96,7 +96,7 @@ func Undo(stmt *gorm.Statement) {
 // undoCopied takes the changes out of a copy that was made between Change and Undo of the original. It keeps what
 // was added to the copy.
 func (c *changes) undoCopied(copied *gorm.Statement) {
-	if c.after == nil { // the change has panicked
+	if c.after == nil { // the function change has panicked
 		return
 	}
 	if copied.Result == c.after.Result {
@@ -133,7 +133,7 @@ func setClause(stmt *gorm.Statement, name string, source *gorm.Statement) {
 	}
 }
 
-// withoutChange returns the columns of a copied statement without those that were added to the original.
+// withoutChange returns the Omits of a copied statement without the columns that were added to the original.
 func withoutChange(copied, before, after []string) []string {
 	if len(after) == len(before) || len(copied) < len(after) || !slices.Equal(copied[:len(after)], after) {
 		return copied

@@ -77,7 +77,7 @@ func (r Row) Set(ctx context.Context, f *Field, id int64) error {
 	return f.Put(ctx, place, id)
 }
 
-// mapKey returns the map's key for a field. GORM accepts the column, the field's name, and other names.
+// mapKey returns the map's key for a field: the column, the field's name, or one that GORM turns into the column.
 func mapKey(m map[string]any, f *schema.Field) string {
 	for _, key := range [...]string{f.DBName, f.Name} {
 		if _, ok := m[key]; ok {
@@ -124,7 +124,7 @@ func Trimmed(s string) string {
 	return s
 }
 
-// ParseDigits trims and parses a text. It returns 0 if the rest is not a number as this package writes it.
+// ParseDigits trims and parses a text. It returns 0 if the trimmed text is not a number as this package writes it.
 func ParseDigits(s string) int64 {
 	s = Trimmed(s)
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil && strconv.FormatInt(n, 10) == s {

@@ -40,7 +40,7 @@ func isModel(t reflect.Type) bool {
 }
 
 // ParseElsewhere returns the schema that GORM's migrator uses if the handle names another table by db.Table, or
-// else nil. For creates GORM uses the schema of [Parse] all the same.
+// else nil. GORM's creates use the schema of [Parse] even then.
 func ParseElsewhere(db *gorm.DB, model any) *schema.Schema {
 	s, err := Parse(db, model)
 	if table := db.Statement.Table; err == nil && table != "" && table != s.Table {
@@ -90,8 +90,8 @@ func Relations(s *schema.Schema) []*schema.Relationship {
 	return append(append(all, r.HasMany...), r.Many2Many...)
 }
 
-// FieldOf returns a field of a struct, or the zero Value if the field is behind a nil embedded pointer, which
-// GORM's ReflectValueOf would set.
+// FieldOf returns a field of a struct, or the zero Value if the field is behind an embedded pointer that is nil.
+// GORM's ReflectValueOf would set this pointer.
 func FieldOf(row reflect.Value, f *schema.Field) reflect.Value {
 	for _, i := range f.StructField.Index {
 		if i >= 0 {

@@ -43,7 +43,7 @@ func (z noZeroKey) ModifyStatement(stmt *gorm.Statement) {
 	i := z.find(stmt.ReflectValue)
 	f := z.Key
 	if i < 0 || f.HasDefaultValue || !f.Creatable {
-		return // the tag defines the meaning of 0, even if the tag is default:0
+		return // the tag decides what GORM writes, even if the tag is default:0
 	}
 	columns, restricted := stmt.SelectAndOmitColumns(true, false)
 	if selected, named := columns[f.DBName]; named && !selected || !named && restricted {

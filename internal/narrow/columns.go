@@ -36,8 +36,8 @@ type idColumn struct {
 // limits holds the columns of a table that are too narrow for the largest id; nil Limits mean unknown columns.
 type limits struct {
 	Limits
-	until time.Time // when to read them again; zero means after a statement that changes a table
-	again time.Time // from this time on, a value that does not fit makes the plugin read them again
+	until time.Time // when to read the columns again; zero means only after a statement that changes a table
+	again time.Time // from this time on, a value that does not fit makes the plugin read the columns again
 }
 
 // rereads is the shortest time between two reads of a table's columns if values often do not fit.
@@ -99,7 +99,7 @@ func (g *Guard) noteColumn(f, key *schema.Field) {
 		source, err := g.catalog.SourceOf(key)
 		small = err == nil && source.Foreign
 	}
-	// GORM holds this mutex while it gives a foreign key the data type of its target. A string stays a text.
+	// GORM holds this mutex while it copies the key's data type to a foreign key, even to one that is a Go string.
 	f.Schema.Relationships.Mux.RLock()
 	number := model.IsKeyType(f) || (f.GORMDataType == schema.Int || f.GORMDataType == schema.Uint) && f.IndirectFieldType.Kind() != reflect.String
 	f.Schema.Relationships.Mux.RUnlock()
@@ -152,7 +152,7 @@ func (g *Guard) reread(stmt *gorm.Statement, t *table, place string, old *limits
 		return old
 	}
 	known := t.known.Load()
-	columns, err := g.columns(stmt, place, nil) // nil: read the catalog, for the statement in the error
+	columns, err := g.columns(stmt, place, nil) // nil: read the catalog, which the statement in the error needs
 	if err != nil {
 		return old
 	}
@@ -182,7 +182,7 @@ func (g *Guard) keep(t *table, known *tableColumns, place string, found *limits)
 	}
 }
 
-// limitsOf returns the columns that are too narrow, and warns if they hold ids.
+// limitsOf returns the columns that are too narrow, and warns of those that are known to hold ids.
 func (g *Guard) limitsOf(ids map[string]idColumn, columns []inspect.Column) *limits {
 	found := &limits{}
 	if len(columns) > 0 {

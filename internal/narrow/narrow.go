@@ -2,8 +2,8 @@
 // stores another number there. It checks every 64-bit field, because each may be a foreign key.
 //
 // Columns are read when the model is listed, or at the first create or update. If all are wide enough, later
-// statements only load a pointer. Before a statement is refused, the columns are read again, because somebody may
-// have widened one.
+// statements only load a pointer. Before a statement is refused, the columns are read again, at most once a second,
+// because somebody may have widened one.
 package narrow
 
 import (
@@ -23,7 +23,7 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// A Guard knows the columns of tables that are too narrow for ids. It is safe for concurrent use.
+// A Guard knows which columns of tables are too narrow for ids. It is safe for concurrent use.
 type Guard struct {
 	db      *gorm.DB
 	reader  *sqldb.DB // reads columns; nil if the handle does not have connections
@@ -131,7 +131,7 @@ func (g *Guard) guard(db *gorm.DB, clauses ...string) {
 	}, clauses...)
 }
 
-// isTyped reports whether a statement writes only the model's fields.
+// isTyped reports whether a statement takes all its values from structs of the model.
 func isTyped(stmt *gorm.Statement) bool {
 	t := reflect.TypeOf(stmt.Dest)
 	for t != nil && (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array) {
