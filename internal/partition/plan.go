@@ -99,7 +99,7 @@ func (r Request) name(start time.Time) string {
 // first is the name of the partition that has the rows from before the conversion.
 const first = "p_first"
 
-// changes returns all steps, drops last, because MySQL never drops the only partition of a table.
+// changes returns all steps. The drops come last, because MySQL refuses to drop the only partition of a table.
 func (r Request) changes(layout generator.Layout, partitioned bool, parts []part) ([]Step, error) {
 	create, err := r.creates(layout, partitioned, parts)
 	if err != nil {
@@ -109,7 +109,7 @@ func (r Request) changes(layout generator.Layout, partitioned bool, parts []part
 	return append(create, drop...), err
 }
 
-// creates returns partitions to create. The first begins at MINVALUE, because keys may be from AUTO_INCREMENT.
+// creates returns partitions to create. A table's first begins at MINVALUE, as keys may be from AUTO_INCREMENT.
 func (r Request) creates(layout generator.Layout, partitioned bool, parts []part) (list []Step, err error) {
 	at, end := r.start(r.Now, 0), r.start(r.Now, r.Ahead+1)
 	next := Step{Action: Create}
@@ -180,7 +180,7 @@ func (r Request) drops(layout generator.Layout, parts []part) (list []Step, err 
 	return list, nil
 }
 
-// endOf returns the time at which a partition ends, or the start of the period that begins in the same tick.
+// endOf returns the time at which a partition ends, or the next start of a period if it is in the same tick.
 func (r Request) endOf(layout generator.Layout, p part) (time.Time, error) {
 	if p.below == maxValue {
 		return time.Time{}, fmt.Errorf("its partition %s has no upper bound, so no other can be added after it; remove it"+

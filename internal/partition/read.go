@@ -87,7 +87,7 @@ func steps(ctx context.Context, db *sqldb.DB, layout generator.Layout, r Request
 func (t *table) steps(ctx context.Context, s server, layout generator.Layout, r Request) ([]Step, error) {
 	parts := slices.Clone(t.parts)
 	_, postgres := s.(*postgres)
-	if postgres { // a partition is a table there, so the table's name as a prefix makes its name unique
+	if postgres { // there a partition is a table, so its name begins with the partitioned table's name to be unique
 		for i := range parts {
 			parts[i].name = strings.TrimPrefix(parts[i].name, t.name+"_")
 		}

@@ -8,12 +8,12 @@ import (
 	"gorm.io/gorm"
 )
 
-// A Gate stops transactions of the lease manager until Opened is closed, so no table gets a worker id before.
+// A Gate stops transactions of the lease manager until Opened is closed, so no table gets a worker id before that.
 type Gate struct {
-	Deaf    bool // statements do not notice that their context ends
+	Deaf    bool // BEGIN does not notice that its context ends
 	Arrived chan struct{}
 	Opened  chan struct{}
-	Err     atomic.Pointer[error] // the error of transactions
+	Err     atomic.Pointer[error] // not nil: each BEGIN fails with it at once
 }
 
 // Gated puts a gate before the pool that a plugin of db uses.

@@ -371,7 +371,7 @@ func (p *Process) Adds(first int64, tables ...string) (steps []Step) {
 	)
 }
 
-// LooksUp is the query of Find for the rows of worker ids. The answer is rows.
+// LooksUp is the query of Find for the rows of worker ids. The parameter rows is the answer.
 func (p *Process) LooksUp(rows *sqlmock.Rows, workers ...driver.Value) Step {
 	return Step{SQL: p.SQL(SelectNodes + ` WHERE "ID" IN (?` + strings.Repeat(", ?", len(workers)-1) + `)`), Args: workers, Rows: rows}
 }

@@ -109,7 +109,7 @@ func Rows(tb testing.TB, want int64, db *gorm.DB, table string, where ...any) {
 	}
 }
 
-// Links checks that a table has want rows, and that each row refers to a row of the other table by its column.
+// Links checks that a table has want rows, and that the column of each row has the id of a row of the other table.
 func Links(tb testing.TB, db *gorm.DB, table, column, to string, want int64) {
 	tb.Helper()
 	Rows(tb, want, db, table, column+" IN (SELECT id FROM "+to+")")

@@ -28,7 +28,7 @@ type PassNote struct {
 // PublicPrefix implements [publicid.Type].
 func (PassNote) PublicPrefix() string { return "tkt_note" }
 
-// TestKeys sets the keys of public ids for all tests of a package, and returns them. SetKeys refuses others later.
+// TestKeys sets the keys of public ids for all tests of a package, and returns them. SetKeys then refuses others.
 var TestKeys = sync.OnceValue(func() *publicid.Keys {
 	keys, err := publicid.NewKeys(bytes.Repeat([]byte("0123456789abcdef"), 2))
 	if err == nil {

@@ -7,8 +7,8 @@ import (
 	"gorm.io/gorm"
 )
 
-// A tap is a connection pool that passes each statement, BEGIN and COMMIT included, to tap.before, and then sends
-// it. If the call returns an error, the statement fails with it.
+// A tap is a connection pool that passes each Exec, query, BEGIN and COMMIT, but no ROLLBACK, to tap.before, and
+// then sends it. If tap.before returns an error, the statement is not sent and fails with this error.
 type tap struct {
 	gorm.ConnPool
 	before func(ctx context.Context, query string) error

@@ -44,7 +44,7 @@ func (d *DB) Columns(ctx context.Context, table string) (columns []Column, err e
 	return columns, err
 }
 
-// Types returns the columns of a quoted table. It appends locking to the query, and sets no time limit.
+// Types returns the columns of a quoted table. It appends the clause locking to its query, and sets no time limit.
 func (d *DB) Types(ctx context.Context, table, locking string) (columns []Column, err error) {
 	rows, err := d.pool.QueryContext(ctx, `SELECT * FROM `+table+` WHERE 1 = 0`+locking)
 	for try := 0; try < 20 && isOutdatedPlan(err); try++ { // the next connection may have an outdated plan, too

@@ -18,7 +18,7 @@ import (
 // as one that adds a tenant column or picks a replica, do not see them. GORM's log shows them, but see [DB.Silent].
 //
 // Write statements with "double quoted" names and ? for values; the DB translates them to the dialect of the
-// handle. A DB may be used concurrently.
+// handle. A DB may be used concurrently, unless it comes from [DB.Hold].
 type DB struct {
 	pool    gorm.ConnPool
 	gorm    *gorm.DB
@@ -29,13 +29,13 @@ type DB struct {
 	silent  bool          // hides statements from GORM's logger
 	held    *held         // nil unless the DB comes from [DB.Hold]
 	schema  string        // of the plugin's tables; empty leaves their names as they are
-	alone   bool          // no other schema of the database may have such tables
+	alone   bool          // the user named no schema, so no other schema may have a WORKER_REGISTRY
 	second  string        // another schema of the database with a WORKER_REGISTRY
 	home    []string      // the schemas in which names without a schema are looked up; nil means the connection's
 }
 
-// Limited returns a DB with limits for a statement, and for a transaction or the wait for a connection, where those
-// of d are not shorter. The function later runs the calls of GORM's logger.
+// Limited returns a DB with limits for a statement, and for a transaction or the wait for a connection. If a limit
+// of d is shorter, it stays. The function later runs the calls of GORM's logger.
 func (d *DB) Limited(statement, transaction time.Duration, later func(func())) *DB {
 	other := *d
 	other.timeout, other.whole, other.later = min(d.timeout, statement), min(d.limit(), transaction), later
@@ -64,7 +64,7 @@ func Open(db *gorm.DB, timeout time.Duration) (*DB, error) {
 	// handle was opened.
 	pool := db.Config.ConnPool
 	if prepared, ok := pool.(*gorm.PreparedStmtDB); ok {
-		pool = prepared.ConnPool // do not prepare ours: they are rare, and some are about tables that change
+		pool = prepared.ConnPool // do not prepare our statements: they are rare, and some read tables that change
 	}
 	if pool == nil {
 		return nil, errors.New("the GORM handle has no connection pool")
@@ -168,7 +168,7 @@ func Scan(rows *sql.Rows, table string, keys int, into ...any) error {
 	return fmt.Errorf("a row of %s, with %s, cannot be read: %w", table, strings.Join(key, " and "), err)
 }
 
-// send runs f. Like database/sql, it uses another connection if the held one turns out to be closed.
+// send runs f. It repeats f if a plan was outdated, or, like database/sql, if the held connection was closed.
 func (d *DB) send(ctx context.Context, query string, args []any, f func(ctx context.Context, pool gorm.ConnPool, query string) (int64, error)) (int64, error) {
 	for try := 0; ; try++ {
 		if err := d.Ready(ctx); err != nil {

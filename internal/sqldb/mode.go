@@ -34,7 +34,7 @@ const (
 	RestoreMode = "SESSION sql_mode = @uid_mode"
 )
 
-// Define runs a statement that creates a view or function, in the dialect. On MySQL it first sets sql_mode, because
+// Define runs a statement of the dialect that creates a view or function. On MySQL it first sets sql_mode, because
 // a function keeps the mode with which it was created, and because MariaDB has another syntax for functions and
 // triggers with sql_mode=ORACLE.
 func (d *DB) Define(ctx context.Context, query string) error {

@@ -17,7 +17,7 @@ import (
 var ErrRollback = errors.New("sqldb: the transaction was rolled back")
 
 // Transact runs f in a transaction on one connection, and commits unless f returns an error. f must use only the
-// given DB and context. After any error except ErrRollback the outcome is unknown, and Transact closes the
+// given DB and context. After any error except ErrRollback the outcome may be unknown, and Transact closes the
 // connection, because a statement may still be running.
 func (d *DB) Transact(ctx context.Context, f func(ctx context.Context, tx *DB) error) error {
 	conn, tx, err := d.begin(ctx)
