@@ -128,7 +128,7 @@ func (s *Supply) noteAttempt(sources []*Source, err error) error {
 	return err
 }
 
-// makeAll makes the generators of sources. leases is nil with a fixed worker id. The workers are for the log.
+// makeAll makes the generators of sources. leases is nil with a fixed worker id. The result workers is for the log.
 func (s *Supply) makeAll(sources []*Source, leases []*workernode.TableLease) (workers []string, _ error) {
 	var errs []error
 	for i, src := range sources {

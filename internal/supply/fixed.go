@@ -14,7 +14,7 @@ type Fixed struct {
 	layout generator.Layout
 	lease  generator.Lease
 	backup int64     // worker id of a second lane
-	ahead  int64     // how many ticks after the first use the lease begins
+	ahead  int64     // how many ticks after f.begins the lease begins
 	start  time.Time // when the Fixed was made
 	begins time.Time // the first instant at which the worker id may be used
 	now    func() time.Time
@@ -23,7 +23,7 @@ type Fixed struct {
 
 // NewFixed returns the worker id of a process that starts now. An earlier process may have stamped ticks up to lead
 // ahead of the clock, so the lease begins above these ticks. The worker id may be used when the present tick has
-// ended. The clock is then no more than lead behind the lease. If lead is 0, it may be used at once.
+// ended. The lease is then ahead of the clock by lead, rounded up to ticks. If lead is 0, it may be used at once.
 func NewFixed(l generator.Layout, workerID int64, lead time.Duration, now func() time.Time) *Fixed {
 	start := now()
 	f := &Fixed{layout: l, lease: l.FullLease(workerID, start), backup: l.BackupWorker(workerID), start: start, begins: start, now: now}
@@ -36,7 +36,7 @@ func NewFixed(l generator.Layout, workerID int64, lead time.Duration, now func()
 	return f
 }
 
-// beginAfter makes the lease begin above a tick that this process may have stamped. The first use is as much later.
+// beginAfter makes the lease begin above a tick that this process may have stamped. The first use moves with it.
 func (f *Fixed) beginAfter(last int64) {
 	if last >= f.lease.From {
 		f.lease.From = last + 1
@@ -44,7 +44,7 @@ func (f *Fixed) beginAfter(last int64) {
 	}
 }
 
-// open returns the generator and its leases, which all plugins of the process share if f.share is set.
+// open returns the generator and its leases. If f.share is set, plugins with this worker id share the generator.
 func (f *Fixed) open(lanes int, make func([]generator.Lease) (generator.Renewable, error)) (generator.Generator, []generator.Lease, error) {
 	if f.share == nil {
 		leases := f.leases(lanes)

@@ -26,7 +26,7 @@ const (
 	lateAnswer = 100 * time.Millisecond
 )
 
-// OpenCounters opens the counters among sources. It returns no errors that may pass, because Start tries again.
+// OpenCounters opens the counters among sources. It does not return temporary errors, because Start tries again.
 func (s *Supply) OpenCounters(sources []*Source) error {
 	var counters []*Source
 	for _, src := range sources {

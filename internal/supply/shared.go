@@ -49,8 +49,8 @@ func canonical(l generator.Layout) generator.Layout {
 	return l
 }
 
-// meets returns the first of workers that can make the same ids in l as k, or -1. Two layouts with one epoch can
-// make the same ids although they divide the bits differently: a tick that is twice as long, with one more bit
+// meets returns the first entry of workers that can make the same ids in l as k, or -1. Two layouts with one epoch
+// can make the same ids although they divide the bits differently: a tick that is twice as long, with one more bit
 // after the time, has the ids of two shorter ticks.
 func (k workerKey) meets(l generator.Layout, workers []int64) int64 {
 	below, other := k.layout.WorkerBits+k.layout.SequenceBits, l.WorkerBits+l.SequenceBits
@@ -209,7 +209,7 @@ func (g *sharedGenerator) Fill(ctx context.Context, ids []int64) error {
 	})
 }
 
-// call runs take, which returns its last id. It ends when this plugin is closed, even if the generator stays open.
+// call runs the function take, which returns its last id. The call ends with this plugin, even if others go on.
 func (g *sharedGenerator) call(ctx context.Context, take func(context.Context) (int64, error)) error {
 	if g.share.ctx.Err() != nil {
 		return generator.ErrClosed

@@ -29,7 +29,7 @@ type Spec struct {
 
 	Open     func(context.Context, Opening) (generator.Generator, error)
 	Local    bool // Open sends no statement, so it needs no connection
-	OfLayout bool // Open makes ids of the layout without a lease
+	OfLayout bool // the generator of Open makes ids of the layout without a lease
 	Counter  bool // its generator counts rows: the tag of a field may name the counter, and db.Use opens it
 
 	Bind   func(*Supply, *Spec)                                 // sets Open and Within of an opener with a state; may be nil

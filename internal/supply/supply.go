@@ -1,5 +1,5 @@
 // Package supply provides ids for tables. It selects the generator of a table, gets worker ids or segments at the
-// first use, and makes callers wait. It knows tables and columns by name instead of GORM's schemas.
+// first use or earlier, and makes callers wait. It knows tables and columns by name instead of GORM's schemas.
 package supply
 
 import (
@@ -57,7 +57,7 @@ type Config struct {
 	Wall      *Wall            // if not nil, Time is its Now, which logs steps of the clock
 }
 
-// A Supply provides the ids of one process. Its methods may be called concurrently.
+// A Supply provides the ids of one plugin. Its methods may be called concurrently.
 type Supply struct {
 	Config
 
