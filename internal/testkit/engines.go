@@ -140,8 +140,8 @@ func (e Engine) Create(dir string) (d *Database, drop func() error, err error) {
 	return d, func() error { return errors.Join(db.Exec(remove).Error, Close(db)) }, nil
 }
 
-// Beside creates another schema that statements on d's connections can name, and drops it when the test ends. On
-// MySQL and MariaDB it is another database.
+// Beside creates another schema that statements on d's connections can name. On MySQL and MariaDB it is another
+// database, which is dropped when the test ends. On PostgreSQL it is dropped together with d.
 func (d *Database) Beside(tb testing.TB) (schema string) {
 	tb.Helper()
 	if d.Name != "postgres" {

@@ -10,7 +10,7 @@ import (
 const maxReports = 10
 
 // A Ledger records the table of each id and finds duplicates, in one table or in two. It may be used concurrently.
-// The zero value only counts duplicates.
+// The zero value counts duplicates, but reports no errors.
 type Ledger struct {
 	tb    testing.TB
 	mu    sync.Mutex

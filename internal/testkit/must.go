@@ -48,7 +48,7 @@ func SaysAll(tb testing.TB, message string, words ...string) {
 	}
 }
 
-// Eventually calls done until it returns true, more rarely after some seconds, because done may ask a database.
+// Eventually calls done until it returns true: every 2 ms, later every 50 ms, because done may ask a database.
 // After the timeout it ends the test. failure names the awaited condition. Call it on the test's goroutine.
 func Eventually(tb testing.TB, failure string, timeout time.Duration, done func() bool) {
 	tb.Helper()
@@ -118,7 +118,7 @@ func Tell(text string) {
 
 // SkipWithRace skips a test under the race detector: one that counts allocations, which the detector changes, or a
 // long one on a single goroutine, in which the detector finds nothing. make test runs it without the detector if
-// its name matches UID_TEST_WITHOUT_RACE. Otherwise it would never run, so SkipWithRace fails it.
+// its name matches UID_TEST_WITHOUT_RACE. If this is set and does not match, SkipWithRace fails the test.
 func SkipWithRace(tb testing.TB) {
 	tb.Helper()
 	if !Race {

@@ -15,8 +15,8 @@ import (
 	"gorm.io/gorm"
 )
 
-// A Relay forwards connections to a server, until a test cuts it or routes it to another. It may be used
-// concurrently.
+// A Relay forwards connections to a server, until a test cuts the relay or routes it to another server. It may be
+// used concurrently.
 type Relay struct {
 	Slow     atomic.Int64 // limit of the random delay of each answer, in nanoseconds
 	Answered atomic.Int64 // time of the last answer, in Unix nanoseconds
@@ -39,8 +39,8 @@ func NewRelay(tb testing.TB, server string) *Relay {
 
 var takenPorts sync.Map
 
-// FreePort returns a free port of 127.0.0.1, and never the same one twice. It is below Linux's range for outgoing
-// connections, so it stays free until a test listens there.
+// FreePort returns a free port of 127.0.0.1, and never the same one twice in a process. It is below Linux's range
+// for outgoing connections, so none of them takes the port before the test listens there.
 func FreePort() int {
 	for {
 		port := 20000 + rand.IntN(12000)
@@ -186,7 +186,7 @@ func (d *Database) ConnectTo(address string, config *gorm.Config, params ...stri
 	return gorm.Open(d.Dialector(dsn), quiet(config))
 }
 
-// OpenBreakable returns a handle on a database, which cut makes unreachable and restore makes reachable again.
+// OpenBreakable returns a handle on a database. The function cut makes it unreachable, and restore undoes this.
 func OpenBreakable(tb testing.TB, d *Database) (db *gorm.DB, cut, restore func()) {
 	tb.Helper()
 	if d.Name == "sqlite" {

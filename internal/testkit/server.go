@@ -30,8 +30,8 @@ func (e Engine) NewServer(t *testing.T, options ...string) *Server {
 	return s
 }
 
-// Copy returns a second server with the data of s, which must be stopped. Start the copy with Run. It is removed
-// when the test ends.
+// Copy returns a second server with a copy of the data of s. Stop s before the call, and start the copy with Run.
+// The copy is removed when the test ends.
 func (s *Server) Copy(t *testing.T, options ...string) *Server {
 	t.Helper()
 	printed, err := ServersScript(append([]string{"copy", s.Dir, ""}, options...)...)
@@ -52,7 +52,7 @@ func (e Engine) Up(dir string, options ...string) (*Server, error) {
 	return newServer(e.Name, printed)
 }
 
-// newServer returns the server that the printed variables of servers.sh describe.
+// newServer returns the server that the variables printed by servers.sh describe.
 func newServer(engine, printed string) (*Server, error) {
 	env := map[string]string{}
 	for line := range strings.Lines(printed) {

@@ -43,7 +43,7 @@ type Crossing struct {
 	Result  driver.Result // of an INSERT, UPDATE or DELETE
 	Conn    int           // number of the wire's connection, from 1
 	Inside  bool          // in a transaction, including COMMIT and ROLLBACK
-	Torn    bool          // a hook sets it to make the rows unreadable, as if the context had ended while they are read
+	Torn    bool          // a hook sets it to make the rows unreadable, as if the context ended while they are read
 
 	conn  *wireConn
 	run   func(context.Context) error
@@ -51,9 +51,9 @@ type Crossing struct {
 	drop  func() // releases the rows of a late execution; may be nil
 }
 
-// Run executes the statement and returns its error. Call it twice to execute the statement twice. On SQLite it
-// ignores that the context has ended, but waits for locks as a server does: for up to 10 s, or until the context
-// ends.
+// Run executes the statement and returns its error. Call it twice to execute the statement twice. On SQLite the end
+// of the context does not stop a statement that is running, but ends its wait for locks, which takes at most 10 s,
+// as on a server.
 func (c *Crossing) Run() error { return c.unlocked(c.Context) }
 
 const maxLockWait = 10 * time.Second
@@ -127,7 +127,7 @@ var ErrUnchanged = errors.New("testkit: no row was changed")
 // ErrLost, returned from a hook, is the statement's error, and breaks the connection, which undoes a transaction.
 var ErrLost = errors.New("testkit: the connection was lost")
 
-// Set sets the hook of further statements; nil forwards them. The hook may call Run, and its result is the answer.
+// Set sets the hook of further statements; nil forwards them. A hook may call Run. The hook's result is the answer.
 // A ROLLBACK never gets to the hook, which could sleep: database/sql holds a mutex during a ROLLBACK, and the clock
 // of a synctest bubble stops while a goroutine waits for a mutex.
 func (w *Wire) Set(hook func(*Crossing) error) {

@@ -17,11 +17,11 @@ type carrier struct {
 }
 
 // carrier prefers a column that the statement assigns anyway, because Vitess refuses to assign a column that
-// chooses the shard. Such columns usually have an index, so columns without an index are best. Of equally good ones
-// carrier takes the last, because keys usually come first.
+// chooses the shard. Such columns usually have an index, so columns without an index are best. Of equally good
+// columns the method takes the last, because keys usually come first.
 //
-// If the statement sets a column c to the value of the new row, the carrier sets c to it right before that, so no
-// other expression sees a difference. It must not use IF(x,c,c), because MariaDB then does not write a TEXT c.
+// If the statement sets this column c to the new row's value, the carrier sets c to it right before that, so no
+// other expression sees a difference. It must not use IF(x,c,c), because MariaDB then writes no c of type TEXT.
 func (t *Tracker) carrier(stmt *gorm.Statement, conflict clause.OnConflict) carrier {
 	last := len(conflict.DoUpdates)
 	untouched := t.untouched(stmt, conflict)
@@ -44,7 +44,7 @@ func (t *Tracker) carrier(stmt *gorm.Statement, conflict clause.OnConflict) carr
 			consider(clause.Column{Name: f.DBName}, clause.Column{Table: "excluded", Name: f.DBName}, last, 0)
 		}
 	}
-	if best.value.Table == "excluded" && isReference(best.column.Name) && !conflict.UpdateAll { // none better is assigned
+	if best.value.Table == "excluded" && isReference(best.column.Name) && !conflict.UpdateAll { // no better one
 		for _, f := range stmt.Schema.Fields {
 			spare := clause.Column{Name: f.DBName}
 			if f.DBName != "" && f.Updatable && t.objections(stmt, conflict, spare) == 0 {
@@ -98,7 +98,7 @@ func isPlain(f *schema.Field) bool {
 }
 
 // untouched returns a column to assign to itself, because MySQL needs an assignment even if nothing should be
-// updated. It is the column that GORM would take, or with UpdateAll an id that GORM would overwrite.
+// updated. It is the column that GORM would take, or with UpdateAll a uid field, not the key, that GORM would set.
 func (t *Tracker) untouched(stmt *gorm.Statement, conflict clause.OnConflict) clause.Column {
 	s := stmt.Schema
 	if conflict.UpdateAll {
@@ -115,7 +115,7 @@ func (t *Tracker) untouched(stmt *gorm.Statement, conflict clause.OnConflict) cl
 	return clause.Column{Name: s.DBNames[0]}
 }
 
-// assigns reports whether the application's update part assigns a tracked field, or a key if onlyKeys is true.
+// assigns reports whether the application's update part assigns a tracked field, or with onlyKeys a tracked key.
 func (t *Tracker) assigns(s *schema.Schema, conflict clause.OnConflict, onlyKeys bool) bool {
 	return slices.ContainsFunc(conflict.DoUpdates, func(a clause.Assignment) bool {
 		f := s.FieldsByDBName[a.Column.Name]
