@@ -40,7 +40,7 @@
 //
 // Sequential ids do not contain a time or a worker id, because all tables have the same ids. So Decode, Locate, Find,
 // FindAll and CreatedBetween return errors that wrap [uidplugin.ErrNotDecodable]. [uidplugin.FindAs], publicid.Find,
-// NextID and Range work as in production, because they need only the table or the prefix of a public id.
+// NextID and Range work as in production, because they need only a table, the prefix of a public id or the layout.
 //
 // Nodes, Slots and Sessions return nil, as with WithWorkerID. follow.Enable and follow.Disable do nothing, because
 // followed tables would refuse ids that are old or have no time. follow.Rows yields rows as soon as they are
@@ -230,7 +230,7 @@ func (s *sequence) counter(k key) *counter {
 	return c
 }
 
-// following returns a function that returns the numbers from 1.
+// following returns a function that makes the number n+1 for position n, so a table gets 1, 2, 3 and so on.
 func following(k key) func(n int64) (int64, error) {
 	return func(n int64) (int64, error) {
 		if n == math.MaxInt64 {
@@ -263,11 +263,11 @@ type key struct{ table, generator string }
 
 // A counter holds the ids of a table, or of several tables that share a worker id.
 type counter struct {
-	number func(n int64) (int64, error) // id at a position, from 0
+	number func(n int64) (int64, error) // the id at position n, which counts from 0
 
 	mu     sync.Mutex
 	tables []string // tables that use this counter
-	runs   []run    // positions taken, by table
+	runs   []run    // which table took which positions, ascending
 	next   int64    // next position
 	closed bool
 }
@@ -342,7 +342,7 @@ func (t tableCounter) Fill(_ context.Context, ids []int64) (err error) {
 	return nil
 }
 
-// Close implements [generator.Generator]. A plugin closes all of its generators at once.
+// Close implements [generator.Generator]. It also closes the counter for other tables; a plugin closes all at once.
 func (t tableCounter) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -57,8 +57,8 @@ func (m *Manager) notAdded(ctx context.Context, tables []Table, cause error) err
 
 func (m *Manager) later() time.Time { return m.clock.now().Add(grace / 2) }
 
-// usedUp handles a layout that has no worker ids left. Generators continue without further lanes. A process without
-// any worker id releases its slot, to acquire one that has some. Otherwise the waiting requests fail.
+// usedUp handles a layout that has no worker ids left. Generators continue without further lanes. If no generator
+// has a worker id, the process once releases its slot for a free slot that has some. Otherwise requests fail.
 func (m *Manager) usedUp(ctx context.Context, cause error, tables []Table) error {
 	later := m.later()
 	more, used := m.allocator.limit(cause, later)

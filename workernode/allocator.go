@@ -106,8 +106,8 @@ func (a *allocator) addRead(nodes []*Node) {
 	}
 }
 
-// dropDeleted gives up worker ids whose rows were deleted, because their ids cannot be located. A row that names
-// another table shows that an operator has renamed the table. Then an unused worker id serves the new name. A
+// dropDeleted gives up worker ids whose rows were deleted, because ids that they make cannot be located. A row that
+// names another table shows that an operator has renamed the table. Then an unused worker id serves the new name. A
 // worker id in use is given up, because its generator makes ids for the old name. The caller holds mu.
 func (a *allocator) dropDeleted(nodes []*Node) {
 	known := make(map[int64]Table, len(nodes))
@@ -155,8 +155,8 @@ type generatorNeeds struct {
 	starving bool      // a generator has callers that wait for ticks
 }
 
-// look reads the usage of all generators and lets them grow. It reads the clock after the usage, because otherwise
-// ids made in a pause of this goroutine would seem to be ahead of the clock.
+// look reads the usage of all generators and decides which want more lanes. It reads the clock after the usage,
+// because otherwise ids made in a pause of this goroutine would seem to be ahead of the clock.
 func (a *allocator) look(now time.Time) (d generatorNeeds, tick int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -197,8 +197,8 @@ func (a *allocator) provide(now time.Time) (lack map[Table]int) {
 	return lack
 }
 
-// assign returns a lease for each table, or nil if the slot lacks worker ids or ticks. lanes[i] is the number of
-// worker ids for tables[i].
+// assign returns a lease for each table, or nil if the slot lacks worker ids or ticks, or a statement about it has
+// an unknown outcome. lanes[i] is the number of worker ids for tables[i].
 func (a *allocator) assign(tables []Table, lanes []int) []*TableLease {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -235,8 +235,8 @@ func (a *allocator) missing(lack map[Table]int) []Table {
 	return missing(lack, func(t Table) int { return len(a.free(t)) })
 }
 
-// missing returns one table for each worker id that a slot has to get. Table t needs lack[t] worker ids, and has
-// free(t) unused ones.
+// missing returns the table of each worker id that a slot has to get; it repeats a table that needs several. Table
+// t needs lack[t] worker ids, and has free(t) unused ones.
 func missing(lack map[Table]int, free func(Table) int) (tables []Table) {
 	for t, n := range lack {
 		for range n - free(t) {
@@ -303,8 +303,8 @@ func (a *allocator) postpone(tables []Table, retry time.Time) bool {
 	return true
 }
 
-// limit makes generators use only the lanes that the slot has, until the time retry. changed reports whether a
-// generator now wants fewer lanes, and used whether any has a worker id.
+// limit restricts generators to the worker ids that they have, or that are free for them, until the time retry.
+// changed reports whether a generator now wants fewer lanes, and used whether any generator has a worker id.
 func (a *allocator) limit(cause error, retry time.Time) (changed, used bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -362,8 +362,8 @@ func (a *allocator) noteNotAdded(err error) {
 	}
 }
 
-// noteRecovery undoes noteFailure and noteNotAdded. A generator without worker ids keeps its own error until
-// [TableLease.replace] gives it others.
+// noteRecovery undoes noteFailure and noteNotAdded. A generator that [TableLease.exhaust] has suspended keeps that
+// error until [TableLease.replace] gives it worker ids.
 func (a *allocator) noteRecovery() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -90,8 +90,8 @@ const (
 	insertRegistry  = `INSERT INTO "WORKER_REGISTRY" (` + registryColumns + `) VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?)`
 )
 
-// couldBeUidGenerators reports whether UidGenerator may make ids of the layout: UidGenerator has ticks of a second, and
-// its widths always add up to 63 bits.
+// couldBeUidGenerators reports whether UidGenerator may make ids of the layout: UidGenerator has ticks of a second,
+// and the widths of its parts always add up to 63 bits.
 func couldBeUidGenerators(l generator.Layout) bool {
 	return l.Tick == time.Second && l.TimeBits+l.WorkerBits+l.SequenceBits == 63
 }
@@ -124,7 +124,7 @@ func (d *DB) mayBegin(ctx context.Context, r Region) error {
 // ids may still be stamped, and nobody knows which worker ids were given out.
 func (d *DB) refuseDeletedRow(ctx context.Context, r Region) error {
 	// Rows of other regions may be replicated into this database. Sessions and worker ids whose slot has no row may
-	// be of any region.
+	// be of any region, so they count, too.
 	slots, lone := `EXISTS (SELECT 1 FROM "WORKER_SLOT")`, ``
 	if r != Whole {
 		slots = fmt.Sprintf(`EXISTS (SELECT 1 FROM "WORKER_SLOT" WHERE "REGION" = %d)`, r.N)

@@ -147,9 +147,9 @@ func (c *clockCheck) check(ctx context.Context) error {
 }
 
 // follow adjusts the clock if the wall clock has run ahead of the monotonic one, because an operator set it or the
-// machine slept. The database's clock, if there is one, must agree, because a fence from a wrong clock would block
-// this process once the clock is corrected. Otherwise follow asks again later, because the database's clock may be
-// set last after both machines slept.
+// machine slept. The database's clock, if there is one, must agree, because our clock cannot go back after a wrong
+// wall clock is corrected. Otherwise follow asks again later, because the database's clock may be set last after
+// both machines slept.
 func (c *clockCheck) follow(ctx context.Context) error {
 	reading := c.clock.read()
 	ahead := reading.Round(0).Sub(c.clock.steady(reading))

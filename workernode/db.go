@@ -44,5 +44,5 @@ func (d *DB) transact(ctx context.Context, f func(ctx context.Context, tx *DB) e
 	return d.sql.Transact(ctx, func(ctx context.Context, tx *sqldb.DB) error { return f(ctx, &DB{tx}) })
 }
 
-// errRefused rolls a transaction back because a statement did not change the expected row.
+// errRefused rolls a transaction back although no statement failed, for example because a row was not as expected.
 var errRefused = sqldb.ErrRollback

@@ -48,9 +48,9 @@
 //
 //  1. Acknowledged or nothing. A grant counts once its statement or COMMIT has returned without an error and has
 //     changed the expected rows. A transaction that begins a session, adds worker ids or releases the slot reads the
-//     slot's row back before COMMIT, because a trigger or a narrow column may keep another FENCE. Renewals and
+//     slot's row back before COMMIT, because a trigger or a narrow column may store another FENCE. Renewals and
 //     keep-alives are not read back: the next statement compares their values.
-//  2. Outcome unknown: read. The slot is lost if HOLDER is another process or the row is gone. Otherwise the next
+//  2. Outcome unknown: read. The slot is lost if HOLDER is not this process or the row is gone. Otherwise the next
 //     statement compares with the row as read, but the row grants nothing. If VERSION is below the acknowledged
 //     one, the database has lost commits or the read was stale. Only a release that compares with this row can
 //     tell. If just FENCE is below the last grant, the database did not keep FENCE. Then the process reports this,
@@ -58,17 +58,17 @@
 //  3. A session is a run of grants without a gap. A renewal continues it only if FENCE equals the last grant and
 //     the clock has not passed the tick after it. Both must hold before the statement is sent and after it is
 //     acknowledged. Otherwise a transaction begins a new session.
-//  4. Nothing lowers FENCE. Rows of WORKER_NODE are never deleted. The table of a worker id never changes once it is
-//     set, except that an operator gives it the new name of a renamed table (uid tables rename). A transaction that
-//     inserts rows reads them back before COMMIT. If somebody deletes or changes the row of a worker id, its process
-//     notices at a new session or within ten minutes, and gets another worker id. An unused worker id serves the table
-//     that its row names. Only an operator deletes rows of WORKER_SESSION (uid sessions prune).
-//  5. Each statement is a transaction of its own, or part of a transaction that writes the slot's row first. It
-//     runs on the pool of the plugin's handle, never inside a transaction of the application. A statement that is
-//     executed twice or late changes nothing, because it compares.
+//  4. Nothing lowers FENCE. Rows of WORKER_NODE are never deleted. Only an operator changes the table of a worker
+//     id, to the new name of a renamed table (uid tables rename). A transaction that adds worker ids reads their
+//     rows back before COMMIT. If somebody deletes the row of a worker id, or changes its slot or table, its
+//     process notices at a new session or within ten minutes, and gets another worker id. An unused worker id
+//     serves the table that its row names. Only an operator deletes rows of WORKER_SESSION (uid sessions prune).
+//  5. Each statement about the slot is a transaction of its own, or part of a transaction that writes the slot's
+//     row first. It runs on the pool of the plugin's handle, never inside a transaction of the application. If it
+//     is executed twice or late it changes nothing, because it compares.
 //  6. Resolving never guesses. An id belongs to the session with the largest START_TICK below its tick, unless its
-//     tick is above a later session's BEFORE_TICK, or above FENCE. The oldest row of a slot may stand for sessions
-//     that were pruned. Then it names no process, and ids of these sessions and of the time between them belong to it.
+//     tick is above a later session's BEFORE_TICK, or above FENCE. The oldest session row of a slot may stand for
+//     pruned sessions. Then it names no process, and ids of these sessions and of the time between belong to it.
 //
 // # Databases that lose commits
 //
@@ -117,7 +117,7 @@
 // can be divided while processes run. It keeps the numbers that it gave out before, whatever their remainder, and
 // the other regions begin above them. REGION of a slot names its region. A process holds only slots of its own
 // region, because FENCE of a replicated row may be old. The registry's row is not replicated. If a slot shows that
-// another region gives out the same numbers, the registry is older than a division, and processes take no number.
+// another region gives out the same numbers, the registry is outdated or its n differs: processes take no number.
 //
 // The protocol is the same within each region. Its proof needs only that a slot's row is changed in one database, and
 // that no other registry gives out the numbers of this one.
@@ -125,17 +125,17 @@
 // # Idle processes
 //
 // Ten minutes after its last id a process stops renewing. Instead it sends keep-alives every 30 s, which change
-// VERSION and SEEN_TICK but not FENCE, so that no other process reclaims the slot. The first keep-alive follows
-// when FENCE has passed. So if FENCE has passed and SEEN_TICK is not above it, the process has ended, is paused, or
+// VERSION and SEEN_TICK but not FENCE, so that no other process reclaims the slot. One is sent as soon as FENCE
+// has passed. So if FENCE has passed and SEEN_TICK is not above it, the process has ended, is paused, or
 // cannot reach the database. The next id begins a new session.
 //
 // # Lanes
 //
-// A worker id makes only as many ids in a tick as the layout has sequences, so during a burst ids run ahead of the
-// clock. A generator that is [generator.Layout.LaneAhead] ahead gets as many worker ids of its table as it may
-// have, [generator.Layout.MaxLanes]. They stay with the slot, so later holders have them without a statement. Once
-// half of the layout's worker ids were given out, lanes get no new worker ids. A disposable slot, and a table with
-// gaps between its ids, get lanes only when half of the lease is used up, and their number doubles each time.
+// A worker id makes only as many ids in a tick as a layout has sequences, so in bursts ids are ahead of the clock.
+// A generator that is over [generator.Layout.LaneAhead] ahead gets all worker ids that it may have, up to
+// [generator.Layout.MaxLanes]. They stay with the slot, so later holders have them without a statement. Once half
+// of the worker ids from FIRST_ID on were given out, lanes get no new ones. A disposable slot, and a table whose
+// rows use up several ids, get lanes only when half of the lease is used up, and their number doubles each time.
 //
 // # Worker ids
 //
@@ -146,10 +146,10 @@
 // # Worker ids given by hand
 //
 // The registry gives out no worker id below FIRST_ID, so processes that are given such a number by hand need not
-// write anything, and a registry may begin later. A process that is given a higher one raises FIRST_ID and NEXT_ID
-// above it, in one UPDATE that compares both, and STRIDE and REMAINDER. It may do so only while FIRST_ID equals
-// NEXT_ID (no worker id was given out), and never in a region. The UPDATEs that take worker ids change the same
-// row, so one comes first. FIRST_ID is 1 if WORKER_NODE has numbers of UidGenerator, or may get some.
+// write anything, and a registry may begin later. A process with another number raises FIRST_ID and NEXT_ID above
+// it, in one UPDATE that compares both, and STRIDE and REMAINDER. It may do so only while FIRST_ID equals NEXT_ID
+// (no worker id was given out), and never in a region. The UPDATEs that take worker ids change the same row, so one
+// UPDATE comes first. FIRST_ID is 1 if WORKER_NODE has numbers of UidGenerator, or may get some.
 //
 // # Next to UidGenerator
 //

@@ -12,7 +12,7 @@ import (
 )
 
 // A slotHolder acquires, renews and releases the slot of this process, as package lease decides. No lock is needed,
-// because only the Manager's goroutine uses a slotHolder, and Close once the goroutine has ended.
+// because only the Manager's goroutine uses a slotHolder. After the goroutine has ended, Close uses it.
 type slotHolder struct {
 	store   *statements
 	params  lease.Params
@@ -24,7 +24,7 @@ type slotHolder struct {
 	closing func() bool // reports whether Close was called
 
 	lease lease.Slot
-	nodes []*Node   // the slot's worker ids, as the transaction of the latest session read them
+	nodes []*Node   // the slot's worker ids, as read by the transaction that began the latest session
 	stats SlotStats // counters, and the error of the latest statement
 
 	lastAck       time.Time     // when a renewal, keep-alive or session was last acknowledged

@@ -12,7 +12,7 @@ import (
 )
 
 // acquire gets a slot that a process has left, or a new one. If tables is empty, it reclaims only slots of this
-// application. Otherwise it reclaims slots of any application that own worker ids for one of tables.
+// application. Otherwise it reclaims slots of any application that own worker ids for one of the tables.
 func (h *slotHolder) acquire(ctx context.Context, tables []Table) error {
 	if err := h.clock.layout.ValidAt(h.clock.now()); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (h *slotHolder) reclaim(ctx context.Context, tables []Table) (bool, error) 
 	}
 }
 
-// reclaimOne tries to get one of the slots in rows. refused counts the slots that have changed since.
+// reclaimOne tries to get one of the slots in rows. refused counts slots that were changed after the read.
 func (h *slotHolder) reclaimOne(ctx context.Context, rows []lease.Row) (got bool, refused int, err error) {
 	failures := 0
 	for _, r := range rows {
@@ -131,7 +131,7 @@ func (h *slotHolder) beginSession(ctx context.Context, c *lease.Change) (bool, e
 	}
 	h.nodes = nodes
 	if c.Insert {
-		h.nodes = nil // no process has held the slot, so it owns no worker ids
+		h.nodes = nil // the slot is new, so it owns no worker ids
 	}
 	h.lease.NoteSession(*c, floor)
 	h.noteAck()

@@ -42,7 +42,7 @@ func (h *slotHolder) release(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// releaseForClose sends one statement after another, until the slot is released or a statement fails.
+// releaseForClose sends one statement after another, until the process has no slot or a statement fails.
 func (h *slotHolder) releaseForClose(ctx context.Context) error {
 	for range 4 * lease.MaxRefused {
 		var err error

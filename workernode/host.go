@@ -20,8 +20,8 @@ type Host struct {
 
 	// Port is by default the environment variable PORT, which Cloud Run, Heroku and others set, or JPAAS_HTTP_PORT
 	// as in UidGenerator. The process id follows, as in "8080/pid-4711", because several processes of a machine may
-	// have the same environment. Without these variables Port is "pid-4711". With them it is only "8080" if the
-	// process id is 1, as in a container.
+	// have the same environment. Without these variables Port is "pid-4711". If one of them is set and the process
+	// id is 1, as in a container, Port is only "8080".
 	Port string
 
 	// Kind is by default Container if Kubernetes, Docker, Podman, containerd, LXC or systemd-nspawn leave traces.
@@ -108,8 +108,8 @@ func contained(root fs.FS, getenv func(string) string) bool {
 			continue
 		}
 		for _, m := range list {
-			// The machine that runs containers mounts such paths, too, but only a container mounts one below /etc,
-			// such as /etc/hostname.
+			// On the machine that runs containers such paths are mounted, too, but only a container has one mounted
+			// below /etc, for example as /etc/hostname.
 			if file == "proc/self/mountinfo" {
 				if mountsEtc(string(text), m) {
 					return true

@@ -29,7 +29,7 @@ var textColumns = map[string][]string{
 	SessionTable: {"APPLICATION", "HOST_NAME", "PORT"},
 }
 
-// holds reports whether the columns hold a text, as this connection sends it. It returns false after an error.
+// holds reports whether the columns can hold a text, as this connection sends it. It returns false after an error.
 func (d *DB) holds(ctx context.Context, text string) (ok bool) {
 	switch d.sql.Dialect() {
 	case "postgres": // other encodings lack some characters, or columns count bytes
@@ -72,7 +72,7 @@ func (d *DB) keeps(ctx context.Context, text string) bool {
 }
 
 // inASCII writes each character of s that is not ASCII as in a Go literal, such as \u8ba2. The result has at most n
-// characters, and no literal is cut.
+// characters, and no such escape is cut.
 func inASCII(s string, n int) string {
 	var out strings.Builder
 	for _, r := range s {

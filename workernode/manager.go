@@ -153,7 +153,7 @@ func (m *Manager) Registry() Registry { return m.registry }
 func (m *Manager) Now() time.Time { return m.clock.now() }
 
 // ReachClock sets the protocol's time ahead to target, the clock of a database that has refused an id as too old,
-// unless target is ahead by more than db.Use allows. It reports whether it has set the time.
+// unless it is ahead by more than MaxSkew ([DefaultMaxSkew] if that is 0). It reports whether it has set the time.
 func (m *Manager) ReachClock(target time.Time) bool {
 	ahead := m.clock.reach(target, cmp.Or(m.config.MaxSkew, DefaultMaxSkew))
 	if ahead >= noticedSkew {
@@ -163,8 +163,8 @@ func (m *Manager) ReachClock(target time.Time) bool {
 }
 
 // Assign returns a lease for each of tables, in their order. lanes has the number of worker ids for each table; nil
-// means one for each. The number of statements does not depend on the number of tables. Assign waits at most until
-// ctx ends. Then its error includes the latest error of the database. The error wraps [ErrExhausted], [ErrTable],
+// means one for each. The number of statements is the same for up to 250 worker ids. Assign waits at most until ctx
+// ends. Then its error includes the latest error of the database. The error wraps [ErrExhausted], [ErrTable],
 // [ErrClock], [ErrRegion], [generator.ErrClosed] or [generator.ErrConfig], or comes from the database.
 func (m *Manager) Assign(ctx context.Context, tables []Table, lanes []int) ([]*TableLease, error) {
 	if err := checkTables(tables); err != nil {
@@ -213,9 +213,9 @@ func (m *Manager) Stats() SlotStats {
 }
 
 // Close ends the lease manager and releases the slot. Close the generators first. Another process can reclaim the
-// slot once its clock is about Lead past the fence, or a second past it on SQLite. If Close did not release the
-// slot, its clock must be at least a minute past the fence. Close waits at most until ctx ends. Call it again to
-// retry whatever failed.
+// slot once the clock there is about Lead past the fence, or a second past it on SQLite. If Close did not release
+// the slot, that clock must be at least a minute past the fence. Close waits at most until ctx ends. Call it again
+// to retry whatever failed.
 func (m *Manager) Close(ctx context.Context) error {
 	m.cancel()
 	m.requests.end(generator.ErrClosed)

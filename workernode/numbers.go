@@ -64,8 +64,8 @@ func (d *DB) reserveFrom(ctx context.Context, layout generator.Layout, r Registr
 		if b, err = d.draw(ctx, n); err != nil {
 			return b, fmt.Errorf("draw worker ids from the AUTO_INCREMENT of %s, which UidGenerator uses too: %w", NodeTable, err)
 		}
-		// A number below NEXT_ID may have been given out before, because AUTO_INCREMENT can go back. A row that is not
-		// a worker id may have moved the counter beyond the layout.
+		// A number below NEXT_ID may have been given out before, because AUTO_INCREMENT can go back. A row whose ID
+		// is no worker id may have moved the counter beyond the layout.
 		if b.first >= low && b.worker(int(n-1)) <= layout.MaxWorkerID() {
 			_, err := d.sql.Exec(ctx, `UPDATE "WORKER_REGISTRY" SET "NEXT_ID" = ? WHERE "NAME" = ? AND "NEXT_ID" < ?`,
 				b.worker(int(n)), registryName, b.worker(int(n)))
@@ -95,8 +95,8 @@ func room(layout generator.Layout, region Region, first, n int64) bool {
 	return first > 0 && first <= layout.MaxWorkerID()-(n-1)*region.Of
 }
 
-// draw takes n numbers from the AUTO_INCREMENT of WORKER_NODE by an INSERT that is rolled back. InnoDB does not
-// give these numbers to UidGenerator or anybody else later. Nor does this process get a number that UidGenerator
+// draw takes n numbers from the AUTO_INCREMENT of WORKER_NODE by an INSERT that is rolled back. Unless the counter
+// goes back, InnoDB gives these numbers to nobody else later. Nor does this process get a number that UidGenerator
 // has drawn but not yet inserted.
 func (d *DB) draw(ctx context.Context, n int64) (b block, err error) {
 	err = d.transact(ctx, func(ctx context.Context, tx *DB) error {
@@ -166,7 +166,7 @@ func (d *DB) nextNumber(r Region, counter string) string {
 // because they are not worker ids and would use up the layout.
 func (d *DB) largest(ctx context.Context, layout generator.Layout, region Region) (id int64, err error) {
 	where := ` WHERE "ID" <= ?`
-	if region != Whole { // not for Whole: without a condition the database reads only the end of the index
+	if region != Whole { // not for Whole: without this condition the database reads only the end of the index
 		where += fmt.Sprintf(` AND %s = %d`, d.sql.Mod(`"ID"`, region.Of), region.N)
 	}
 	err = d.sql.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&id) },

@@ -172,7 +172,7 @@ func (m *Manager) showStats() {
 	m.stats.Store(&s)
 }
 
-// reread reads the rows of the slot's worker ids. A due renewal goes first, because WORKER_NODE may be locked.
+// reread reads the rows of worker ids if that is due. A due renewal goes first, because WORKER_NODE may be locked.
 func (m *Manager) reread(ctx context.Context) error {
 	h := m.slot
 	if !m.rows.due(&h.lease) || time.Since(h.lastAck) >= h.renewInterval && h.params.FenceAt(m.clock.tick(), h.lease.Fence) > h.lease.Granted {

@@ -36,8 +36,8 @@ type Session struct {
 	Last        time.Time `json:"last,omitzero"`     // no id of the session has a later time; it may be up to Lead after the end of the process; zero in a Location
 }
 
-// Pruned reports whether "uid sessions prune" removed the session, so the process is unknown. In a list such a session
-// represents all removed ones.
+// Pruned reports whether "uid sessions prune" removed the session, so the process is unknown. In a list such a
+// session represents all removed sessions of its slot.
 func (s Session) Pruned() bool {
 	return s.Application == "" && s.Host == "" && s.Port == "" && s.Kind == 0
 }
@@ -53,8 +53,8 @@ type origin struct {
 	Launched                time.Time
 	Holder                  string // empty if pruned; then the process is unknown
 
-	Until int64 // START_TICK of the slot's next session; -1 if none followed
-	Last  int64 // no process stamped a later tick in the session; -1 if the slot has no row
+	Until int64 // START_TICK of the slot's next session; -1 if none followed, or if not read
+	Last  int64 // no process stamped a later tick in the session; -1 if the slot has no row, or if not read
 }
 
 func (o origin) session(layout generator.Layout) Session {
@@ -94,7 +94,7 @@ func (d *DB) Sessions(ctx context.Context, layout generator.Layout, slot int64, 
 }
 
 // latestOrigins returns up to limit sessions of one slot, or of all slots if slot is 0, whose START_TICK is below
-// tick. Only the next session of the slot limits Last.
+// tick. For one slot, FENCE and BEFORE_TICK of the next session limit Last.
 func (d *DB) latestOrigins(ctx context.Context, slot, tick int64, limit int) (sessions []origin, err error) {
 	where, args := `"X"."START_TICK" < ?`, []any{tick}
 	fence, next, end := "NULL", "NULL", "NULL"
@@ -133,7 +133,7 @@ func (d *DB) SessionsAt(ctx context.Context, layout generator.Layout, tick int64
 
 // Trace returns the node of a worker id, and the session in which a tick was stamped with it, without Last. It uses
 // one SELECT, so both fit together even if the database has lost commits. The node is nil if the worker id does not
-// exist. ok is false if no process can have stamped the tick, because no session had begun or FENCE is below the tick.
+// exist. ok is false if no process can have stamped the tick, for example because FENCE is below it.
 func (d *DB) Trace(ctx context.Context, layout generator.Layout, worker, tick int64) (n *Node, s Session, ok bool, err error) {
 	err = d.sql.Query(ctx, func(rows *sql.Rows) error {
 		var node nodeRow

@@ -30,9 +30,9 @@ type Slot struct {
 //
 //   - live: a process holds it and may stamp ids
 //   - idle: a process holds it and has made no ids for minutes
-//   - overdue: a renewal is missing, because the process ended, is paused, cannot reach the database, or has a clock
-//     that is behind
-//   - expired: overdue for more than a minute, so another process may reclaim it
+//   - overdue: a statement is missing, because the process ended, is paused, cannot reach the database, or has a
+//     clock that is behind
+//   - expired: the last statement and FENCE are over a minute ago, so another process may reclaim the slot
 //   - free: released
 //   - retired: from WithDisposable, and never used again
 //   - remote: of another region; ask its database for the state

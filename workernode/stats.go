@@ -14,13 +14,13 @@ type SlotStats struct {
 	WorkerIDs int       `json:"worker_ids"`     // number of worker ids of the slot
 	Given     int64     `json:"given"`          // largest worker id given out, as far as this process knows
 
-	Renewals    int64 `json:"renewals"`     // acknowledged statements that moved Until
+	Renewals    int64 `json:"renewals"`     // acknowledged renewals that moved Until; adding worker ids renews, too
 	Failures    int64 `json:"failures"`     // failed attempts to acquire, renew or use the slot; each is repeated
 	Sessions    int64 `json:"sessions"`     // sessions begun
 	Reclaimed   int64 `json:"reclaimed"`    // slots reclaimed from former processes
 	Allocated   int64 `json:"allocated"`    // slots inserted
 	Lost        int64 `json:"lost"`         // slots reclaimed by another process, or released by an operator
-	LostCommits int64 `json:"lost_commits"` // slots given up because the database lost commits
+	LostCommits int64 `json:"lost_commits"` // slots given up because commits were lost, or the row was deleted
 
 	LastError error     `json:"-"`              // latest error that a retry may not cure; nil after a success
 	Since     time.Time `json:"since,omitzero"` // start of the current failures

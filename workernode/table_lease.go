@@ -29,7 +29,7 @@ type TableLease struct {
 	lastUse    time.Time           // when the generator was last seen in use
 	usage      generator.Usage     // its usage at the last look
 	ahead      int64               // how many ticks the generator was ahead of the clock at the last look
-	grown      bool                // the generator has got more lanes since the last look
+	grown      bool                // the generator has got lanes since grow last looked
 	sparing    bool                // see [TableLease.Spare]
 	noWorkerID error               // the reason why the generator gets no worker id
 	again      time.Time           // when to retry to get the wanted worker ids
@@ -141,7 +141,7 @@ func (l *TableLease) take(free []*worker, n int) {
 func (l *TableLease) replace(free []*worker, n int) {
 	had := len(l.published)
 	l.take(free, n)
-	l.grown = true // its next ids begin further ahead of the clock, which grow must not take for a lack of lanes
+	l.grown = true // its next ids begin further ahead of the clock, and grow must not take this for a lack of lanes
 	l.publish()
 	if l.noWorkerID != nil && l.generator != nil {
 		l.generator.Suspend(nil)
@@ -181,8 +181,8 @@ func (l *TableLease) look(now time.Time) {
 	}
 }
 
-// grow makes the generator want all lanes that it may have once its ids run ahead of the clock. With a few lanes at
-// a time, the ids of an import would be far ahead before the next lanes arrive. The caller holds mu.
+// grow makes the generator want all lanes that it may have, or twice its lanes if it is sparing, once its ids run
+// ahead of the clock. If lanes came in small steps, an import would be far ahead. The caller holds mu.
 func (l *TableLease) grow(now time.Time, tick int64) {
 	a, u, have := l.allocator, l.usage, len(l.lanes)
 	if l.generator == nil || len(l.published) == 0 || have == 0 || l.want > have {

@@ -22,7 +22,7 @@ type workerRows struct {
 	lastRead   time.Time // when the rows of the slot's worker ids were last read
 }
 
-// reserve returns a worker id for each of tables. It reuses worker ids that were reserved for failed adds.
+// reserve returns a worker id for each entry of tables. It reuses worker ids that were reserved for failed adds.
 func (r *workerRows) reserve(ctx context.Context, tables []Table) ([]newNode, error) {
 	if !r.mayInsert {
 		if err := r.store.db.mayInsert(ctx); err != nil {
@@ -53,8 +53,8 @@ func (r *workerRows) noteAdded(nodes []newNode) {
 	r.unclaimed, r.taken = r.unclaimed[len(nodes):], 0
 }
 
-// noteTaken records that another program has inserted the reserved worker ids. It reports whether to try others,
-// after a short wait.
+// noteTaken records that another program has inserted the reserved worker ids. It reports whether to try other
+// worker ids, and waits briefly before that.
 func (r *workerRows) noteTaken(ctx context.Context) (retry bool, err error) {
 	largest, err := r.store.db.largest(ctx, r.store.layout, r.store.region)
 	if err != nil {
@@ -84,7 +84,7 @@ func (r *workerRows) due(l *lease.Slot) bool {
 		l.Held && !l.InDoubt && !l.Regressed && l.Version == l.AckedVersion
 }
 
-// reread reads the rows of the slot's worker ids. ok is false, perhaps without an error, if it must be repeated.
+// reread reads the rows of the slot's worker ids. If ok is false, even without an error, they must be read again.
 func (r *workerRows) reread(ctx context.Context, l *lease.Slot, me string) (nodes []*Node, ok bool, err error) {
 	// nodesAt also compares VERSION of the slot. It differs if a statement was committed late, or if a server that
 	// lacks the latest commits has taken over.

@@ -19,7 +19,7 @@ func InNeed(u generator.Usage, last, now int64, perTick uint64) bool {
 
 // MostLanes returns how many lanes a generator may have: a power of two up to limit, but at least its present
 // number, current. If largest, the largest worker id given out, is in the upper half of the layout, the generator
-// can only get worker ids that the slot owns for its table. free is the number of these.
+// can only get unused worker ids that the slot owns for its table; the parameter free counts them.
 func MostLanes(limit, current, free int, largest int64, layout generator.Layout) int {
 	if largest > layout.MaxWorkerID()/2 {
 		limit = min(limit, current+free)

@@ -105,9 +105,9 @@ func (l *Slot) contiguous(now int64) bool {
 	return l.Fence == l.Granted && now <= l.Granted+1 && l.Floor <= l.Granted
 }
 
-// Altered reports whether the database did not keep FENCE, although it acknowledged it. Only a new session helps,
-// because its transaction reads the values back. Until then the slot must not be released, because its next holder
-// would begin below ticks that this process has stamped.
+// Altered reports whether the database did not keep FENCE, although it acknowledged the change. Only a new session
+// helps, because its transaction reads the values back. Until then the slot must not be released, because its next
+// holder would begin below ticks that this process has stamped.
 func (l *Slot) Altered() bool {
 	return l.Held && !l.InDoubt && !l.Regressed && l.Fence < l.Granted
 }
@@ -191,9 +191,9 @@ func (c *Change) SetFirst(now, floor int64) bool {
 }
 
 // RenewChange returns the change that moves the fence on. It also goes first in a transaction that adds worker ids.
-// If the clock has passed the last grant since [Slot.Next] looked, the change grants nothing, and a new session
-// begins above FENCE. So FENCE is then counted from the last grant: if it were Lead ahead of now, it would leave
-// that session no tick.
+// If the clock has passed the tick after the last grant since [Slot.Next] looked, the change grants nothing, and a
+// new session begins above FENCE. So FENCE is then counted from the last grant: if it were Lead ahead of now, it
+// would leave that session no tick.
 func (l *Slot) RenewChange(p Params, now int64, me string) Change {
 	return Change{
 		Slot: l.ID, Holder: me, Version: l.Version, Fence: l.Fence,
