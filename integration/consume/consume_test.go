@@ -131,6 +131,20 @@ func effects(t *testing.T, db *gorm.DB, consumer string) (ids []int64) {
 	return ids
 }
 
+// effectsElsewhere returns a database for the effects of consumers of another one.
+func effectsElsewhere(t *testing.T) *gorm.DB {
+	t.Helper()
+	db := testkit.SQLite{}.Open(t)
+	testkit.Must(t, db.AutoMigrate(&effect{}, &total{}))
+	return db
+}
+
+// effectsCome waits until a consumer has had n effects.
+func effectsCome(t *testing.T, db *gorm.DB, consumer string, n int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d effects of %s came", n, consumer), func() bool { return len(effects(t, db, consumer)) == n })
+}
+
 // finished waits until all orders have effects, and compares them.
 func finished(t *testing.T, db *gorm.DB, consumer string, where ...any) {
 	t.Helper()

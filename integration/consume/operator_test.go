@@ -12,6 +12,7 @@ import (
 
 	"github.com/uidplugin/uidplugin"
 	"github.com/uidplugin/uidplugin/follow"
+	"github.com/uidplugin/uidplugin/integration/internal/harness"
 	engine "github.com/uidplugin/uidplugin/internal/follow"
 	"github.com/uidplugin/uidplugin/internal/sqldb"
 	"github.com/uidplugin/uidplugin/internal/testkit"
@@ -57,7 +58,7 @@ func TestConsume_AnOperatorActsWhileItRuns(t *testing.T) {
 
 		before := effects(t, db, "mails")
 		testkit.Must(t, engine.ResetConsumer(t.Context(), connect(t, db), mails, before[0]))
-		eventually(t, "the rows came again", func() bool { return len(effects(t, db, "mails")) == 5 })
+		effectsCome(t, db, "mails", 5)
 		if got := effects(t, db, "mails")[3:]; !slices.Equal(got, before[1:]) {
 			t.Errorf("after the reset the effects are %v, not %v", got, before[1:])
 		}
@@ -71,7 +72,7 @@ func TestConsume_AnOperatorActsWhileItRuns(t *testing.T) {
 			t.Errorf("a paused consumer has made effects: %d", n)
 		}
 		testkit.Must(t, engine.PauseConsumer(t.Context(), connect(t, db), mails, false))
-		eventually(t, "the consumer went on", func() bool { return len(effects(t, db, "mails")) == 7 })
+		effectsCome(t, db, "mails", 7)
 
 		testkit.Must(t, engine.RemoveConsumer(t.Context(), connect(t, db), mails))
 		for _, r := range all {
@@ -241,13 +242,12 @@ func TestConsume_StandingByIsCheap(t *testing.T) {
 func TestConsume_IntoAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db, into := shop(t, d, nil), testkit.SQLite{}.Open(t)
-		testkit.Must(t, into.AutoMigrate(&effect{}, &total{}))
+		db, into := shop(t, d, nil), effectsElsewhere(t)
 		place(t, db, 3, "Ulm")
 		var want []int64
 		testkit.Must(t, db.Model(&order{}).Order("id").Pluck("id", &want).Error)
 		r := consumeMails(t, db, follow.Into(into))
-		eventually(t, "the effects came", func() bool { return len(effects(t, into, "mails")) == 3 })
+		effectsCome(t, into, "mails", 3)
 		r.stop(t)
 		if got := effects(t, into, "mails"); !slices.Equal(got, want) {
 			t.Errorf("the effects are %v, not %v", got, want)
@@ -268,7 +268,7 @@ func TestConsume_IntoAnotherDatabase(t *testing.T) {
 			return last < future
 		})
 		place(t, db, 1, "Bonn")
-		eventually(t, "the new row came", func() bool { return len(effects(t, into, "mails")) == 4 })
+		effectsCome(t, into, "mails", 4)
 		r.stop(t)
 	})
 }
@@ -281,14 +281,13 @@ func TestConsume_TheCursorOfAnotherDatabaseHasTheMark(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		db, into := testkit.SQLite{}.Open(t), d.Open(t, nil)
-		testkit.Must(t, db.Use(uidplugin.New(uidplugin.WithWorkerID(1), uidplugin.WithLogger(nil))))
-		t.Cleanup(func() { _ = uidplugin.From(db).Close(context.Background()) })
-		testkit.Must(t, db.AutoMigrate(&order{}))
+		harness.Use(t, db, uidplugin.WithWorkerID(1))
 		testkit.Must(t, into.AutoMigrate(&effect{}, &total{}))
+		testkit.Must(t, db.AutoMigrate(&order{}))
 		testkit.Must(t, follow.Enable(t.Context(), db, &order{}, follow.WithSlack(slack)))
 		orders := place(t, db, 3, "Ulm")
 		r := consumeMails(t, db, follow.Into(into))
-		eventually(t, "the effects came", func() bool { return len(effects(t, into, "mails")) == 3 })
+		effectsCome(t, into, "mails", 3)
 		r.stop(t)
 		testkit.Must(t, db.Exec("UPDATE UID_FOLLOW SET PUBLISHED = ?, RECENT = ''", orders[1].ID).Error)
 		_, err := follow.Settled(t.Context(), db, &order{})
@@ -297,7 +296,7 @@ func TestConsume_TheCursorOfAnotherDatabaseHasTheMark(t *testing.T) {
 			t.Fatal(err)
 		}
 		r = consumeMails(t, db, follow.Into(into), follow.WithRewind())
-		eventually(t, "two effects came again", func() bool { return len(effects(t, into, "mails")) == 5 })
+		effectsCome(t, into, "mails", 5)
 		r.stop(t)
 	})
 }

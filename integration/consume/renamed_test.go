@@ -3,7 +3,6 @@ package consume_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -71,8 +70,7 @@ func TestConsume_AUserWithoutPrivilegesOnTheOldNameGetsNoSecondCursor(t *testing
 		}
 		testkit.Must(t, db.Exec("CREATE VIEW orders AS SELECT * FROM purchases").Error)
 		plain := user.Open()
-		testkit.Must(t, plain.Use(uidplugin.New(uidplugin.WithLogger(slog.New(slog.DiscardHandler)))))
-		t.Cleanup(func() { _ = uidplugin.From(plain).Close(context.Background()) })
+		harness.Use(t, plain)
 		consumer := consumePurchases(t, plain)
 		failsWith(t, plain, want)
 		consumer.stop(t)
@@ -86,11 +84,10 @@ func TestConsume_AUserWithoutPrivilegesOnTheOldNameGetsNoSecondCursor(t *testing
 func TestConsume_ARenamedTableGetsNoSecondCursorInAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db, into := shop(t, d, nil), testkit.SQLite{}.Open(t)
-		testkit.Must(t, into.AutoMigrate(&effect{}, &total{}))
+		db, into := shop(t, d, nil), effectsElsewhere(t)
 		place(t, db, 2, "Ulm")
 		consumer := consumeMails(t, db, follow.Into(into))
-		eventually(t, "the effects came", func() bool { return len(effects(t, into, "mails")) == 2 })
+		effectsCome(t, into, "mails", 2)
 		consumer.stop(t)
 		testkit.Must(t, db.Migrator().RenameTable("orders", "purchases"))
 		testkit.Must(t, follow.Enable(t.Context(), db, &purchase{}, follow.WithSlack(slack)))
@@ -98,7 +95,7 @@ func TestConsume_ARenamedTableGetsNoSecondCursorInAnotherDatabase(t *testing.T) 
 		failsWith(t, db, "set TABLE_NAME of this row of UID_CURSOR to purchases")
 		testkit.Must(t, into.Exec("UPDATE UID_CURSOR SET TABLE_NAME = 'purchases'").Error)
 		buy(t, db)
-		eventually(t, "the consumer goes on", func() bool { return len(effects(t, into, "mails")) == 3 })
+		effectsCome(t, into, "mails", 3)
 		consumer.stop(t)
 	})
 }
@@ -117,7 +114,7 @@ func TestConsume_ARenamedTableWithoutItsSchemaGetsNoSecondCursor(t *testing.T) {
 			" set TABLE_NAME of this row of UID_CURSOR to purchases")
 		testkit.Must(t, db.Table("UID_CURSOR").Where("1 = 1").Update("TABLE_NAME", "purchases").Error)
 		buy(t, db)
-		eventually(t, "the consumer goes on", func() bool { return len(effects(t, db, "mails")) == 3 })
+		effectsCome(t, db, "mails", 3)
 		consumer.stop(t)
 	})
 }
@@ -129,8 +126,7 @@ func TestConsume_LooksForOtherTablesOfAConsumerInTheSchemaOfItsTable(t *testing.
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
 		schema := d.Beside(t)
 		db := d.Open(t, &gorm.Config{NamingStrategy: &gormschema.NamingStrategy{TablePrefix: schema + "."}})
-		testkit.Must(t, db.Use(uidplugin.New(uidplugin.WithLogger(slog.New(slog.DiscardHandler)))))
-		t.Cleanup(func() { _ = uidplugin.From(db).Close(context.Background()) })
+		harness.Use(t, db)
 		testkit.Must(t, uidplugin.From(db).AutoMigrate(&order{}, &effect{}, &total{}))
 		testkit.Must(t, follow.Enable(t.Context(), db, &order{}, follow.WithSlack(slack)))
 		testkit.Must(t, db.Exec("CREATE TABLE "+schema+".invoices (n int)").Error)
@@ -154,14 +150,13 @@ func TestConsume_LooksForOtherTablesThatAreNamedWithTheirDatabase(t *testing.T) 
 		plain, prefix := shop(t, d, nil), d.Schema+".public."
 		testkit.Must(t, follow.Disable(t.Context(), plain, &order{}))
 		db := d.Open(t, &gorm.Config{NamingStrategy: &gormschema.NamingStrategy{TablePrefix: prefix}})
-		testkit.Must(t, db.Use(uidplugin.New(uidplugin.WithLogger(slog.New(slog.DiscardHandler)))))
-		t.Cleanup(func() { _ = uidplugin.From(db).Close(context.Background()) })
+		harness.Use(t, db)
 		testkit.Must(t, follow.Enable(t.Context(), db, &order{}, follow.WithSlack(slack)))
 		testkit.Must(t, db.Exec(`INSERT INTO "UID_CURSOR" ("CONSUMER", "SPACE", "TABLE_NAME", "LAST_ID") VALUES ('mails', '', ?, 1)`,
 			prefix+"effects").Error)
 		place(t, db, 2, "Ulm")
 		consumer := consumeMails(t, db)
-		eventually(t, "the effects came", func() bool { return len(effects(t, db, "mails")) == 2 })
+		effectsCome(t, db, "mails", 2)
 		consumer.stop(t)
 	}, "postgres")
 }
@@ -210,6 +205,6 @@ func goesOnAfterTheRename(t *testing.T, db *gorm.DB) {
 		t.Fatal(left, err)
 	}
 	buy(t, db)
-	eventually(t, "the consumer goes on", func() bool { return len(effects(t, db, "mails")) == 3 })
+	effectsCome(t, db, "mails", 3)
 	consumer.stop(t)
 }

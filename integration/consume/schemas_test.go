@@ -3,7 +3,6 @@ package consume_test
 import (
 	"context"
 	"database/sql"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -24,21 +23,19 @@ import (
 func TestConsume_FollowsTablesOfTwoSchemasIntoAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db, into, schema := shop(t, d, nil), testkit.SQLite{}.Open(t), d.Beside(t)
-		testkit.Must(t, into.AutoMigrate(&effect{}, &total{}))
+		db, into, schema := shop(t, d, nil), effectsElsewhere(t), d.Beside(t)
 		place(t, db, 2, "Ulm")
 		consumer := consumeMails(t, db, follow.Into(into))
-		eventually(t, "the effects came", func() bool { return len(effects(t, into, "mails")) == 2 })
+		effectsCome(t, into, "mails", 2)
 		consumer.stop(t)
 		there := d.Open(t, &gorm.Config{NamingStrategy: &gormschema.NamingStrategy{TablePrefix: schema + "."}})
-		testkit.Must(t, there.Use(uidplugin.New(uidplugin.WithLogger(slog.New(slog.DiscardHandler)))))
-		t.Cleanup(func() { _ = uidplugin.From(there).Close(context.Background()) })
+		harness.Use(t, there)
 		like := map[bool]string{true: " LIKE orders", false: " (LIKE orders INCLUDING ALL)"}[d.IsMySQL()]
 		testkit.Must(t, db.Exec("CREATE TABLE "+schema+".orders"+like).Error)
 		testkit.Must(t, follow.Enable(t.Context(), there, &order{}, follow.WithSlack(slack)))
 		place(t, there, 1, "Bonn")
 		consumer = consumeMails(t, there, follow.Into(into))
-		eventually(t, "the effect came", func() bool { return len(effects(t, into, "mails")) == 3 })
+		effectsCome(t, into, "mails", 3)
 		consumer.stop(t)
 	}, servers...)
 }
@@ -48,8 +45,7 @@ func TestConsume_FollowsTablesOfTwoSchemasIntoAnotherDatabase(t *testing.T) {
 func TestConsume_SchemasOfTenantsHaveTheirOwnCursorsInAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		into := testkit.SQLite{}.Open(t)
-		testkit.Must(t, into.AutoMigrate(&effect{}, &total{}))
+		into := effectsElsewhere(t)
 		tenants, shared := []*gorm.DB{shop(t, d, nil)}, uidplugin.WithSchema("public")
 		tenants = append(tenants, shop(t, d.Elsewhere(t), nil, shared), shop(t, d.Elsewhere(t), nil, shared))
 		for _, db := range tenants {
@@ -58,7 +54,7 @@ func TestConsume_SchemasOfTenantsHaveTheirOwnCursorsInAnotherDatabase(t *testing
 		slices.Reverse(tenants) // ids of the others are below those of the first
 		for i, db := range tenants {
 			consumer := consumeMails(t, db, follow.Into(into))
-			eventually(t, "the effects came", func() bool { return len(effects(t, into, "mails")) == 2*(i+1) })
+			effectsCome(t, into, "mails", 2*(i+1))
 			consumer.stop(t)
 		}
 	}, "postgres")
@@ -88,8 +84,7 @@ func TestConsume_ATableOfASchemaGetsNoSecondCursorInAnotherDatabase(t *testing.T
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-				into, admin := testkit.SQLite{}.Open(t), d.Open(t, nil)
-				testkit.Must(t, into.AutoMigrate(&effect{}, &total{}))
+				into, admin := effectsElsewhere(t), d.Open(t, nil)
 				testkit.Must(t, admin.Exec("CREATE SCHEMA tenant").Error)
 				open := func(how string) *gorm.DB {
 					process, config := *d, &gorm.Config{}
@@ -104,7 +99,7 @@ func TestConsume_ATableOfASchemaGetsNoSecondCursorInAnotherDatabase(t *testing.T
 				db := open(c.before)
 				place(t, db, 2, "Ulm")
 				consumer := consumeMails(t, db, follow.Into(into))
-				eventually(t, "the effects came", func() bool { return len(effects(t, into, "mails")) == 2 })
+				effectsCome(t, into, "mails", 2)
 				consumer.stop(t)
 				testkit.Must(t, follow.Disable(t.Context(), db, &order{}))
 				for _, statement := range strings.Split(c.change, "; ") {
@@ -124,7 +119,7 @@ func TestConsume_ATableOfASchemaGetsNoSecondCursorInAnotherDatabase(t *testing.T
 				} else {
 					place(t, db, 1, "Bonn")
 				}
-				eventually(t, "the consumer goes on", func() bool { return len(effects(t, into, "mails")) == 3 })
+				effectsCome(t, into, "mails", 3)
 				consumer.stop(t)
 			}, "postgres")
 		})
@@ -144,8 +139,7 @@ func TestConsume_TablesThatHaveLeftPublicAreToldApart(t *testing.T) {
 }
 
 func leavePublic(t *testing.T, d *testkit.Database, had bool) {
-	into, there := testkit.SQLite{}.Open(t), d.Elsewhere(t)
-	testkit.Must(t, into.AutoMigrate(&effect{}, &total{}))
+	into, there := effectsElsewhere(t), d.Elsewhere(t)
 	all := 0
 	come := func(n int) {
 		t.Helper()
@@ -203,12 +197,10 @@ func leavePublic(t *testing.T, d *testkit.Database, had bool) {
 func TestConsume_ATableThatAnotherFollowerHasFoundHasOneCursorInAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		into, schema, here := testkit.SQLite{}.Open(t), d.Beside(t), shop(t, d, nil)
-		testkit.Must(t, into.AutoMigrate(&effect{}, &total{}))
+		into, schema, here := effectsElsewhere(t), d.Beside(t), shop(t, d, nil)
 		place(t, here, 2, "Ulm")
 		db, wire := testkit.OpenWire(t, d, "search_path="+schema+",public")
-		testkit.Must(t, db.Use(uidplugin.New(uidplugin.WithLogger(slog.New(slog.DiscardHandler)))))
-		t.Cleanup(func() { _ = uidplugin.From(db).Close(context.Background()) })
+		harness.Use(t, db)
 		testkit.Must(t, db.Exec("CREATE TABLE purchases (LIKE orders INCLUDING ALL)").Error)
 		testkit.Must(t, follow.Enable(t.Context(), db, &purchase{}))
 		testkit.Must(t, db.Exec("ALTER TABLE orders RENAME TO hidden").Error)
@@ -227,7 +219,7 @@ func TestConsume_ATableThatAnotherFollowerHasFoundHasOneCursorInAnotherDatabase(
 		})
 		consumer := consumeMails(t, db, follow.Into(into))
 		testkit.Must(t, <-appeared)
-		eventually(t, "the effects came", func() bool { return len(effects(t, into, "mails")) == 2 })
+		effectsCome(t, into, "mails", 2)
 		consumer.stop(t)
 		var spaces []string
 		testkit.Must(t, into.Table("UID_CURSOR").Pluck("SPACE", &spaces).Error)
@@ -242,11 +234,10 @@ func TestConsume_ATableThatAnotherFollowerHasFoundHasOneCursorInAnotherDatabase(
 func TestConsume_AConnectionThatWasLeftInAnotherDatabaseLeadsToNoOtherCursor(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		elsewhere, writer, db, into := d.Beside(t), shop(t, d, nil), shop(t, d, nil), testkit.SQLite{}.Open(t)
-		testkit.Must(t, into.AutoMigrate(&effect{}, &total{}))
+		elsewhere, writer, db, into := d.Beside(t), shop(t, d, nil), shop(t, d, nil), effectsElsewhere(t)
 		place(t, writer, 2, "Ulm")
 		consumer := consumeMails(t, db, follow.Into(into))
-		eventually(t, "the effects came", func() bool { return len(effects(t, into, "mails")) == 2 })
+		effectsCome(t, into, "mails", 2)
 		consumer.stop(t)
 		pool, err := db.DB()
 		testkit.Must(t, err)
@@ -290,13 +281,12 @@ func TestConsume_ANewUidCursorEarlierInTheSearchPathHidesNoCursor(t *testing.T) 
 		first, db := d.Elsewhere(t), testkit.SQLite{}.Open(t)
 		shop(t, d, nil) // public has the tables of effects, and UID_CURSOR
 		into := d.Open(t, nil, "search_path="+first.Path+",public")
-		testkit.Must(t, db.Use(uidplugin.New(uidplugin.WithWorkerID(1), uidplugin.WithLogger(nil))))
-		t.Cleanup(func() { _ = uidplugin.From(db).Close(context.Background()) })
+		harness.Use(t, db, uidplugin.WithWorkerID(1))
 		testkit.Must(t, db.AutoMigrate(&order{}))
 		testkit.Must(t, follow.Enable(t.Context(), db, &order{}, follow.WithSlack(slack)))
 		place(t, db, 2, "Ulm")
 		consumer := consumeMails(t, db, follow.Into(into))
-		eventually(t, "the effects came", func() bool { return len(effects(t, into, "mails")) == 2 })
+		effectsCome(t, into, "mails", 2)
 		consumer.stop(t)
 
 		testkit.Must(t, first.Open(t, nil).Exec("CREATE TABLE letters (id bigint PRIMARY KEY)").Error)
@@ -305,7 +295,7 @@ func TestConsume_ANewUidCursorEarlierInTheSearchPathHidesNoCursor(t *testing.T) 
 		failsWith(t, db, "its cursor is in the schema public, but now the search path leads to UID_CURSOR of "+first.Path)
 		testkit.Must(t, into.Exec(`WITH moved AS (DELETE FROM public."UID_CURSOR" RETURNING *) INSERT INTO "UID_CURSOR" SELECT * FROM moved`).Error)
 		place(t, db, 1, "Bonn")
-		eventually(t, "the consumer goes on", func() bool { return len(effects(t, into, "mails")) == 3 })
+		effectsCome(t, into, "mails", 3)
 		consumer.stop(t)
 	}, "postgres")
 }
@@ -315,11 +305,10 @@ func TestConsume_ANewUidCursorEarlierInTheSearchPathHidesNoCursor(t *testing.T) 
 func TestConsume_AUserNeedsNoPrivilegeInTheSchemaOfAnotherTenant(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		db, into, schema := shop(t, d, nil), testkit.SQLite{}.Open(t), d.Beside(t)
-		testkit.Must(t, into.AutoMigrate(&effect{}, &total{}))
+		db, into, schema := shop(t, d, nil), effectsElsewhere(t), d.Beside(t)
 		place(t, db, 1, "Ulm")
 		consumer := consumeMails(t, db, follow.Into(into))
-		eventually(t, "the effect came", func() bool { return len(effects(t, into, "mails")) == 1 })
+		effectsCome(t, into, "mails", 1)
 		consumer.stop(t)
 		testkit.Must(t, into.Exec("UPDATE UID_CURSOR SET TABLE_NAME = ?", schema+".orders").Error)
 		testkit.Must(t, db.Exec("CREATE TABLE "+schema+".orders (LIKE orders)").Error)
@@ -327,10 +316,9 @@ func TestConsume_AUserNeedsNoPrivilegeInTheSchemaOfAnotherTenant(t *testing.T) {
 		user.Grant("ALL")
 		testkit.Must(t, db.Exec("GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO PUBLIC").Error)
 		plain := user.Open()
-		testkit.Must(t, plain.Use(uidplugin.New(uidplugin.WithLogger(slog.New(slog.DiscardHandler)))))
-		t.Cleanup(func() { _ = uidplugin.From(plain).Close(context.Background()) })
+		harness.Use(t, plain)
 		consumer = consumeMails(t, plain, follow.Into(into))
-		eventually(t, "the effect came", func() bool { return len(effects(t, into, "mails")) == 2 })
+		effectsCome(t, into, "mails", 2)
 		consumer.stop(t)
 	}, "postgres")
 }
@@ -340,8 +328,7 @@ func TestConsume_AUserNeedsNoPrivilegeInTheSchemaOfAnotherTenant(t *testing.T) {
 func TestConsume_ALateLookupDoesNotChangeTheTableOfOtherConsumers(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-		first, into := d.Elsewhere(t), testkit.SQLite{}.Open(t)
-		testkit.Must(t, into.AutoMigrate(&effect{}, &total{}))
+		first, into := d.Elsewhere(t), effectsElsewhere(t)
 		shop(t, d, nil) // public has another table of the name
 		there := shop(t, first, nil, uidplugin.WithSchema("public"))
 		place(t, there, 1, "Ulm")
@@ -350,8 +337,7 @@ func TestConsume_ALateLookupDoesNotChangeTheTableOfOtherConsumers(t *testing.T) 
 		}
 		testkit.Must(t, hidden("orders", "hidden"))
 		db, wire := testkit.OpenWire(t, d, "search_path="+first.Path+",public")
-		testkit.Must(t, db.Use(uidplugin.New(uidplugin.WithLogger(slog.New(slog.DiscardHandler)))))
-		t.Cleanup(func() { _ = uidplugin.From(db).Close(context.Background()) })
+		harness.Use(t, db)
 		var once atomic.Bool
 		other := make(chan *running, 1)
 		wire.Set(func(c *testkit.Crossing) error {
@@ -361,15 +347,16 @@ func TestConsume_ALateLookupDoesNotChangeTheTableOfOtherConsumers(t *testing.T) 
 				other <- start(t, func(ctx context.Context) error {
 					return follow.Consume(ctx, db, "bills", write("bills"), follow.Into(into))
 				})
-				eventually(t, "the effect came", func() bool { return len(effects(t, into, "bills")) == 1 })
+				effectsCome(t, into, "bills", 1)
 			}
 			return err
 		})
 		late := consumeMails(t, db, follow.Into(into))
 		bills := <-other
-		eventually(t, "the effect came late", func() bool { return len(effects(t, into, "mails")) == 1 })
+		effectsCome(t, into, "mails", 1)
 		place(t, there, 1, "Bonn")
-		eventually(t, "the next effects came", func() bool { return len(effects(t, into, "mails")) == 2 && len(effects(t, into, "bills")) == 2 })
+		effectsCome(t, into, "mails", 2)
+		effectsCome(t, into, "bills", 2)
 		bills.stop(t)
 		late.stop(t)
 	}, "postgres")
@@ -391,8 +378,7 @@ func appears(t *testing.T, d *testkit.Database, left bool) {
 	schema, here := d.Beside(t), shop(t, d, nil)
 	place(t, here, 2, "Ulm")
 	db, wire := testkit.OpenWire(t, d, "search_path="+schema+",public")
-	testkit.Must(t, db.Use(uidplugin.New(uidplugin.WithLogger(slog.New(slog.DiscardHandler)))))
-	t.Cleanup(func() { _ = uidplugin.From(db).Close(context.Background()) })
+	harness.Use(t, db)
 	testkit.Must(t, db.Exec("CREATE TABLE purchases (LIKE orders INCLUDING ALL)").Error)
 	testkit.Must(t, follow.Enable(t.Context(), db, &purchase{}))
 	if left {
@@ -432,8 +418,7 @@ func TestConsume_WaitsForATableThatDoesNotExistYet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testkit.Each(t, func(t *testing.T, d *testkit.Database) {
-				db, into, options := shop(t, d, nil), testkit.SQLite{}.Open(t), []follow.ConsumeOption(nil)
-				testkit.Must(t, into.AutoMigrate(&effect{}, &total{}))
+				db, into, options := shop(t, d, nil), effectsElsewhere(t), []follow.ConsumeOption(nil)
 				if place(t, db, 2, "Ulm"); withInto {
 					options = append(options, follow.Into(into))
 				} else {
@@ -443,7 +428,7 @@ func TestConsume_WaitsForATableThatDoesNotExistYet(t *testing.T) {
 				consumer := consumeMails(t, db, options...)
 				failsWith(t, db, "orders")
 				testkit.Must(t, db.Migrator().RenameTable("hidden", "orders"))
-				eventually(t, "the effects came", func() bool { return len(effects(t, into, "mails")) == 2 })
+				effectsCome(t, into, "mails", 2)
 				consumer.stop(t)
 			})
 		})
