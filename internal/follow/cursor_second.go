@@ -86,7 +86,7 @@ func (c *cursorRow) checkHidden(ctx context.Context, s *statements) error {
 		}
 		if found {
 			return fmt.Errorf("its cursor is in the schema %s, but now the search path leads to UID_CURSOR of %s: end all its"+
-				" processes, and move this row there; or give the consumer another name", schema, s.table.Schema)
+				" processes, and move this row there, or delete it if the consumer is to begin anew", schema, s.table.Schema)
 		}
 	}
 	return nil
