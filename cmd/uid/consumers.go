@@ -77,7 +77,7 @@ type cursorChange struct {
 	Done     bool          `json:"done"`           // false for a dry run
 }
 
-// effect tells what happens to the rows between From and To.
+// effect tells what happens to the rows between c.From and c.To. c.To must not be nil.
 func (c cursorChange) effect() string {
 	happens, rows := "are passed over", "unknown"
 	if *c.To < c.From {
@@ -112,7 +112,7 @@ Processes may run meanwhile: one that is handling a row finishes it first, or gi
 		}
 		target := uidplugin.ID(id)
 		change := cursorChange{consumer.Name, consumer.TableName(), consumer.LastID, &target, nil, !dry}
-		if n, err := d.RowsBetween(ctx, consumer, id); err == nil { // otherwise the table is elsewhere, or gone
+		if n, err := d.RowsBetween(ctx, consumer, id); err == nil { // else the table is in another database
 			change.Rows = &n
 		}
 		if dry {
@@ -199,7 +199,7 @@ a row finishes it first. The processes go on running, and the cursor stays.`
 			return err
 		}
 		if consumer.Findings = []admin.Finding{}; !paused && consumer.State == admin.ConsumerStopped && !a.json {
-			// The state "stopped" would look like a failure, and its advice would be to remove the consumer.
+			// The state "stopped" would look like a failure, and its finding would advise to remove the consumer.
 			consumer.State = "resumed; a running process takes it within seconds; if none runs, start one"
 		}
 		return a.writeConsumers([]admin.Consumer{consumer})

@@ -80,10 +80,10 @@ func (a *app) connect(ctx context.Context, dsn string, use usage) (*database, er
 	return d, nil
 }
 
-// maxConnect limits the time of a connect, unless --timeout is shorter or the data source name sets a limit.
+// maxConnect is the longest wait for a connection to a host, unless --timeout is shorter or the DSN sets a limit.
 const maxConnect = 10 * time.Second
 
-// reach connects within limit, because gorm.Open takes no context.
+// reach connects within limit. Otherwise gorm.Open would connect first, and it takes no context.
 func reach(ctx context.Context, pool *sql.DB, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -115,7 +115,7 @@ func databaseFlag(c *cobra.Command, pairs *[]string) {
 		`"uid tables --json" lists the names; repeatable`)
 }
 
-// openOthers opens the databases of --database. Each of pairs is NAME=DSN.
+// openOthers opens the databases of --database. Each element of pairs is a text NAME=DSN.
 func (a *app) openOthers(ctx context.Context, d *database, pairs []string, use usage) error {
 	if len(pairs) == 0 {
 		return nil

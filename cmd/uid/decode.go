@@ -17,7 +17,7 @@ type decoding struct {
 	system system
 	all    bool
 	made   time.Time     // when the rows were created; zero if unknown
-	within time.Duration // precision of made
+	within time.Duration // how far the time of an id may be from made
 	now    time.Time
 	ids    idReader
 }

@@ -15,7 +15,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// readMargin is added to a statement's limit for the driver, so that a slow statement ends by its own error.
+// readMargin is how much longer the driver waits than a statement may take, so that the statement ends first.
 const readMargin = 2 * time.Second
 
 // openMySQL returns the dialector of a URL, or of a name in the driver's form. Times are in UTC unless dsn sets a

@@ -35,7 +35,7 @@ var (
 	keywordForm = regexp.MustCompile(`(^|\s)(host|hostaddr|dbname|user|service)\s*=`)
 )
 
-// parseSource detects the database of a data source name. Errors do not contain the name, which has a password.
+// parseSource detects the database of a data source name. Errors do not contain it, because it may have a password.
 func parseSource(dsn string) (source, error) {
 	scheme, rest, hasScheme := strings.Cut(dsn, ":")
 	switch scheme = strings.ToLower(scheme); {
@@ -90,7 +90,7 @@ const (
 	reads usage = iota
 	writes
 	prepares // writes, also where no process has begun an id space yet
-	repairs  // writes, also where WORKER_REGISTRY is gone
+	repairs  // like prepares, but does not warn, because the tables may have been dropped
 )
 
 // fileName matches names of files with an extension. Errors may quote such a name, because it contains no password.
@@ -136,7 +136,7 @@ func parseURL(dsn string) (*url.URL, error) {
 }
 
 var (
-	// strayAt matches an @ after the host. Such an @ shows that a special character in the password ended the host.
+	// strayAt matches an @ after the host. The parser has then taken a part of the password for the host.
 	strayAt = regexp.MustCompile(`^[^=]*@`)
 
 	urlPassword     = regexp.MustCompile(`://[^/?#]*?:(.*)@`)
@@ -144,7 +144,7 @@ var (
 	keywordPassword = regexp.MustCompile(`(?i)\bpassword\s*=\s*('(?:[^'\\]|\\.)*'|[^\s&]+)`)
 )
 
-// redact hides the password of the data source name in a text, because some errors of drivers contain it.
+// redact hides the password of the data source name in a text, because some errors of drivers contain the password.
 func redact(text, dsn string) string {
 	if dsn == "" {
 		return text

@@ -249,7 +249,7 @@ func (a *app) writeHolders(list []admin.Followed) error {
 // A followScript has the flags of "uid sql --follow".
 type followScript struct {
 	table     string
-	key       string // column of its ids
+	key       string // column of the table's ids
 	slack     time.Duration
 	delimiter bool // print DELIMITER commands, for the client mysql
 }
@@ -332,7 +332,7 @@ func scriptOf(statements []string, delimiter bool) string {
 		default:
 			statement = "-- +goose StatementBegin\n" + statement + ";\n-- +goose StatementEnd"
 		}
-		// One newline more than the delimiter, because for Atlas the newline after a comment is a part of it.
+		// One newline more than the delimiter has: for Atlas the newline after a comment belongs to the comment.
 		text.WriteString(statement + "\n\n\n\n")
 	}
 	return text.String()

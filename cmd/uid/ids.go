@@ -44,7 +44,7 @@ func (r idReader) id(text string) (int64, error) {
 		errID, shorten(text, 60))
 }
 
-// scientific matches a number as a spreadsheet writes it.
+// scientific matches a number with an exponent, as spreadsheets write long numbers.
 var scientific = regexp.MustCompile(`^[0-9](\.[0-9]+)?[eE]\+?[0-9]+$`)
 
 // isNoWord reports whether a character cannot be part of a public id.
@@ -58,11 +58,11 @@ var inText = regexp.MustCompile(`\b(\d{15,19}|[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+
 // before matches a decimal point or a name before a number.
 var before = regexp.MustCompile(`\d(\.)$|([A-Za-z][A-Za-z0-9_]*)["']?\s*[=:]\s*["']?$`)
 
-// timeName matches the name of a time.
+// timeName matches a name which tells that the number after it is a time.
 var timeName = regexp.MustCompile(`(?i)time|^ts$`)
 
 // candidates returns the parts of a line that may be ids, or else the whole line. It skips digits after a decimal
-// point. It also skips numbers that may be Unix times, unless a name that is not that of a time stands before them.
+// point. It also skips numbers that may be Unix times, unless they have a name that timeName does not match.
 func (r idReader) candidates(text string) (found []string) {
 	if _, err := r.id(text); err == nil {
 		return []string{text}
@@ -112,7 +112,7 @@ func (a *app) idReader(c *cobra.Command) func() (idReader, error) {
 	}
 }
 
-// eachID calls f for each argument, and without arguments or for "-" for each line of standard input.
+// eachID calls f for each argument. For "-", and without arguments, it calls f for each line of standard input.
 func (a *app) eachID(args []string, f func(text string) error) error {
 	if len(args) == 0 {
 		if file, ok := a.in.(*os.File); ok && isatty.IsTerminal(file.Fd()) {
