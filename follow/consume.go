@@ -38,9 +38,9 @@ import (
 // panics as well.
 //
 // If a statement of Consume itself fails, Consume logs the error and tries again. When the context ends, Consume
-// finishes the present transaction and returns the context's cause: with signal.NotifyContext, the signal. Other
-// errors mean that Consume cannot go on: [Enable] rejects the model, [Rows] rejects the conditions of db, the pool
-// of connections was closed, or the error wraps [ErrNotEnabled], [ErrRemoved] or [uidplugin.ErrOption].
+// finishes the present transaction and returns the context's cause: with signal.NotifyContext, the signal. Consume
+// also ends if [Enable] rejects the model, if [Rows] rejects the conditions of db or the id of [From], if commits
+// were lost, or if the pool was closed. Other errors wrap [ErrNotEnabled], [ErrRemoved] or [uidplugin.ErrOption].
 //
 // # What handle must not do
 //
@@ -91,7 +91,7 @@ func consume[T any](ctx context.Context, db *gorm.DB, name string, size int, han
 		Key: engine.ConsumerKey{Consumer: name, Table: t.Name}, Host: t.core.DetectHost(), Size: size, Cursors: t.db, Effects: db, Log: t.core.Log,
 		Limit: max(chunk, size), ID: r.id, IsOwn: r.isOwn, Rewind: o.rewind, Poll: t.core.Test != nil, Handle: handle,
 		Start: func(ctx context.Context) (int64, error) {
-			begin, err := t.begin(ctx, db) // called always, because it returns an error if the table is not followed
+			begin, err := t.begin(ctx, db) // called even without FromNow, to check that the table is followed
 			if !o.fromNow {
 				return int64(o.after), err
 			}
@@ -128,7 +128,7 @@ func cursorsIn(effects *gorm.DB, t *table) (*sqldb.DB, error) {
 }
 
 // space returns the name of the table's database, cut to the 128 characters of the column SPACE. On PostgreSQL, a
-// dot and the schema follow unless it is public, because schemas of tenants may have tables of the same name.
+// dot and any schema but public follow, because schemas of tenants may have tables of the same name.
 func (t *table) space(ctx context.Context) (string, error) {
 	name, err := engine.DatabaseName(ctx, t.db)
 	switch {

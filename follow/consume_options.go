@@ -48,9 +48,9 @@ func From(after uidplugin.ID) ConsumeOption {
 //
 // If only the database of the rows loses commits, as after a failover, rows could be missed. Consume then returns
 // an error, or with [WithRewind] goes back to an id below which no row is new. A process that takes over later also
-// notices the loss, because the cursor remembers how far the table had been read. But the table remembers its marks
-// of only about 15 seconds in which rows came, and of less if the slack is below 500 ms. If all processes of a
-// consumer stand still for longer than that after a loss, while others read the table, set the cursor back.
+// notices the loss, because the cursor remembers how far the table had been read. But UID_FOLLOW keeps only the
+// marks of the last 15 seconds or so in which rows came, or fewer if the slack is below 500 ms. If all processes
+// of a consumer stand still for longer than that after a loss, while others read the table, set the cursor back.
 func Into(effects *gorm.DB) ConsumeOption {
 	return consumeOption(func(o *consumeOptions) { o.effects, o.into = effects, true })
 }

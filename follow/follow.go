@@ -32,10 +32,10 @@ import (
 	"gorm.io/gorm"
 )
 
-// Enable gives the table of a model the trigger that [Rows] needs. It also creates the tables UID_FOLLOW,
-// UID_FOLLOW_GATE and UID_CURSOR, and on PostgreSQL and MariaDB a sequence. From then on the table refuses rows
-// whose ids are older than the slack; see [WithSlack] and [ErrTooLate]. Call Enable once, as in a migration, or at
-// each start: on an enabled table it only updates the slack.
+// Enable gives the table of a model the trigger that [Rows] needs. It also creates the tables UID_FOLLOW and
+// UID_CURSOR, UID_FOLLOW_GATE (not on PostgreSQL), and on PostgreSQL and MariaDB a sequence. Then the table refuses
+// rows whose ids are older than the slack; see [WithSlack] and [ErrTooLate]. Call Enable once, as in a migration, or
+// at each start: on an enabled table it only updates the slack.
 //
 // Call Enable again after a tool such as gh-ost has replaced the table by a new one, because the trigger stays with the
 // old table. Enable then drops that trigger.
@@ -140,10 +140,10 @@ func (t *table) begin(ctx context.Context, db *gorm.DB) (int64, error) {
 // conditions of db are skipped; see [uidplugin.FindAs] for the clauses that db may have. db must not be a transaction.
 // A row is not yielded again when it is updated.
 //
-// An error does not end the loop. A caller that continues makes Rows try again after a second. Errors come from the
-// database, or wrap [ErrNotEnabled], [uidplugin.ErrClock], [uidplugin.ErrFutureID] for a cursor in the future,
-// [uidplugin.ErrNegativeID], or an error of Enable. Rows also refuses servers on which rows could be missed, such as
-// replicas and nodes of Galera. When the context has ended, its cause is the last error.
+// An error about the model or the cursor ends the loop. After others, Rows tries again in a second if the caller
+// continues. Errors come from the database, or wrap [ErrNotEnabled], [uidplugin.ErrClause], [uidplugin.ErrClock],
+// [uidplugin.ErrFutureID], [uidplugin.ErrNegativeID], or an error of Enable. Rows also refuses servers on which
+// rows could be missed, such as replicas and nodes of Galera. When the context has ended, its cause comes last.
 //
 // All followers of a table in a process share one goroutine and, while it waits for transactions, one connection.
 func Rows[T any](ctx context.Context, db *gorm.DB, cursor uidplugin.ID, options ...RowsOption) iter.Seq2[*T, error] {

@@ -35,7 +35,7 @@ type reader[T any] struct {
 	handle  *gorm.DB
 	locked  bool // [WithRowLocks]: read with locks that wait for prepared transactions
 	regions *engine.Regions
-	foreign sync.Once // for the log
+	foreign sync.Once // logs one row of another region
 	bad     int64     // the last row that could not be read
 
 	hooks engine.FetchHooks // of Consume; empty for Rows
@@ -47,8 +47,8 @@ func newReader[T any](t *table, db *gorm.DB, locked bool) *reader[T] {
 
 func (r *reader[T]) id(row *T) int64 { return r.model.ID(row) }
 
-// isOwn reports whether a row is of this region. It logs the first row of another region, because no follower
-// handles such a row if a process of the other region wrote it to this database.
+// isOwn reports whether a row is of this region. It logs the first row of another region: if a process of that
+// region has written the row to this database, no follower handles it.
 func (r *reader[T]) isOwn(row *T) bool {
 	own := r.regions.IsOwn(r.id(row))
 	if !own {
@@ -199,9 +199,9 @@ func (r *reader[T]) query(ctx context.Context, cursor engine.Cursor, limit int, 
 }
 
 // transaction calls f in a transaction, in which BEGIN, COMMIT and ROLLBACK wait for a limited time. It closes the
-// connection if COMMIT or ROLLBACK fails, because on SQLite COMMIT leaves the transaction open if the file is
-// locked. If a pool that another plugin has wrapped hands out no connection, GORM begins the transaction. BEGIN
-// does not get ctx, because at its end database/sql would close the connection, and so delete a database in memory.
+// connection if COMMIT or ROLLBACK fails, except on SQLite if RolledBack makes the connection usable again.
+// If a pool that another plugin has wrapped hands out no connection, GORM begins the transaction. BEGIN does not
+// get ctx, because when ctx ends, database/sql would close the connection, and so delete a database in memory.
 func (r *reader[T]) transaction(ctx context.Context, isolation *sql.TxOptions, f func(tx *gorm.DB) error) error {
 	if !r.db.HandsOut() {
 		return r.handle.WithContext(ctx).Transaction(f, isolation)

@@ -32,7 +32,7 @@ type ConsumerStats struct {
 	Failed    int64        `json:"failed"`  // failures of the handler in this process
 	Skipped   int64        `json:"skipped"` // rows for which the handler in this process has returned [Skip]
 	Stuck     uidplugin.ID `json:"stuck"`   // the row that fails again and again; 0 if none does
-	LastError error        `json:"-"`       // why the consumer cannot go on; nil if it works
+	LastError error        `json:"-"`       // why the consumer cannot go on; nil if it can
 
 	// Delay is how far the handled rows are behind the clock, slack included. It is 0 unless Works is true.
 	Delay time.Duration `json:"-"`
