@@ -77,7 +77,7 @@ type Buffered struct {
 
 	mu      sync.Mutex // never held while Source or Empty runs
 	changed chan struct{}
-	waiting int // callers
+	waiting int // callers that wait now
 	waits   int64
 	filled  int64 // ids that were put into the ring
 	made    int64 // the latest result of Made

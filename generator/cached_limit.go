@@ -24,7 +24,7 @@ func (l Layout) MaxLanes() int {
 	return most
 }
 
-// isLow reports whether OnLow should be called. The next id has the position next, the clock the position present.
+// isLow reports whether OnLow should be called. next is the position of the next id, and present that of the clock.
 func (g *Cached) isLow(w *window, next, present uint64) bool {
 	s := g.scale(w)
 	lanes := g.onLow != nil && s.tick(next) > max(s.tick(present), g.from)+g.laneAhead

@@ -20,7 +20,7 @@
 //   - [Cached] gets ids ready before callers ask, so a call costs one atomic increment. The clock may jump, because
 //     only its forward progress counts.
 //   - [Snowflake] reads the clock for each id, as Twitter's Snowflake and Leaf do.
-//   - [Paired] has a second worker id, for use while the clock is behind because it was set back.
+//   - [Paired] uses a second worker id while the first has used up its tick, or while the clock is behind.
 //   - [Buffered] stores ids that any source makes, such as another service or your own code.
 //
 // Any number of goroutines may call one generator at once. [Generator] documents what all of them guarantee.

@@ -84,7 +84,7 @@ type Usage struct {
 	// Waiting is true while a caller waits for the lease to be renewed.
 	Waiting bool
 
-	// Used is true if ids were taken since the previous call of Usage, or at all before the first. Ids taken at
+	// Used is true if ids were taken since the previous call of Usage, or before the first call. Ids taken at
 	// about the time of a call count for this call or the next.
 	Used bool
 

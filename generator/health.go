@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// patience is the longest wait for the clock that Health does not report as an error.
+// patience is the longest wait for the clock that Health accepts, unless two ticks of the layout are longer.
 const patience = time.Second
 
 // Health returns nil if a caller gets an id now, or has to wait only for a renewal of the lease, or shortly for the

@@ -180,8 +180,8 @@ func (l Layout) Compose(p Parts) (int64, error) {
 	return tick<<l.timeShift() | p.WorkerID<<l.SequenceBits | p.Sequence, nil
 }
 
-// Decompose splits id into its parts. It fails only for an id that l cannot have made: a negative one, or one with
-// bits set above the time field. The error wraps [ErrLayout].
+// Decompose splits id into its parts. It fails if l is not valid, or cannot have made id, because id is negative or
+// has bits set above the time field. The error wraps [ErrLayout].
 func (l Layout) Decompose(id int64) (Parts, error) {
 	if err := l.Validate(); err != nil {
 		return Parts{}, err

@@ -22,8 +22,8 @@ import (
 // 2016-05-20 in China (+08:00) until 2024-11-20. For new ids use [generator.DefaultLayout], or this layout with a later
 // Epoch.
 //
-// Ids made outside China need another Epoch, because a configured epoch begins at midnight in the time zone of the Java
-// process.
+// If a Java process outside China has configured its epoch, its ids need another Epoch, because a configured epoch
+// begins at midnight in the time zone of the process.
 func UidGeneratorLayout() generator.Layout {
 	return generator.Layout{TimeBits: 28, WorkerBits: 22, SequenceBits: 13, Tick: time.Second,
 		Epoch: time.Date(2016, 5, 19, 16, 0, 0, 0, time.UTC)}
