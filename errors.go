@@ -11,8 +11,8 @@ import (
 // Use [errors.Is] to compare these errors with an error of db.Use, db.Create or a method of [Plugin]. Package generator
 // has the errors about layouts.
 var (
-	// ErrOption reports an invalid option, or options that exclude each other. db.Use returns it, and Find returns it
-	// for a [FindOption].
+	// ErrOption reports an invalid option, or options that exclude each other. db.Use, creates, Find and FindAll
+	// return it, and so do packages follow and inspector.
 	ErrOption = supply.ErrOption
 
 	// ErrNotRegistered reports a handle without the plugin, or a plugin that db.Use has not initialized. Each
@@ -28,8 +28,8 @@ var (
 	// tagged, or the handle does not have the plugin. Creates return it.
 	ErrZeroKey = model.ErrZeroKey
 
-	// ErrNoField reports a model without a field tagged uid. NextID, FindAs, OnlyModels and queries with CreatedBetween
-	// return it.
+	// ErrNoField reports a model without a field tagged uid. NextID, FindAs, queries with
+	// CreatedBetween, and Find and FindAll with OnlyModels return it.
 	ErrNoField = model.ErrNoField
 
 	// ErrInTransaction reports that the first create of a table was inside a transaction and the pool was out of
@@ -48,7 +48,7 @@ var (
 	ErrLayoutMismatch = workernode.ErrLayoutMismatch
 
 	// ErrRegion reports a registry whose region is not that of [WithRegion], or that cannot be one of several regions.
-	// db.Use returns it. Creates and Health return it after the restore of a backup from before "uid region split".
+	// db.Use returns it. Creates and Health return it after a backup from before "uid region split" was restored.
 	ErrRegion = workernode.ErrRegion
 
 	// ErrExhausted reports that all worker ids of the layout are given out. db.Use, creates and Health return it.
@@ -62,7 +62,7 @@ var (
 	//
 	// ErrNegativeID, ErrFutureID, ErrUnknownID, ErrOtherLayout, ErrNotDecodable, ErrOtherDatabase, ErrNoModel,
 	// ErrNotKey, [generator.ErrLayout] for too many bits, and [gorm.ErrRecordNotFound] of Find. Errors of the database
-	// do not wrap it. Decode, Locate, Find and FindAll return it; see [IDError].
+	// do not wrap it. Decode, Locate, Find, FindAll and FindAs return it; see [IDError].
 	ErrNoSuchID = lookup.ErrNoSuchID
 
 	// ErrNegativeID reports a negative number, which is never an id. Decode, Locate and Find return it.

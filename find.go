@@ -15,17 +15,17 @@ import (
 // Select with an expression or without the key, and for another Table or Model. For ids that users send, see
 // [OnlyModels] and [Scoped].
 //
-// The error is the same as for Locate, or wraps [ErrNoModel], [ErrNotKey], [ErrClause] or [gorm.ErrRecordNotFound]. The
-// last error means that the row does not exist, is deleted, or does not meet the handle's conditions. Find does not
-// check the session. So for an id that no process made, Find returns [gorm.ErrRecordNotFound] although Locate
-// returns [ErrUnknownID].
+// The error is the same as for Locate, or wraps [ErrNoModel], [ErrNotKey], [ErrOtherDatabase], [ErrClause] or
+// [gorm.ErrRecordNotFound]. The last error means that the row does not exist, is deleted, or does not meet the
+// conditions of the handle. Find does not check the session. So for an id that no process made, but with a known
+// worker id, Find returns [gorm.ErrRecordNotFound] although Locate returns [ErrUnknownID].
 //
 // If the table was renamed after the id was made, and a model of the new name has the row, the error names "uid tables
 // rename" and does not wrap [ErrNoSuchID], because the row exists.
 //
-// On servers the database may number the rows that other programs insert, and such a number may contain another table's
-// worker id. So if the row is missing, Find also looks in the table of the nearest id below the number;
-// docs/from-auto-increment.md describes the limits.
+// Except on SQLite, the database may number the rows that other programs insert, and such a number may contain the
+// worker id of another table. So if the row is missing, Find also looks in the table of the nearest id below the
+// number; docs/from-auto-increment.md describes the limits.
 func (p *Plugin) Find(ctx context.Context, id ID, options ...FindOption) (any, error) {
 	f, err := p.finder(options)
 	if err != nil {
