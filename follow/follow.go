@@ -34,8 +34,8 @@ import (
 
 // Enable gives the table of a model the trigger that [Rows] needs. It also creates the tables UID_FOLLOW and
 // UID_CURSOR, UID_FOLLOW_GATE (not on PostgreSQL), and on PostgreSQL and MariaDB a sequence. Then the table refuses
-// rows whose ids are older than the slack; see [WithSlack] and [ErrTooLate]. Call Enable once, as in a migration, or
-// at each start: on an enabled table it only updates the slack.
+// rows whose ids are older than the slack; see [WithSlack] and [ErrTooLate]. Call Enable once, as in a migration,
+// or at each start: on an enabled table it only updates the slack.
 //
 // Call Enable again after a tool such as gh-ost has replaced the table by a new one, because the trigger stays with the
 // old table. Enable then drops that trigger.
