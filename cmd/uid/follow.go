@@ -69,9 +69,9 @@ func (a *app) followEnableCommand() *cobra.Command {
 	c := a.tableSubcommand(prepares, &cobra.Command{
 		Use:   "enable TABLE",
 		Short: "Install the trigger with which a table can be followed",
-		Long: `enable installs a trigger in the table, and creates the tables UID_FOLLOW, UID_FOLLOW_GATE and UID_CURSOR,
-and on PostgreSQL and MariaDB a sequence. The application may do the same by follow.Enable, and "uid sql --follow" prints
-the statements. If the table is enabled already, enable only changes the slack.
+		Long: `enable installs a trigger in the table, and creates the tables UID_FOLLOW, UID_CURSOR and, except on PostgreSQL,
+UID_FOLLOW_GATE, and on PostgreSQL and MariaDB a sequence. The application may do the same by follow.Enable, and
+"uid sql --follow" prints the statements. If the table is enabled already, enable only changes the slack.
 
 While somebody follows the table, it then refuses rows whose ids are older than the slack. To install the
 trigger, enable waits for transactions that use the table, for up to --timeout. It waits a moment at a time, so that
